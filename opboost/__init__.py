@@ -1,0 +1,48 @@
+"""Vertical federated gradient boosting on order-preserving desensitized ranks."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opboost.estimators import OpBoostClassifier, OpBoostRegressor
+    from opboost.privacy.domain import IntegerDomain, Partition
+    from opboost.privacy.guarantee import Guarantee
+    from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
+    from opboost.schema import ColumnSchema
+    from opboost.trees.model_file import load_model
+    from opboost.trees.tree import Ensemble
+
+__all__ = [
+    "AdjMap",
+    "ColumnSchema",
+    "Ensemble",
+    "GlobalMap",
+    "Guarantee",
+    "IntegerDomain",
+    "LocalMap",
+    "OpBoostClassifier",
+    "OpBoostRegressor",
+    "Partition",
+    "load_model",
+]
+
+_HOMES = {
+    "AdjMap": "opboost.privacy.order_preserving",
+    "ColumnSchema": "opboost.schema",
+    "Ensemble": "opboost.trees.tree",
+    "GlobalMap": "opboost.privacy.order_preserving",
+    "Guarantee": "opboost.privacy.guarantee",
+    "IntegerDomain": "opboost.privacy.domain",
+    "LocalMap": "opboost.privacy.order_preserving",
+    "OpBoostClassifier": "opboost.estimators",
+    "OpBoostRegressor": "opboost.estimators",
+    "Partition": "opboost.privacy.domain",
+    "load_model": "opboost.trees.model_file",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for, so that a command line need not load everything."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'opboost' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

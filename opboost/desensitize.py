@@ -1,0 +1,230 @@
+"""Step 2 for a whole column: which mechanism it gets, what that costs, and the draw.
+
+Numbers and ordered categories go through an order-preserving map, unordered categories through randomised response.
+Where missingness is a state of its own, a bit that says "missing" is randomised too, and the value is published only
+if the bit that comes out says that there is one; a missing cell's value is drawn from a public code. Two records that
+differ in missingness therefore lose the bit's epsilon plus the loss between their codes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opboost.arrays import Codes, Mask
+from opboost.errors import ParameterError
+from opboost.preprocess import EncodedColumn
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.guarantee import ColumnGuarantee
+from opboost.privacy.laws import Law, check_epsilon
+from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.order_preserving import (
+    MAX_PAIRWISE_DOMAIN,
+    AdjMap,
+    GlobalMap,
+    LocalMap,
+    OrderPreservingMap,
+)
+from opboost.rng import BitSource
+from opboost.schema import ColumnSchema, Kind, Missing
+
+# A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
+DEFAULT_CATEGORY_EPSILON = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MechanismSettings:
+    """How a party wants its columns randomised.
+
+    Parameters
+    ----------
+    mechanism : {"global", "local", "adj"}
+    epsilon : float
+        Budget per unit of the mapped domain.
+    law : Law or str
+    theta : int, optional
+        Width of the cells of ``local`` and ``adj``; by default a tenth of the domain.
+    alpha : float
+        Share of the budget between cells, for ``adj``.
+    domain_size : int
+        The mapped domain is ``[1, domain_size]``.
+    category_epsilon : float, optional
+        Budget of randomised response, for unordered categories and for missingness. By default 3, which tells a
+        state truly in 95 of 100 cases where there are two, or `epsilon` if that is larger.
+    """
+
+    mechanism: str = "global"
+    epsilon: float = 0.1
+    law: Law = Law.CLAMPED
+    theta: int | None = None
+    alpha: float = 1.0
+    domain_size: int = 1000
+    category_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.category_epsilon is not None:
+            check_epsilon(self.category_epsilon, "category_epsilon")
+        self.build()
+
+    @property
+    def domain(self) -> IntegerDomain:
+        if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
+            raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
+        if self.domain_size < 2:
+            raise ParameterError(f"domain_size must be at least 2; got {self.domain_size}")
+        return IntegerDomain(1, int(self.domain_size))
+
+    def build(self) -> OrderPreservingMap:
+        """The order-preserving map that these settings describe.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter is out of its range; nothing is drawn then.
+        """
+        domain = self.domain
+        theta = self.theta if self.theta is not None else max(1, domain.size // 10)
+        match self.mechanism:
+            case "global":
+                return GlobalMap(epsilon=self.epsilon, domain=domain, law=self.law)
+            case "local":
+                return LocalMap(epsilon=self.epsilon, domain=domain, law=self.law, theta=theta)
+            case "adj":
+                return AdjMap(epsilon=self.epsilon, domain=domain, law=self.law, theta=theta, alpha=self.alpha)
+            case other:
+                raise ParameterError(f"mechanism must be one of global, local, adj; got {other!r}")
+
+    def for_categories(self, n_categories: int) -> RandomisedResponse:
+        """Randomised response on so many categories."""
+        default = max(DEFAULT_CATEGORY_EPSILON, self.epsilon)
+        epsilon = default if self.category_epsilon is None else self.category_epsilon
+        return RandomisedResponse(epsilon=epsilon, n_categories=n_categories)
+
+
+def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, domain: IntegerDomain) -> float:
+    """Budget per unit of the domain such that a difference of `per` original units costs at most `cost`."""
+    check_epsilon(cost, "cost")
+    lower, upper = schema.bounds
+    if not (math.isfinite(per) and 0 < per <= upper - lower):
+        raise ParameterError(f"column {schema.name!r}: `per` must lie in (0, {upper - lower}]; got {per}")
+    return cost / math.ceil(per * (domain.size - 1) / (upper - lower))
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMechanism:
+    """A column's schema with the mechanisms that serve it.
+
+    Attributes
+    ----------
+    schema : ColumnSchema
+    settings : MechanismSettings
+    value : OrderPreservingMap or RandomisedResponse
+        For the value.
+    missingness : RandomisedResponse or None
+        For the bit "this cell is empty"; None if no cell can be.
+    """
+
+    schema: ColumnSchema
+    settings: MechanismSettings
+    value: OrderPreservingMap | RandomisedResponse = field(init=False)
+    missingness: RandomisedResponse | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_categories = len(self.schema.categories)
+        if self.schema.kind is Kind.ORDERED and n_categories > self.settings.domain_size:
+            raise ParameterError(
+                f"column {self.schema.name!r} has {n_categories} ordered categories, more than the "
+                f"{self.settings.domain_size} points of its domain; raise domain_size"
+            )
+        is_unordered = self.schema.kind is Kind.UNORDERED
+        value = self.settings.for_categories(n_categories) if is_unordered else self.settings.build()
+        object.__setattr__(self, "value", value)
+        has_state = self.schema.missing is Missing.CATEGORY
+        object.__setattr__(self, "missingness", self.settings.for_categories(2) if has_state else None)
+
+    def guarantee(self) -> ColumnGuarantee:
+        """The exact promise for this column."""
+        missing_epsilon = self.missingness.epsilon if self.missingness is not None else 0.0
+        if isinstance(self.value, RandomisedResponse):
+            return ColumnGuarantee(
+                column=self.schema.name,
+                mechanism=self.value.name,
+                law="",
+                epsilon=self.value.epsilon,
+                unit="any change of category",
+                domain_loss=self.value.epsilon,
+                missing_epsilon=missing_epsilon,
+                parameters={"epsilon": self.value.epsilon, "n_categories": self.value.n_categories},
+            )
+        lower, upper = self.schema.bounds
+        parameters = {"epsilon": self.value.epsilon, "domain_size": float(self.value.domain.size)}
+        if isinstance(self.value, (LocalMap, AdjMap)) and self.value.theta is not None:
+            parameters["theta"] = float(self.value.theta)
+        if isinstance(self.value, AdjMap):
+            parameters["alpha"] = self.value.alpha
+        return ColumnGuarantee(
+            column=self.schema.name,
+            mechanism=self.value.name,
+            law=self.value.law.value,
+            epsilon=_neighbour_loss(self.value),
+            unit=f"{(upper - lower) / (self.value.domain.size - 1):.6g} original units",
+            domain_loss=_domain_loss(self.value),
+            missing_epsilon=missing_epsilon,
+            parameters=parameters,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedColumn:
+    """A column as it may be seen by the other party (or, from `exact`, as it is at home).
+
+    Attributes
+    ----------
+    schema : ColumnSchema
+    codes : ndarray of int64, shape (n_rows,)
+    is_missing : ndarray of bool, shape (n_rows,)
+        Rows published as missing; their code means nothing and is 0.
+    """
+
+    schema: ColumnSchema
+    codes: Codes
+    is_missing: Mask
+
+
+def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:
+    """Draw the release of one column.
+
+    Notes
+    -----
+    Privacy: the promise is ``mechanism.guarantee()``; every call is a new release and costs anew.
+    """
+    codes = mechanism.value.randomise(encoded.codes, rng=rng)
+    if mechanism.missingness is None:
+        return ReleasedColumn(mechanism.schema, codes, np.zeros(len(codes), dtype=np.bool_))
+    bit = mechanism.missingness.randomise(encoded.is_missing.astype(np.int64), rng=rng)
+    is_missing = bit.astype(np.bool_)
+    return ReleasedColumn(mechanism.schema, np.where(is_missing, 0, codes), is_missing)
+
+
+def exact(mechanism: ColumnMechanism, encoded: EncodedColumn) -> ReleasedColumn:
+    """The column without noise, for split tests that its owner evaluates at home."""
+    return ReleasedColumn(mechanism.schema, np.where(encoded.is_missing, 0, encoded.codes), encoded.is_missing)
+
+
+def _neighbour_loss(value: OrderPreservingMap) -> float:
+    """Loss between values one unit apart; for a Local-Map inside a cell, since across borders there is no promise."""
+    if isinstance(value, LocalMap):
+        return value.loss_within(1)
+    if isinstance(value, AdjMap) and value.domain.size > MAX_PAIRWISE_DOMAIN:
+        return value.partition_bound(1)
+    return value.loss(1)
+
+
+def _domain_loss(value: OrderPreservingMap) -> float:
+    """Worst-case loss over the domain; the bound where the exact curve is out of reach."""
+    t = value.domain.size - 1
+    if isinstance(value, AdjMap):
+        return value.partition_bound(t)
+    return value.loss(t)

@@ -1,0 +1,136 @@
+"""Step 1: raw columns to numbers, by the public schema alone.
+
+The passive party's columns become integer codes of the mapped domain (`encode`); the active party keeps its own
+columns as they are (`own_features`). Categories that are published as one indicator each are spread only after
+they were randomised (`opboost.ranking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Codes, Mask, Values
+from opboost.errors import DataError
+from opboost.privacy.domain import IntegerDomain
+from opboost.schema import ColumnSchema, Kind, Missing, Outside
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedColumn:
+    """Exact codes of one column; nothing in here may leave the party.
+
+    Attributes
+    ----------
+    codes : ndarray of int64, shape (n_rows,)
+        Points of the mapped domain; positions in the category list for an unordered column. Where a cell is
+        missing, a public code that does not depend on the record.
+    is_missing : ndarray of bool, shape (n_rows,)
+        All False unless the schema says ``missing: category``.
+    n_clipped : int
+        Numbers that lay outside the public bounds and were moved to them.
+    """
+
+    codes: Codes
+    is_missing: Mask
+    n_clipped: int
+
+
+def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) -> EncodedColumn:
+    """Map a raw column to integer codes.
+
+    Numbers and positions of ordered categories x become ``ceil(lo + (x - lower) / (upper - lower) * (hi - lo))``,
+    clipped to the domain; unordered categories become their position in the public list (spec of OpBoost,
+    section "Preprocessing").
+
+    Raises
+    ------
+    DataError
+        If a cell is missing, not a number, not a listed category or outside the bounds where that is refused.
+    """
+    values, n_clipped = read_numbers(column, schema)
+    is_missing = np.isnan(values)
+    lower, upper = schema.bounds
+    values = np.where(is_missing, lower, values)
+    if schema.kind is Kind.UNORDERED:
+        return EncodedColumn(values.astype(np.int64), is_missing, n_clipped)
+    scaled = np.ceil(domain.lo + (values - lower) / (upper - lower) * (domain.hi - domain.lo))
+    return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
+
+
+def own_features(table: pd.DataFrame, schemas: Sequence[ColumnSchema]) -> tuple[tuple[str, ...], Values]:
+    """The active party's columns as tree inputs, shape ``(n_rows, n_features)``, with NaN for missing.
+
+    Ordered categories are their positions; an unordered column gives one indicator per category, named
+    ``column=category``. Bounds are not applied: these columns stay where they are.
+    """
+    names: list[str] = []
+    features: list[Values] = []
+    for schema in schemas:
+        values, _ = read_numbers(table[schema.name], schema, clip=False)
+        if schema.kind is Kind.UNORDERED:
+            for position, category in enumerate(schema.categories):
+                names.append(f"{schema.name}={category}")
+                features.append(np.where(np.isnan(values), np.nan, values == position))
+        else:
+            names.append(schema.name)
+            features.append(values)
+    matrix = np.column_stack(features) if features else np.empty((len(table), 0))
+    return tuple(names), np.asarray(matrix, dtype=np.float64)
+
+
+def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) -> tuple[Values, int]:
+    """A column as float64 with NaN where a cell is missing, and how many numbers were clipped."""
+    parse = _parse_numbers if schema.kind is Kind.NUMERIC else _positions
+    values = parse(column, schema)
+    is_missing = np.isnan(values)
+    if is_missing.any():
+        if schema.missing is Missing.REFUSE:
+            raise DataError(
+                f"column {schema.name!r} has {int(is_missing.sum())} missing cells and the schema says "
+                "`missing: refuse`; say `category` or `impute` with a public `fill`. Nothing was released"
+            )
+        if schema.missing is Missing.IMPUTE:
+            values = np.where(is_missing, schema.fill_value, values)
+    if schema.kind is not Kind.NUMERIC or not clip:
+        return values, 0
+    return _within_bounds(values, schema)
+
+
+def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
+    name = schema.name
+    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    n_unread = int((np.isnan(values) & column.notna().to_numpy()).sum())
+    if n_unread:
+        raise DataError(f"column {name!r} is numeric by the schema but {n_unread} cells are not numbers")
+    n_infinite = int(np.isinf(values).sum())
+    if n_infinite:
+        raise DataError(f"column {name!r} has {n_infinite} infinite cells; only finite numbers are allowed")
+    return values
+
+
+def _positions(column: pd.Series, schema: ColumnSchema) -> Values:
+    position = {category: float(index) for index, category in enumerate(schema.categories)}
+    labels = column.astype("string")
+    values = np.asarray(labels.map(position).to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+    n_unlisted = int((np.isnan(values) & labels.notna().to_numpy()).sum())
+    if n_unlisted:
+        raise DataError(
+            f"column {schema.name!r} has {n_unlisted} cells whose category is not among the "
+            f"{len(schema.categories)} listed in the schema"
+        )
+    return values
+
+
+def _within_bounds(values: Values, schema: ColumnSchema) -> tuple[Values, int]:
+    lower, upper = schema.bounds
+    n_outside = int(((values < lower) | (values > upper)).sum())
+    if n_outside and schema.outside is Outside.REFUSE:
+        raise DataError(
+            f"column {schema.name!r} has {n_outside} values outside its public bounds [{lower}, {upper}] and the "
+            "schema says `outside: refuse`. Nothing was released"
+        )
+    return np.clip(values, lower, upper), n_outside

@@ -1,0 +1,1 @@
+"""Everything that draws noise, and the accounts of it. Knows nothing of trees."""

@@ -1,0 +1,108 @@
+"""Integer domains and their partitions: where codes live and which of them count as neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Codes
+from opboost.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerDomain:
+    """The mapped domain ``[lo, hi]``, both ends included.
+
+    Raises
+    ------
+    ParameterError
+        Unless ``lo < hi``, both integers.
+    """
+
+    lo: int
+    hi: int
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.lo, (int, np.integer)) and isinstance(self.hi, (int, np.integer))):
+            raise ParameterError(f"a domain needs integer ends; got lo={self.lo!r}, hi={self.hi!r}")
+        if not self.lo < self.hi:
+            raise ParameterError(f"a domain needs lo < hi; got lo={self.lo}, hi={self.hi}")
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return int(self.hi - self.lo + 1)
+
+    def clip(self, codes: Codes) -> Codes:
+        """Move every code into the domain."""
+        return np.clip(codes, self.lo, self.hi)
+
+    def positions(self, codes: Codes) -> NDArray[np.int64]:
+        """Codes as positions ``0 .. size - 1``.
+
+        Raises
+        ------
+        ParameterError
+            If a code is not an integer or lies outside the domain; nothing is drawn then.
+        """
+        codes = np.asarray(codes)
+        if codes.dtype.kind not in "iu":
+            raise ParameterError(f"codes must be integers; got dtype {codes.dtype}. Nothing was drawn")
+        if codes.size and (codes.min() < self.lo or codes.max() > self.hi):
+            n_outside = int(((codes < self.lo) | (codes > self.hi)).sum())
+            raise ParameterError(f"{n_outside} codes lie outside the domain [{self.lo}, {self.hi}]. Nothing was drawn")
+        return codes.astype(np.int64) - self.lo
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A division of a domain into neighbouring cells.
+
+    Attributes
+    ----------
+    domain : IntegerDomain
+    starts : tuple of int
+        First point of every cell, strictly increasing, the first one equal to ``domain.lo``. The last cell ends at
+        ``domain.hi``.
+    """
+
+    domain: IntegerDomain
+    starts: tuple[int, ...]
+    _edges: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        edges = np.array([*self.starts, self.domain.hi + 1], dtype=np.int64) - self.domain.lo
+        if len(self.starts) == 0 or edges[0] != 0:
+            raise ParameterError(f"the first cell of a partition must start at {self.domain.lo}; got {self.starts[:1]}")
+        if (np.diff(edges) <= 0).any():
+            raise ParameterError(
+                f"the edges of a partition must increase strictly and stay within [{self.domain.lo}, {self.domain.hi}]"
+            )
+        object.__setattr__(self, "_edges", edges)
+
+    @classmethod
+    def of_width(cls, domain: IntegerDomain, theta: int) -> Partition:
+        """Cells of width `theta`, anchored at ``domain.lo``; the last one may be narrower."""
+        if isinstance(theta, bool) or not isinstance(theta, (int, np.integer)) or not 1 <= theta <= domain.size:
+            raise ParameterError(f"theta must be an integer between 1 and the {domain.size} points; got {theta!r}")
+        return cls(domain, tuple(range(domain.lo, domain.hi + 1, int(theta))))
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.starts)
+
+    @property
+    def cell_starts(self) -> NDArray[np.int64]:
+        """Position of every cell's first point, counted from ``domain.lo``."""
+        return self._edges[:-1]
+
+    @property
+    def widths(self) -> NDArray[np.int64]:
+        """Number of points in every cell."""
+        return np.diff(self._edges)
+
+    def cell_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Index of the cell that holds each position."""
+        return np.searchsorted(self._edges, positions, side="right") - 1

@@ -1,0 +1,153 @@
+"""What a result promises, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnGuarantee:
+    """The promise for one released column.
+
+    Attributes
+    ----------
+    column : str
+    mechanism : str
+        ``global``, ``local``, ``adj`` or ``randomised_response``.
+    law : str
+        Law of the noise; empty for randomised response.
+    epsilon : float
+        Exact loss between two values one unit apart.
+    unit : str
+        What one unit is.
+    domain_loss : float
+        Exact worst-case loss over the whole domain: the column's LDP epsilon.
+    missing_epsilon : float
+        Cost of hiding whether the cell is empty; 0 if no cell can be.
+    parameters : dict of str to float
+        Settings of the mechanism: budget, domain size, theta, alpha.
+    """
+
+    column: str
+    mechanism: str
+    law: str
+    epsilon: float
+    unit: str
+    domain_loss: float
+    missing_epsilon: float
+    parameters: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """What a release or a model promises to the people in the data.
+
+    Attributes
+    ----------
+    notion : str
+        Name of the privacy definition, or ``none``.
+    epsilon : float
+        Sum over the columns of the exact loss between neighbouring values: two records of which every column
+        differs by one unit.
+    domain_loss : float
+        Sum over the columns of the worst case over their domains: the record's LDP epsilon.
+    unit, neighbours, protected : str
+        In words: the unit of distance, who is told apart from whom, and what is protected against whom.
+    not_protected : tuple of str
+    columns : tuple of ColumnGuarantee
+    is_secure : bool
+        Whether every random bit came from the operating system's entropy.
+    certified : bool
+        Whether the promise may be relied on: secure bits, and bounds that do not come from the data.
+    """
+
+    notion: str
+    epsilon: float
+    domain_loss: float
+    unit: str
+    neighbours: str
+    protected: str
+    not_protected: tuple[str, ...]
+    columns: tuple[ColumnGuarantee, ...] = ()
+    is_secure: bool = True
+    certified: bool = True
+
+    def __str__(self) -> str:
+        if self.notion == "none":
+            return f"No privacy guarantee. {self.protected}"
+        secure = "" if self.is_secure else " Drawn from seeded bits: NOT FOR RELEASE."
+        return (
+            f"{self.notion}: {self.protected} Neighbouring records lose at most {self.epsilon:.4g}, any two records "
+            f"at most {self.domain_loss:.4g}. Not protected: {'; '.join(self.not_protected)}.{secure}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def compose(columns: tuple[ColumnGuarantee, ...], *, is_secure: bool, bounds_are_public: bool = True) -> Guarantee:
+    """The guarantee of releasing these columns of one record together: losses add up over the columns."""
+    if not columns:
+        return nothing_released()
+    epsilon = sum(column.epsilon + column.missing_epsilon for column in columns)
+    domain_loss = sum(column.domain_loss + column.missing_epsilon for column in columns)
+    common: dict[str, Any] = {
+        "columns": columns,
+        "epsilon": epsilon,
+        "domain_loss": domain_loss,
+        "is_secure": is_secure,
+    }
+    if math.isinf(epsilon):
+        return Guarantee(
+            notion="none",
+            unit="",
+            neighbours="",
+            protected="At least one column was released without noise.",
+            not_protected=("every value of the columns released without noise",),
+            certified=False,
+            **common,
+        )
+    not_protected = ["the active party's labels and own columns", "which records take part"]
+    if any(column.mechanism == "local" for column in columns):
+        not_protected.append("the cell of each value released by a Local-Map: its index is published exactly")
+    if not bounds_are_public:
+        not_protected.append("the extremes of the columns, because their bounds were taken from the data")
+    return Guarantee(
+        notion="dLDP",
+        unit="one step of the mapped integer domain, or any change of an unordered category",
+        neighbours="two records of which every released column differs by one unit",
+        protected=(
+            "The values of the released columns, against everyone who sees what was released, in proportion to "
+            "the distance between records."
+        ),
+        not_protected=tuple(not_protected),
+        certified=is_secure and bounds_are_public,
+        **common,
+    )
+
+
+def nothing_released() -> Guarantee:
+    """The guarantee of a model that one party trained on its own columns."""
+    return Guarantee(
+        notion="none",
+        epsilon=0.0,
+        domain_loss=0.0,
+        unit="",
+        neighbours="",
+        protected="No other party's column was used and nothing was released.",
+        not_protected=("the model itself: it was trained on exact data",),
+        certified=False,
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,318 @@
+"""Step 2: the three order-preserving maps of OpBoost (VLDB 2023, section 4) over a law of noise.
+
+Distances are counted in points of the mapped domain. A map is ``epsilon``-dLDP when for all inputs x, x' at distance
+t and all outputs y, ``P[x, y] <= exp(t * epsilon) * P[x', y]``; over the whole domain that is ``(n - 1) * epsilon``,
+a weaker promise than epsilon-LDP with the same number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Codes
+from opboost.errors import ParameterError
+from opboost.privacy.domain import IntegerDomain, Partition
+from opboost.privacy.laws import ROUND_UP, Kernel, Law, check_epsilon, kernel
+from opboost.privacy.sampling import draw
+from opboost.rng import BitSource
+
+# Values that are randomised at a time: bounds the memory beyond input and output.
+CHUNK = 1 << 17
+
+# Points up to which the loss curve of an Adj-Map is found by looking at all pairs of inputs.
+MAX_PAIRWISE_DOMAIN = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Map:
+    """What the three maps share: the domain, the budget, the law, and the walk over chunks."""
+
+    name: ClassVar[str]
+    epsilon: float
+    domain: IntegerDomain
+    law: Law = Law.CLAMPED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        try:
+            object.__setattr__(self, "law", Law(self.law))
+        except ValueError:
+            raise ParameterError(f"law must be one of {', '.join(Law)}; got {self.law!r}") from None
+
+    def randomise(self, codes: Codes, *, rng: BitSource) -> Codes:
+        """Draw one released code per code, shape ``(n_values,)``, from exactly the map's distribution.
+
+        With ``epsilon=inf`` the codes come back unchanged.
+
+        Raises
+        ------
+        ParameterError
+            If a code lies outside the domain; nothing is drawn then.
+        """
+        positions = self.domain.positions(codes)
+        if math.isinf(self.epsilon):
+            return positions + self.domain.lo
+        for begin in range(0, len(positions), CHUNK):
+            chunk = positions[begin : begin + CHUNK]
+            chunk[:] = self._draw(chunk, rng=rng)
+        positions += self.domain.lo
+        return positions
+
+    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+        raise AssertionError("every map draws in its own way")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalMap(_Map):
+    """Global-Map: the law on the whole domain.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget per unit of distance, positive; ``inf`` for no noise.
+    domain : IntegerDomain
+    law : Law or str
+        See `opboost.privacy.laws`.
+
+    Notes
+    -----
+    Privacy: ``law.promise * epsilon``-dLDP, and `loss` gives the exact curve.
+
+    Examples
+    --------
+    >>> from opboost import GlobalMap, IntegerDomain
+    >>> GlobalMap(epsilon=0.1, domain=IntegerDomain(1, 100)).loss(5)
+    0.5...
+    """
+
+    name: ClassVar[str] = "global"
+
+    @property
+    def kernel(self) -> Kernel:
+        return kernel(self.law, self.domain.size, self.epsilon)
+
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """The exact table of ``log P[x, y]``, shape ``(n, n)``."""
+        return self.kernel.log_probabilities()
+
+    def loss(self, t: int) -> float:
+        """Exact loss between inputs at distance at most `t`."""
+        return self.kernel.loss(t)
+
+    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+        return draw(positions, np.zeros_like(positions), [self.kernel], rng=rng)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PartitionedMap(_Map):
+    """A map that divides the domain into cells, of equal width `theta` or with given edges."""
+
+    theta: int | None = None
+    partition: Partition | None = None
+    cells: Partition = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _Map.__post_init__(self)
+        if (self.theta is None) == (self.partition is None):
+            raise ParameterError(f"{type(self).__name__} needs either theta or a partition, and not both")
+        if self.partition is None:
+            assert self.theta is not None
+            cells = Partition.of_width(self.domain, self.theta)
+        else:
+            cells = self.partition
+        if cells.domain != self.domain:
+            raise ParameterError(f"the partition divides {cells.domain}, not the map's {self.domain}")
+        object.__setattr__(self, "cells", cells)
+
+    def kernel_within(self, width: int, epsilon: float) -> Kernel:
+        """The law inside a cell of so many points."""
+        return kernel(self.law, width, epsilon)
+
+    def _kernels(self, epsilon: float) -> list[Kernel]:
+        known = {int(width): self.kernel_within(int(width), epsilon) for width in np.unique(self.cells.widths)}
+        return [known[int(width)] for width in self.cells.widths]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalMap(_PartitionedMap):
+    """Local-Map: the law inside the input's own cell, whose index is published exactly.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget per unit of distance inside a cell (eps_ner in the paper).
+    domain : IntegerDomain
+    law : Law or str
+    theta : int, optional
+        Width of the cells; or give `partition`.
+    partition : Partition, optional
+
+    Notes
+    -----
+    Privacy: ``law.promise * epsilon``-dLDP between inputs of one cell; **no protection across borders**, so
+    `loss` is infinite as soon as there are two cells.
+    """
+
+    name: ClassVar[str] = "local"
+
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """The exact table of ``log P[x, y]``, shape ``(n, n)``; minus infinity outside the input's cell."""
+        table = np.full((self.domain.size, self.domain.size), -np.inf)
+        for start, width in zip(self.cells.cell_starts, self.cells.widths, strict=True):
+            inside = slice(start, start + width)
+            table[inside, inside] = self.kernel_within(int(width), self.epsilon).log_probabilities()
+        return table
+
+    def loss(self, t: int) -> float:
+        """Exact loss between inputs at distance at most `t`, wherever they lie."""
+        if t >= 1 and self.cells.n_cells > 1:
+            return math.inf
+        return self.loss_within(t)
+
+    def loss_within(self, t: int) -> float:
+        """Exact loss between inputs at distance at most `t` that share a cell."""
+        return max(self.kernel_within(int(width), self.epsilon).loss(t) for width in np.unique(self.cells.widths))
+
+    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+        cells = self.cells.cell_of(positions)
+        starts = self.cells.cell_starts[cells]
+        return starts + draw(positions - starts, cells, self._kernels(self.epsilon), rng=rng)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjMap(_PartitionedMap):
+    """Adj-Map: the law over the cells' indices, then the law inside the cell that was drawn.
+
+    Inside the drawn cell the law is centred on the input if that is its own cell, else on the edge nearest to it.
+
+    Parameters
+    ----------
+    epsilon : float
+        One budget, split as ``eps_ner = epsilon / (alpha + theta / n)`` and ``eps_prt = alpha * theta * eps_ner``.
+    domain : IntegerDomain
+    law : Law or str
+    theta : int, optional
+        Width of the cells; or give `partition`, whose mean width then stands for theta in the split of the budget.
+    partition : Partition, optional
+    alpha : float
+        Share of the budget that goes to the cells' indices, positive.
+
+    Notes
+    -----
+    Privacy: ``(eps_prt, eps_ner)``-Partition-dLDP; at most ``borders crossed * eps_prt + (widest - 1) * eps_ner``,
+    times ``law.promise``. It is **not** epsilon-dLDP: neighbours on two sides of a border lose several times epsilon.
+    Compare it with Global-Map by `loss`, never by epsilon.
+    """
+
+    name: ClassVar[str] = "adj"
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        _PartitionedMap.__post_init__(self)
+        if isinstance(self.alpha, bool) or not (self.alpha > 0 and math.isfinite(self.alpha)):
+            raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
+
+    @property
+    def width(self) -> float:
+        """theta, or the mean width of an uneven partition."""
+        return float(self.theta) if self.theta is not None else self.domain.size / self.cells.n_cells
+
+    @property
+    def epsilon_ner(self) -> float:
+        """Budget per point inside a cell."""
+        return self.epsilon / (self.alpha + self.width / self.domain.size)
+
+    @property
+    def epsilon_prt(self) -> float:
+        """Budget per border between cells."""
+        return self.alpha * self.width * self.epsilon_ner
+
+    def partition_bound(self, t: int) -> float:
+        """The Partition-dLDP bound at distance `t`, with the number of borders that `t` points can cross at most."""
+        borders = self.cells.cell_starts[1:]
+        crossed = np.searchsorted(borders, borders + t - 1, side="right") - np.arange(len(borders))
+        n_borders = int(crossed.max(initial=0)) if t > 0 else 0
+        bound = n_borders * self.epsilon_prt + (int(self.cells.widths.max()) - 1) * self.epsilon_ner
+        return self.law.promise * bound * ROUND_UP
+
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """The exact table of ``log P[x, y]``, shape ``(n, n)``."""
+        points = np.arange(self.domain.size)
+        cell = self.cells.cell_of(points)
+        table = self._kernel_of_cells().log_probabilities()[cell][:, cell]
+        for j, (start, width) in enumerate(zip(self.cells.cell_starts, self.cells.widths, strict=True)):
+            inner = self.kernel_within(int(width), self.epsilon_ner).log_probabilities()
+            centre = np.clip(points - start, 0, width - 1)
+            table[:, cell == j] += inner[centre]
+        return table
+
+    def loss(self, t: int) -> float:
+        """Exact loss between inputs at distance at most `t`.
+
+        Raises
+        ------
+        ParameterError
+            If the domain has more than `MAX_PAIRWISE_DOMAIN` points.
+        """
+        if self.domain.size > MAX_PAIRWISE_DOMAIN:
+            raise ParameterError(
+                f"the exact loss of an Adj-Map is found for at most {MAX_PAIRWISE_DOMAIN} points; the domain has "
+                f"{self.domain.size}. Its bound is `partition_bound`"
+            )
+        t = min(int(t), self.domain.size - 1)
+        if t <= 0:
+            return 0.0
+        if math.isinf(self.epsilon):
+            return math.inf
+        return max(self._loss_at(s) for s in range(1, t + 1)) * ROUND_UP
+
+    def _loss_at(self, distance: int) -> float:
+        """Largest log-ratio of two rows exactly so far apart; the worst output is the upper or the lower input's.
+
+        Between the two cells an output can be worse only if a cell is so wide that its inner loss exceeds twice
+        the step between cells, so the cells in between are looked at too.
+        """
+        low = np.arange(self.domain.size - distance)
+        worst = -math.inf
+        for x, other in ((low, low + distance), (low + distance, low)):
+            mine, theirs = self.cells.cell_of(x), self.cells.cell_of(other)
+            borders = self._kernel_of_cells().divergence(mine, theirs)
+            worst = max(worst, float((borders + self._inner_divergence(mine, x, other)).max()))
+            step = 2 * self._kernel_of_cells().exponent
+            for crossed in range(1, int(np.abs(mine - theirs).max()) + 1):
+                reached = mine + np.sign(theirs - mine) * crossed
+                valid = np.abs(mine - theirs) >= crossed
+                at_reached = borders - step * crossed + self._inner_divergence(np.where(valid, reached, mine), x, other)
+                worst = max(worst, float(at_reached[valid].max()))
+        return worst
+
+    def _inner_divergence(
+        self, cell: NDArray[np.int64], x: NDArray[np.int64], other: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Divergence inside the drawn cell, where each input is represented by its nearest point."""
+        result = np.empty(len(cell))
+        starts, widths = self.cells.cell_starts[cell], self.cells.widths[cell]
+        centre, other_centre = (np.clip(point - starts, 0, widths - 1) for point in (x, other))
+        for width in np.unique(widths):
+            rows = widths == width
+            inner = self.kernel_within(int(width), self.epsilon_ner)
+            result[rows] = inner.divergence(centre[rows], other_centre[rows])
+        return result
+
+    def _kernel_of_cells(self) -> Kernel:
+        return kernel(self.law, self.cells.n_cells, self.epsilon_prt)
+
+    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+        own = self.cells.cell_of(positions)
+        drawn = draw(own, np.zeros_like(own), [self._kernel_of_cells()], rng=rng)
+        starts, widths = self.cells.cell_starts[drawn], self.cells.widths[drawn]
+        centres = np.clip(positions - starts, 0, widths - 1)
+        return starts + draw(centres, drawn, self._kernels(self.epsilon_ner), rng=rng)
+
+
+OrderPreservingMap = GlobalMap | LocalMap | AdjMap

@@ -1,0 +1,73 @@
+"""Where random bits come from.
+
+One construction serves both cases: an AES-256 key stream in counter mode. `secure` takes its key from the operating
+system; `seeded` derives it from a number, for tests and simulations, and is flagged so that no guarantee can rest
+on it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from Crypto.Cipher import AES
+from Crypto.Random import get_random_bytes
+from numpy.typing import NDArray
+
+from opboost.errors import ParameterError
+
+
+class BitSource:
+    """A stream of uniform 64-bit words.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes.
+    is_secure : bool
+        Whether the key came from the operating system's entropy and nobody else knows it.
+
+    Notes
+    -----
+    The stream depends on the key alone, not on how many words are asked for at a time. `fork` gives an independent
+    stream, so work can be divided among columns or threads without the result depending on the division.
+    """
+
+    __slots__ = ("_cipher", "_forks", "_key", "is_secure")
+
+    def __init__(self, key: bytes, *, is_secure: bool) -> None:
+        if len(key) != 32:
+            raise ParameterError(f"a bit source needs a key of 32 bytes; got {len(key)}")
+        self._key = key
+        self._cipher = AES.new(key, AES.MODE_CTR, nonce=b"", initial_value=0)
+        self._forks: set[str] = set()
+        self.is_secure = is_secure
+
+    def __repr__(self) -> str:
+        return f"BitSource(is_secure={self.is_secure})"
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Draw the next `count` words, shape ``(count,)``."""
+        out = np.zeros(count, np.uint64)
+        view = memoryview(out).cast("B")
+        self._cipher.encrypt(view, output=view)
+        return out
+
+    def fork(self, label: str) -> BitSource:
+        """Open an independent stream, named by `label`. No label serves twice: bits must never be drawn again."""
+        if label in self._forks:
+            raise ParameterError(f"the stream {label!r} was opened before; its bits must not be drawn a second time")
+        self._forks.add(label)
+        key = hashlib.blake2b(label.encode(), key=self._key, person=b"opboost fork", digest_size=32).digest()
+        return BitSource(key, is_secure=self.is_secure)
+
+
+def secure() -> BitSource:
+    """Bits for releases: the key comes from the operating system and is forgotten with the source."""
+    return BitSource(get_random_bytes(32), is_secure=True)
+
+
+def seeded(seed: int) -> BitSource:
+    """Bits that can be drawn again, for tests and simulations. Nothing drawn from them may be released."""
+    key = hashlib.blake2b(str(int(seed)).encode(), person=b"opboost seed", digest_size=32).digest()
+    return BitSource(key, is_secure=False)

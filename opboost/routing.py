@@ -1,0 +1,126 @@
+"""Steps 6 and 7 at a column's owner: split tests, and the bits that answer them.
+
+A split test is "code <= threshold", with a fixed answer for a missing cell. The owner keeps the thresholds and
+answers with one bit per test and record; the bits say which way each record goes at the splits on this party's
+columns, and nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask, Ranks, Values
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
+from opboost.errors import RankError
+from opboost.preprocess import encode
+from opboost.ranking import RankedColumn, indicator
+from opboost.rng import BitSource
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTests:
+    """Tests on one owner's columns, in the order in which the active party listed them.
+
+    Attributes
+    ----------
+    sources : tuple of (str, int or None), length n_tests
+        Schema column, and for an indicator the position of its category.
+    thresholds : ndarray of float64, shape (n_tests,)
+        In the mapped domain; infinite for a test that only asks whether the cell is present.
+    missing_left : ndarray of bool, shape (n_tests,)
+        The answer for a missing cell.
+    """
+
+    sources: tuple[tuple[str, int | None], ...]
+    thresholds: Values
+    missing_left: Mask
+
+    @property
+    def n_tests(self) -> int:
+        return len(self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Everything that answers split tests about new records.
+
+    Attributes
+    ----------
+    mechanisms : tuple of ColumnMechanism
+        The preprocessing and the noise of every column, as in training.
+    tests : SplitTests
+    """
+
+    mechanisms: tuple[ColumnMechanism, ...]
+    tests: SplitTests
+
+    def answer(self, features: pd.DataFrame, *, rng: BitSource | None) -> Mask:
+        """Which way every raw row goes at every test, shape ``(n_rows, n_tests)``; True is left.
+
+        Parameters
+        ----------
+        features : DataFrame
+        rng : BitSource or None
+            None answers from exact codes; a source desensitizes them first, with the training mechanism.
+
+        Notes
+        -----
+        Privacy: with a source, the answers are a function of a new release under each column's guarantee. Without
+        one they are exact and carry no differential privacy.
+        """
+        used = {source for source, _ in self.tests.sources}
+        columns = {}
+        for mechanism in self.mechanisms:
+            name = mechanism.schema.name
+            if name in used:
+                encoded = encode(features[name], mechanism.schema, domain=mechanism.settings.domain)
+                columns[name] = exact(mechanism, encoded) if rng is None else desensitize(mechanism, encoded, rng=rng)
+        return answer(self.tests, columns, len(features))
+
+
+def resolve(
+    columns: Sequence[RankedColumn], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
+) -> SplitTests:
+    """Turn "rank <= r on column c" into thresholds, as their owner.
+
+    The highest rank stands for "present at all" on a column that released missing cells, provided that missing
+    goes right; elsewhere it has no right neighbour and is refused.
+
+    Raises
+    ------
+    RankError
+        If a column does not exist or a rank has no right neighbour; no threshold is revealed then.
+    """
+    thresholds = np.empty(len(ranks))
+    sources = []
+    for i, (c, r, left) in enumerate(zip(column_of.tolist(), ranks.tolist(), missing_left.tolist(), strict=True)):
+        if not c < len(columns):
+            raise RankError(f"split on column {c}, but only columns 0..{len(columns) - 1} were released")
+        column = columns[c]
+        is_presence = column.has_missing and r == column.table.n_ranks - 1 and not left
+        thresholds[i] = np.inf if is_presence else column.table.threshold(r)
+        sources.append((column.source, column.category))
+    return SplitTests(tuple(sources), thresholds, missing_left.astype(np.bool_))
+
+
+def answer(tests: SplitTests, columns: Mapping[str, ReleasedColumn], n_rows: int) -> Mask:
+    """Which way every record goes at every test, shape ``(n_rows, n_tests)``; True is left.
+
+    Parameters
+    ----------
+    tests : SplitTests
+    columns : mapping of str to ReleasedColumn
+        All columns that the tests name, exact or desensitized.
+    n_rows : int
+    """
+    goes_left = np.empty((n_rows, tests.n_tests), dtype=np.bool_)
+    for i, (source, category) in enumerate(tests.sources):
+        column = columns[source]
+        codes = column.codes if category is None else indicator(column, category)
+        goes_left[:, i] = np.where(column.is_missing, tests.missing_left[i], codes <= tests.thresholds[i])
+    return goes_left

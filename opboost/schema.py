@@ -1,0 +1,196 @@
+"""The public description of a table: what is known about each column without looking at the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from opboost.errors import SchemaError
+
+
+class Kind(StrEnum):
+    """What a column's values are."""
+
+    NUMERIC = "numeric"
+    ORDERED = "ordered"
+    UNORDERED = "unordered"
+
+
+class Missing(StrEnum):
+    """What an empty cell means."""
+
+    REFUSE = "refuse"
+    CATEGORY = "category"
+    IMPUTE = "impute"
+
+
+class Outside(StrEnum):
+    """What to do with a number outside the public bounds."""
+
+    CLIP = "clip"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSchema:
+    """Everything public about one column.
+
+    Parameters
+    ----------
+    name : str
+    kind : Kind
+        ``numeric``; ``ordered`` categories, whose order is that of `categories`; or ``unordered`` categories.
+    lower, upper : float, optional
+        Public bounds of a numeric column, in its own unit. Taken from data they would leak the extremes.
+    categories : tuple of str, optional
+        Public list of the categories of an ``ordered`` or ``unordered`` column.
+    missing : Missing
+        ``refuse``: an empty cell is an error. ``category``: missingness is a state of its own.
+        ``impute``: an empty cell is read as `fill`, a public constant.
+    fill : float or str, optional
+        The constant for ``missing="impute"``.
+    outside : Outside
+        ``clip`` numbers to the bounds and count them, or ``refuse`` the table.
+
+    Raises
+    ------
+    SchemaError
+        If bounds or categories are absent, empty, repeated or contradictory.
+    """
+
+    name: str
+    kind: Kind = Kind.NUMERIC
+    lower: float | None = None
+    upper: float | None = None
+    categories: tuple[str, ...] = ()
+    missing: Missing = Missing.REFUSE
+    fill: float | str | None = None
+    outside: Outside = Outside.CLIP
+
+    def __post_init__(self) -> None:
+        if self.kind is Kind.NUMERIC:
+            self._check_bounds()
+        else:
+            self._check_categories()
+        if (self.missing is Missing.IMPUTE) != (self.fill is not None):
+            raise SchemaError(
+                f"column {self.name!r}: `missing: impute` and a public constant `fill` go together; "
+                f"found missing={self.missing.value!r} {'without' if self.fill is None else 'with'} fill"
+            )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest value; positions in the list for a categorical column."""
+        if self.kind is Kind.NUMERIC:
+            assert self.lower is not None
+            assert self.upper is not None
+            return float(self.lower), float(self.upper)
+        return 0.0, float(len(self.categories) - 1)
+
+    @property
+    def fill_value(self) -> float:
+        """The imputed constant as a number (its position in the list for a categorical column)."""
+        if self.kind is Kind.NUMERIC:
+            assert isinstance(self.fill, (int, float))
+            return float(self.fill)
+        return float(self.categories.index(str(self.fill)))
+
+    def _check_bounds(self) -> None:
+        if self.lower is None or self.upper is None:
+            raise SchemaError(
+                f"column {self.name!r} is numeric and needs public bounds `lower` and `upper`; bounds taken from the "
+                "data would reveal its extremes, so nothing is read from it"
+            )
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            raise SchemaError(
+                f"column {self.name!r}: bounds must be finite with lower < upper; "
+                f"found lower={self.lower}, upper={self.upper}"
+            )
+        if self.categories:
+            raise SchemaError(f"column {self.name!r} is numeric and cannot have categories")
+        if self.fill is not None and (
+            not isinstance(self.fill, (int, float)) or not self.lower <= self.fill <= self.upper
+        ):
+            raise SchemaError(
+                f"column {self.name!r}: fill must be a number within [{self.lower}, {self.upper}]; found {self.fill!r}"
+            )
+
+    def _check_categories(self) -> None:
+        if self.lower is not None or self.upper is not None:
+            raise SchemaError(f"column {self.name!r} is categorical and cannot have bounds")
+        if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
+            raise SchemaError(
+                f"column {self.name!r} is {self.kind.value} and needs a public list of at least two distinct "
+                f"`categories`; found {len(self.categories)}, {len(set(self.categories))} of them distinct"
+            )
+        if self.fill is not None and str(self.fill) not in self.categories:
+            raise SchemaError(f"column {self.name!r}: fill {self.fill!r} is not one of its categories")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSchema:
+    """The public description of one party's table.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnSchema
+    id : str
+        Name of the record key.
+    label : str, optional
+        Name of the label column; only the active party has one.
+    """
+
+    columns: tuple[ColumnSchema, ...]
+    id: str = "id"
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise SchemaError(f"columns named more than once in the schema: {', '.join(repeated)}")
+        for role, name in (("id", self.id), ("label", self.label)):
+            if name in names:
+                raise SchemaError(f"column {name!r} cannot be both the {role} and a feature")
+        if self.label == self.id:
+            raise SchemaError(f"column {self.id!r} cannot be both the id and the label")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the feature columns, in order."""
+        return tuple(column.name for column in self.columns)
+
+
+def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSchema:
+    """Read one column's description, as found in a schema file.
+
+    Raises
+    ------
+    SchemaError
+        If a key is unknown or a value is not allowed.
+    """
+    allowed = {"kind", "lower", "upper", "categories", "missing", "fill", "outside"}
+    unknown = sorted(set(description) - allowed)
+    if unknown:
+        raise SchemaError(
+            f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
+        )
+    settings: dict[str, Any] = dict(description)
+    for key, choices in (("kind", Kind), ("missing", Missing), ("outside", Outside)):
+        if key in settings:
+            try:
+                settings[key] = choices(str(settings[key]))
+            except ValueError:
+                known = ", ".join(choices)
+                raise SchemaError(f"column {name!r}: {key} is {settings[key]!r}; allowed are {known}") from None
+    for key in ("lower", "upper"):
+        if key in settings and (isinstance(settings[key], bool) or not isinstance(settings[key], (int, float))):
+            raise SchemaError(f"column {name!r}: {key} must be a number; found {settings[key]!r}")
+    categories = settings.get("categories", ())
+    if not isinstance(categories, (list, tuple)):
+        raise SchemaError(f"column {name!r}: categories must be a list; found {type(categories).__name__}")
+    settings["categories"] = tuple(str(category) for category in categories)
+    return ColumnSchema(name=name, **settings)

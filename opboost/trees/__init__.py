@@ -1,0 +1,1 @@
+"""The one tree core. Exact; knows nothing of privacy."""

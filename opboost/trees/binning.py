@@ -1,0 +1,107 @@
+"""Columns to histogram bins: one bin per distinct value where they are few, else bins of about equal weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Bins, HistogramAxes, Ranks, Values
+from opboost.errors import ParameterError
+from opboost.trees.kernels import place_in_bins
+
+
+@dataclass(frozen=True, slots=True)
+class BinnedColumn:
+    """One column's bins.
+
+    Attributes
+    ----------
+    bins : ndarray of uint8 or uint16, shape (n_rows,)
+        ``0 .. n_value_bins - 1``; missing rows hold ``n_value_bins``.
+    cuts : ndarray of float64, shape (n_value_bins - 1,)
+        ``bin <= b`` means ``value <= cuts[b]``. For a column of ranks, the cut behind rank r is r itself.
+    n_value_bins : int
+    """
+
+    bins: Bins
+    cuts: Values
+
+    @property
+    def n_value_bins(self) -> int:
+        return len(self.cuts) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class BinnedTable:
+    """All columns' bins, column-major, with the axes of their histograms.
+
+    Attributes
+    ----------
+    bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
+    cuts : tuple of ndarray
+    axes : HistogramAxes
+    """
+
+    bins: Bins
+    cuts: tuple[Values, ...]
+    axes: HistogramAxes
+
+    @classmethod
+    def of(cls, columns: list[BinnedColumn]) -> BinnedTable:
+        """Put columns of equal length side by side, in the smallest type that holds them all."""
+        is_wide = any(column.bins.dtype != np.uint8 for column in columns)
+        bins: Any = np.stack([column.bins for column in columns], dtype=np.uint16 if is_wide else np.uint8)
+        axes = HistogramAxes.from_bin_counts([column.n_value_bins for column in columns])
+        return cls(bins, tuple(column.cuts for column in columns), axes)
+
+
+def bin_values(values: Values, *, max_bin: int) -> BinnedColumn:
+    """Bin a column of numbers; NaN is missing. Cuts lie midway between neighbouring values."""
+    is_missing = np.isnan(values)
+    distinct, counts = np.unique(values[~is_missing], return_counts=True)
+    behind = choose_cuts(counts, max_bin=max_bin - int(is_missing.any()))
+    cuts = _midway(distinct[behind], distinct[behind + 1])
+    bins = np.empty((1, len(values)), dtype=_bin_type(len(cuts) + 1, bool(is_missing.any())))
+    place_in_bins(values[:, None], cuts, np.array([0, len(cuts)]), bins)
+    return BinnedColumn(bins[0], cuts)
+
+
+def bin_ranks(ranks: Ranks, n_ranks: int, *, max_bin: int) -> BinnedColumn:
+    """Bin a column of dense ranks; rank `n_ranks` is missing."""
+    counts = np.bincount(ranks, minlength=n_ranks + 1)
+    has_missing = bool(counts[n_ranks])
+    behind = choose_cuts(counts[:n_ranks], max_bin=max_bin - int(has_missing))
+    bin_of_rank = np.searchsorted(behind, np.arange(n_ranks + 1)).astype(_bin_type(len(behind) + 1, has_missing))
+    bin_of_rank[n_ranks] = len(behind) + has_missing
+    return BinnedColumn(bin_of_rank[ranks], behind.astype(np.float64))
+
+
+def choose_cuts(counts: NDArray[np.int64], *, max_bin: int) -> NDArray[np.int64]:
+    """Positions of the distinct values behind which to cut, so that at most `max_bin` bins of about equal weight arise.
+
+    Depends on the order and the counts alone, so a column and its ranks are divided alike.
+    """
+    if max_bin < 2:
+        raise ParameterError(f"max_bin must be at least 2, and 3 for a column with missing values; got {max_bin}")
+    if len(counts) <= max_bin:
+        return np.arange(max(len(counts) - 1, 0))
+    reached = np.cumsum(counts)
+    wanted = reached[-1] * np.arange(1, max_bin) / max_bin
+    behind = np.unique(np.searchsorted(reached, wanted))
+    return behind[behind < len(counts) - 1]
+
+
+def _midway(low: Values, high: Values) -> Values:
+    """Midpoints m with ``low <= m < high``, also where rounding or overflow would break that."""
+    middle = low / 2 + high / 2
+    return np.where((low <= middle) & (middle < high), middle, low)
+
+
+def _bin_type(n_value_bins: int, has_missing: bool) -> Any:
+    highest = n_value_bins - 1 + has_missing
+    if highest > np.iinfo(np.uint16).max:
+        raise ParameterError(f"max_bin must be at most 65535; a column has {n_value_bins} bins")
+    return np.uint8 if highest <= np.iinfo(np.uint8).max else np.uint16

@@ -1,0 +1,129 @@
+"""Models as JSON: readable, versioned, and checked before use. Never pickle.
+
+A model file is one object::
+
+    {"format": "opboost-model", "version": 1,
+     "loss": {"name": "binary:logistic", "n_classes": 0},
+     "base_scores": [-1.6],
+     "features": [{"name": "age"}, {"name": "c3", "owner": "retailer", "rank": 17, "missing_left": false}],
+     "trees": [{"columns": [0, -1, -1], "thresholds": [...], "missing_left": [...], "lefts": [...],
+                "rights": [...], "values": [...], "gains": [...], "covers": [...]}]}
+
+Numbers are written so that they read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave
+them out (``statistics=False``) of any file that another party may see, and they read back as zeros.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opboost.errors import ModelFileError, OpBoostError
+from opboost.trees.losses import Loss, Softmax, loss_by_name
+from opboost.trees.tree import Ensemble, Feature, Tree
+
+FORMAT = "opboost-model"
+VERSION = 1
+
+_DTYPES: dict[str, type[np.generic]] = {
+    "columns": np.int32,
+    "thresholds": np.float64,
+    "missing_left": np.bool_,
+    "lefts": np.int32,
+    "rights": np.int32,
+    "values": np.float64,
+    "gains": np.float64,
+    "covers": np.float64,
+}
+
+
+def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True) -> None:
+    """Write an ensemble to a JSON file.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    path : path
+    statistics : bool
+        Whether to keep the trees' covers, which are statistics of the labels.
+    """
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "loss": {"name": ensemble.loss.name, "n_classes": _n_classes(ensemble.loss)},
+        "base_scores": ensemble.base_scores.tolist(),
+        "features": [_feature_to_dict(feature) for feature in ensemble.features],
+        "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
+    }
+    Path(path).write_text(json.dumps(document, allow_nan=False))
+
+
+def load_model(path: Path | str) -> Ensemble:
+    """Read an ensemble from a JSON file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is not JSON, of another format or version, or describes trees that could not be walked.
+    """
+    try:
+        document = json.loads(Path(path).read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        raise ModelFileError(f"{path} is not a JSON file") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not an {FORMAT} file")
+    if document.get("version") != VERSION:
+        raise ModelFileError(f"{path} has version {document.get('version')!r}; this package reads version {VERSION}")
+    try:
+        return _ensemble_from_dict(document)
+    except OpBoostError as error:
+        raise ModelFileError(f"{path} is malformed: {error}") from None
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ModelFileError(f"{path} is malformed: {type(error).__name__} in its structure") from None
+
+
+def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
+    loss, base_scores, features, trees = (document[key] for key in ("loss", "base_scores", "features", "trees"))
+    if not (isinstance(loss, dict) and isinstance(features, list) and isinstance(trees, list)):
+        raise ModelFileError("loss must be an object, features and trees must be lists")
+    return Ensemble(
+        tuple(_tree_from_dict(tree) for tree in trees),
+        np.array(base_scores, dtype=np.float64),
+        loss_by_name(str(loss["name"]), int(loss["n_classes"])),
+        tuple(Feature(**feature) for feature in features),
+    )
+
+
+def _tree_to_dict(tree: Tree, *, statistics: bool) -> dict[str, list[object]]:
+    names = [name for name in _DTYPES if statistics or name != "covers"]
+    return {name: getattr(tree, name).tolist() for name in names}
+
+
+def _tree_from_dict(document: Mapping[str, Any]) -> Tree:
+    n_nodes = len(document["columns"])
+    arrays = {}
+    for name, dtype in _DTYPES.items():
+        raw = np.array(document.get(name, [0.0] * n_nodes) if name == "covers" else document[name])
+        if raw.shape != (n_nodes,) or not np.can_cast(raw.dtype, dtype, casting="same_kind"):
+            raise ModelFileError(f"a tree's {name} must be a list of {n_nodes} entries of type {np.dtype(dtype)}")
+        arrays[name] = raw.astype(dtype)
+    return Tree(**arrays)
+
+
+def _feature_to_dict(feature: Feature) -> dict[str, object]:
+    if feature.owner is None:
+        return {"name": feature.name}
+    return {
+        "name": feature.name,
+        "owner": feature.owner,
+        "rank": feature.rank,
+        "missing_left": feature.missing_left,
+    }
+
+
+def _n_classes(loss: Loss) -> int:
+    return loss.n_classes if isinstance(loss, Softmax) else 0

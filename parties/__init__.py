@@ -1,0 +1,1 @@
+"""Processes: the only place where algorithms meet the wire."""

@@ -1,0 +1,214 @@
+"""The `opboost` command. Heavy imports wait until a command needs them, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from parties.jobs import Terminal
+
+app = typer.Typer(
+    name="opboost",
+    help="Boosted trees over two organisations' columns, without showing the columns.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+stderr = Console(stderr=True)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Mode(StrEnum):
+    """How new records are scored."""
+
+    ROUTED = "routed"
+    DESENSITIZED = "desensitized"
+    LOCAL = "local"
+
+
+RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]
+DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from protocols.messages import VERSION
+
+        typer.echo(f"opboost {version('opboost')} (protocol {VERSION})")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show versions and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("party-a")
+def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Train as the active party: holds the labels, grows the trees."""
+    from parties.jobs import train_active
+
+    with _terminal() as terminal:
+        folder = train_active(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command("party-b")
+def party_b(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Train as a passive party: releases desensitized ranks of its columns."""
+    from parties.jobs import train_passive
+
+    with _terminal() as terminal:
+        folder = train_passive(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command()
+def predict(
+    run_file: RunFile,
+    data: DataOption = None,
+    ids: Annotated[Path | None, typer.Option(help="Score only the ids listed in this file (active party).")] = None,
+    mode: Annotated[Mode, typer.Option(help="How the passive parties take part (active party).")] = Mode.ROUTED,
+    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet (active party).")] = None,
+    insecure: Insecure = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Score records with a trained model. Each party runs this with its own run file.
+
+    The active party gets the predictions; a passive party answers for its columns. No labels are needed.
+    """
+    from parties.config import read_role
+    from parties.jobs import predict_active, serve_passive
+
+    with _terminal() as terminal:
+        if read_role(run_file) == "active":
+            target = predict_active(
+                run_file, data=data, ids=ids, mode=mode.value, out=out, insecure=insecure, terminal=terminal
+            )
+            _result(form, predictions=str(target))
+        else:
+            n_answered = serve_passive(run_file, data=data, insecure=insecure, terminal=terminal)
+            _result(form, records_answered=n_answered)
+
+
+@app.command()
+def keygen(
+    name: Annotated[str, typer.Argument(help="The party's name; the files are NAME.secret and NAME.public.")],
+    folder: Annotated[Path, typer.Option(help="Where to put them.")] = Path("keys"),
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Make a party's pair of keys. The public one goes to the peers, the secret one stays."""
+    from protocols.keys import generate
+
+    with _terminal():
+        secret, public = generate(folder, name)
+        _result(form, secret=str(secret), public=str(public))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where both parties' folders and summary.json go.")] = Path("runs/demo"),
+    epsilon: Annotated[float, typer.Option(help="Budget per unit of the mapped domain; inf for no noise.")] = 0.1,
+    mechanism: Annotated[str, typer.Option(help="global, local or adj.")] = "global",
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Train and predict jointly on the bundled two-party sample, as two processes on this machine."""
+    from parties.demo import run_demo
+
+    with _terminal() as terminal:
+        summary = run_demo(out, epsilon=epsilon, mechanism=mechanism, terminal=terminal)
+    if form is Format.JSON:
+        typer.echo(json.dumps(summary))
+    else:
+        _print_summary(summary)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+@contextmanager
+def _terminal() -> Iterator[Terminal]:
+    """Progress on standard error where a person watches; every expected error as one sentence and exit code 1."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from parties.jobs import EXPECTED_ERRORS, Terminal
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)
+    tasks: dict[str, int] = {}
+
+    def report(step: str, done: int, total: int) -> None:
+        if step not in tasks:
+            tasks[step] = bars.add_task(step, total=total)
+        bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
+
+    try:
+        with bars:
+            yield Terminal(progress=report, say=lambda sentence: stderr.print(sentence, highlight=False, markup=False))
+    except EXPECTED_ERRORS as error:
+        stderr.print(f"error: {error}", style="red", highlight=False, markup=False)
+        raise typer.Exit(1) from None
+
+
+def _result(form: Format, **facts: object) -> None:
+    if form is Format.JSON:
+        typer.echo(json.dumps(facts))
+    else:
+        for name, value in facts.items():
+            typer.echo(f"{name.replace('_', ' ')}: {value}")
+
+
+def _print_summary(summary: dict[str, object]) -> None:
+    """The demo's result as a table."""
+    table = Table(title=f"{summary['dataset']}: {summary['metric']} on {summary['rows_test']} unseen records")
+    table.add_column("model")
+    table.add_column(str(summary["metric"]), justify="right")
+    rows = (
+        ("A alone", "score_active_only"),
+        ("A with B, desensitized ranks, routed prediction", "score_joint"),
+        ("A with B, desensitized ranks, desensitized prediction", "score_joint_desensitized"),
+        ("A with B, without privacy", "score_central"),
+    )
+    for label, key in rows:
+        table.add_row(label, f"{summary[key]:.4f}")
+    console = Console(file=sys.stdout)
+    console.print(table)
+    facts = Table(show_header=False)
+    for label, key in (
+        ("released by B", "released"),
+        ("at a cost of", "cost"),
+        ("bytes sent, both sides", "bytes_sent"),
+        ("seconds, training and prediction", "seconds"),
+        ("run folders", "folders"),
+    ):
+        facts.add_row(label, str(summary[key]))
+    console.print(facts)
+
+
+if __name__ == "__main__":
+    main()

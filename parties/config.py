@@ -1,0 +1,249 @@
+"""Run files: one YAML file per party and run, checked as a whole before anything else happens.
+
+Paths in a run file are relative to the folder that holds it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_units
+from opboost.errors import OpBoostError
+from opboost.privacy.laws import Law
+from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Loss, loss_by_name
+from parties.errors import ConfigError
+from protocols.zmq_channel import Timing
+
+# FATE's names for the roles, accepted here and nowhere else.
+_ALIASES = {"guest": "active", "host": "passive"}
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Positive = Annotated[float, Field(gt=0)]
+RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Peer(_Section):
+    """Another party: its name and its public key file."""
+
+    name: Name
+    public_key: Path | None = None
+
+
+class ModelSection(_Section):
+    """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
+
+    objective: Literal["binary:logistic", "reg:squarederror", "multi:softprob"] = "binary:logistic"
+    n_classes: int = 0
+    n_estimators: int = 100
+    max_depth: int = 4
+    learning_rate: float = 0.1
+    reg_lambda: float = 1.0
+    gamma: float = 0.0
+    min_child_weight: float = 1.0
+    subsample: float = 1.0
+    colsample_bytree: float = 1.0
+    max_bin: int = 256
+    base_score: float | None = None
+    seed: int | None = None
+
+    def parameters(self) -> BoostingParameters:
+        """The hyperparameters, checked."""
+        return BoostingParameters(**self.model_dump(exclude={"objective", "n_classes", "seed"}))
+
+    def loss(self) -> Loss:
+        """The objective."""
+        return loss_by_name(self.objective, self.n_classes)
+
+
+class ColumnBudget(_Section):
+    """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
+
+    epsilon: Positive | None = None
+    cost: Positive | None = None
+    per: Positive | None = None
+    mechanism: Literal["global", "local", "adj"] | None = None
+    law: Law | None = None
+    theta: int | None = None
+    alpha: Positive | None = None
+    domain_size: int | None = None
+    category_epsilon: Positive | None = None
+
+
+class DesensitizeSection(_Section):
+    """How the passive party's columns are randomised."""
+
+    mechanism: Literal["global", "local", "adj"] = "global"
+    epsilon: Positive = 0.1
+    law: Law = Law.CLAMPED
+    theta: int | None = None
+    alpha: Positive = 1.0
+    domain_size: int = 1000
+    category_epsilon: Positive | None = None
+    columns: dict[str, ColumnBudget] = {}
+
+    def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
+        """A mechanism for every column of the schema."""
+        unknown = sorted(set(self.columns) - set(schema.names))
+        if unknown:
+            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
+        return tuple(ColumnMechanism(column, self._settings(column)) for column in schema.columns)
+
+    def _settings(self, column: ColumnSchema) -> MechanismSettings:
+        own = self.columns.get(column.name, ColumnBudget())
+        changed = own.model_dump(exclude_none=True, exclude={"cost", "per"})
+        settings = MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed})
+        if (own.cost is None) != (own.per is None) or (own.cost is not None and own.epsilon is not None):
+            raise ConfigError(f"desensitize.columns.{column.name}: give either epsilon, or cost together with per")
+        if own.cost is None or own.per is None:
+            return settings
+        epsilon = epsilon_in_units(own.cost, own.per, column, settings.domain)
+        return MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed, "epsilon": epsilon})
+
+
+class _Run(_Section):
+    party: Name
+    run_id: Name
+    data: Path
+    table_schema: Path = Field(alias="schema")
+    ids: Path | None = None
+    secret_key: Path | None = None
+    timeout: Positive = 10.0
+    wait: Positive = 60.0
+    folder: Path | None = None
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(timeout_s=self.timeout, wait_s=self.wait)
+
+    @property
+    def run_folder(self) -> Path:
+        assert self.folder is not None
+        return self.folder
+
+
+class ActiveRun(_Run):
+    """The active party's run file."""
+
+    role: Annotated[Literal["active"], RoleName]
+    listen: str
+    passive: Annotated[tuple[Peer, ...], Field(min_length=1)]
+    model: ModelSection = ModelSection()
+
+
+class PassiveRun(_Run):
+    """A passive party's run file."""
+
+    role: Annotated[Literal["passive"], RoleName]
+    connect: str
+    active: Peer
+    desensitize: DesensitizeSection = DesensitizeSection()
+    opaque_names: bool = True
+    share_thresholds: bool = False
+    allow_routed: bool = True
+    seed: int | None = None
+
+
+Run = ActiveRun | PassiveRun
+R = TypeVar("R", ActiveRun, PassiveRun)
+
+
+def read_run(path: Path, kind: type[R]) -> R:
+    """Read a run file of one role.
+
+    Raises
+    ------
+    ConfigError
+        Naming the file, the key, what was found and what is allowed.
+    """
+    document = _read_yaml(path)
+    try:
+        run = kind.model_validate(document)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(error)}") from None
+    folder = path.resolve().parent
+    return _resolve(run, folder).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
+
+
+def read_role(path: Path) -> str:
+    """Which role a run file is for."""
+    role = _read_yaml(path).get("role")
+    role = _ALIASES.get(role, role) if isinstance(role, str) else role
+    if role not in ("active", "passive"):
+        raise ConfigError(f"{path}: role must be active or passive; found {role!r}")
+    return str(role)
+
+
+def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
+    """Read a schema file: the table's description, and the columns of the file to ignore.
+
+    Raises
+    ------
+    ConfigError
+    """
+    document = _read_yaml(path)
+    unknown = sorted(set(document) - {"id", "label", "columns", "ignore"})
+    columns, ignore = document.get("columns"), document.get("ignore", [])
+    if unknown:
+        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are id, label, columns, ignore")
+    if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
+        raise ConfigError(f"{path}: `columns` must map each column's name to its description")
+    if not isinstance(ignore, list):
+        raise ConfigError(f"{path}: `ignore` must be a list of column names")
+    try:
+        described = tuple(column_from_mapping(str(name), column) for name, column in columns.items())
+        schema = TableSchema(columns=described, id=str(document.get("id", "id")), label=document.get("label"))
+    except OpBoostError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return schema, tuple(map(str, ignore))
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        place = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path} is not YAML{f' at line {place.line + 1}' if place else ''}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path} must hold keys and values")
+    return document
+
+
+def _explain(error: ValidationError) -> str:
+    sentences = []
+    for problem in error.errors(include_url=False):
+        place = ".".join(map(str, problem["loc"])) or "the file"
+        found = "" if problem["type"] in ("missing", "extra_forbidden") else f"; found {problem['input']!r}"
+        sentences.append(f"{place}: {problem['msg']}{found}")
+    return " | ".join(sentences)
+
+
+def _resolve(run: R, folder: Path) -> R:
+    """Make every path of a run file absolute."""
+    update: dict[str, Any] = {}
+    for key in ("data", "table_schema", "ids", "secret_key"):
+        value = getattr(run, key)
+        update[key] = folder / value if value is not None else None
+    if isinstance(run, ActiveRun):
+        update["passive"] = tuple(_resolve_peer(peer, folder) for peer in run.passive)
+        parties = [run.party, *(peer.name for peer in run.passive)]
+        if len(set(parties)) < len(parties):
+            raise ConfigError(f"parties must have distinct names; found {', '.join(parties)}")
+    else:
+        update["active"] = _resolve_peer(run.active, folder)
+    return run.model_copy(update=update)
+
+
+def _resolve_peer(peer: Peer, folder: Path) -> Peer:
+    return peer.model_copy(update={"public_key": folder / peer.public_key if peer.public_key is not None else None})

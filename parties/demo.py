@@ -1,0 +1,239 @@
+"""`opboost demo`: both parties as processes of their own on the bundled sample, and the baselines beside them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from opboost import rng
+from opboost.arrays import Values
+from opboost.metrics import evaluate
+from opboost.preprocess import own_features
+from opboost.vertical import OwnColumn, bind, feature_matrix, train
+from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema
+from parties.errors import ConfigError, PartyError
+from parties.jobs import Terminal
+from parties.party_a import ActiveJob, predict_locally, train_jointly
+from parties.party_b import PassiveJob
+from parties.party_b import train as take_part
+from parties.simulation import simulate
+from parties.store import RunFolder
+from parties.table import PartyTable, read_table, select
+from protocols.keys import generate
+
+DATASET = "bank and retailer (synthetic)"
+BANK, RETAILER = "bank", "retailer"
+TEST_SHARE = 0.2
+SEED = 7
+
+# A step that takes longer than this on the sample has gone wrong.
+STEP_LIMIT_S = 300
+
+
+def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -> dict[str, Any]:
+    """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
+    started = time.monotonic()
+    desensitize = {"mechanism": mechanism, "epsilon": epsilon}
+    DesensitizeSection(**desensitize)
+    _clear(out)
+    terminal.say("preparing keys, run files and the list of common ids for both parties")
+    folders = _prepare(out, desensitize)
+    test_ids = out / BANK / "test_ids.txt"
+    joint_started = time.monotonic()
+    terminal.say("training: two processes over ZeroMQ with CURVE")
+    _together(["party-a", BANK], ["party-b", RETAILER], folders)
+    scores = {}
+    for mode in ("routed", "desensitized"):
+        terminal.say(f"predicting jointly, {mode}")
+        target = out / BANK / "runs" / "demo" / ("predictions.csv" if mode == "routed" else f"predictions_{mode}.csv")
+        ask = ["predict", BANK, "--ids", str(test_ids), "--mode", mode, "--out", str(target)]
+        _together(ask, ["predict", RETAILER], folders)
+    joint_seconds = time.monotonic() - joint_started
+    bank, retailer = (RunFolder(folders[party] / "runs" / "demo") for party in (BANK, RETAILER))
+    scores = bank.read_json("metrics.json")
+    terminal.say("training the baselines: the bank alone, and both without privacy")
+    active_only, central = _baselines(folders, test_ids)
+    guarantee = retailer.read_json("guarantee.json")
+    meta = {BANK: bank.read_json("meta.json"), RETAILER: retailer.read_json("meta.json")}
+    summary = {
+        "dataset": DATASET,
+        "rows": meta[BANK]["n_rows"],
+        "rows_test": scores["routed"]["n_rows"],
+        "metric": "auc",
+        "score_active_only": active_only,
+        "score_joint": scores["routed"]["auc"],
+        "score_joint_desensitized": scores["desensitized"]["auc"],
+        "score_central": central,
+        "guarantee": guarantee,
+        "released": f"ranks of {len(guarantee['columns'])} desensitized columns of {meta[BANK]['n_rows']} records",
+        "cost": f"{guarantee['epsilon']} between neighbouring records ({guarantee['notion']})"
+        if isinstance(guarantee["epsilon"], str)
+        else f"{guarantee['epsilon']:.3g} between neighbouring records ({guarantee['notion']})",
+        "bytes_sent": sum(party["sent_bytes"] for party in meta.values()),
+        "seconds": round(joint_seconds, 2),
+        "seconds_in_all": round(time.monotonic() - started, 2),
+        "folders": f"{bank.path} and {retailer.path}",
+    }
+    RunFolder(out).write_json("summary.json", summary)
+    return summary
+
+
+def sample_folder() -> Path:
+    """Where the bundled sample lies: beside the packages in a checkout, inside them once installed."""
+    for folder in (Path(__file__).parent / "sample", Path(__file__).parent.parent / "data"):
+        if (folder / f"{BANK}.csv.gz").exists():
+            return folder
+    raise ConfigError("the bundled sample was not installed with the package")
+
+
+def _clear(out: Path) -> None:
+    """Remove an earlier demo; anything else in the folder is refused."""
+    known = {BANK, RETAILER, "summary.json"}
+    found = {path.name for path in out.iterdir()} if out.exists() else set()
+    if found - known:
+        raise ConfigError(f"{out} holds other files than a demo's: {', '.join(sorted(found - known))}")
+    for name in found & {BANK, RETAILER}:
+        shutil.rmtree(out / name)
+
+
+def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
+    """Both parties' folders: schema, keys, run file, and the ids they agreed on."""
+    sample = sample_folder()
+    folders = {party: out.resolve() / party for party in (BANK, RETAILER)}
+    for party, folder in folders.items():
+        generate(folder / "keys", party)
+        shutil.copyfile(sample / f"{party}.schema.yaml", folder / "schema.yaml")
+        shutil.copyfile(sample / f"{party}.csv.gz", folder / "data.csv.gz")
+    for party, peer in ((BANK, RETAILER), (RETAILER, BANK)):
+        shutil.copyfile(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
+    _write_ids(folders)
+    address = f"tcp://127.0.0.1:{_free_port()}"
+    shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "ids": "train_ids.txt"}
+    bank = {
+        "role": "active",
+        "party": BANK,
+        **shared,
+        "listen": address,
+        "secret_key": f"keys/{BANK}.secret",
+        "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
+        "model": {"objective": "binary:logistic", "n_estimators": 100, "max_depth": 4, "learning_rate": 0.1},
+    }
+    retailer = {
+        "role": "passive",
+        "party": RETAILER,
+        **shared,
+        "connect": address,
+        "secret_key": f"keys/{RETAILER}.secret",
+        "active": {"name": BANK, "public_key": f"keys/{BANK}.public"},
+        "desensitize": desensitize,
+    }
+    for party, run in ((BANK, bank), (RETAILER, retailer)):
+        (folders[party] / "run.yaml").write_text(yaml.safe_dump(run, sort_keys=False))
+    return folders
+
+
+def _write_ids(folders: dict[str, Path]) -> None:
+    """Give both parties the same lists of common ids: those to train on, and those to predict."""
+    ids = [set(pd.read_csv(folder / "data.csv.gz", usecols=["id"], dtype=str)["id"]) for folder in folders.values()]
+    common = np.array(sorted(set.intersection(*ids)))
+    np.random.default_rng(SEED).shuffle(common)
+    n_test = round(TEST_SHARE * len(common))
+    for folder in folders.values():
+        (folder / "test_ids.txt").write_text("\n".join(common[:n_test]) + "\n")
+        (folder / "train_ids.txt").write_text("\n".join(common[n_test:]) + "\n")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _together(active: Sequence[str], passive: Sequence[str], folders: dict[str, Path]) -> None:
+    """Run one command of each party at the same time; both must succeed."""
+    processes = []
+    for command, party, *options in (active, passive):
+        call = [sys.executable, "-m", "parties.cli", command, str(folders[party] / "run.yaml"), *options]
+        processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    said = []
+    try:
+        for process in processes:
+            said.append(process.communicate(timeout=STEP_LIMIT_S)[1])
+    except subprocess.TimeoutExpired:
+        raise PartyError(f"the demo's parties did not finish within {STEP_LIMIT_S} s") from None
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    failed = [
+        text.strip().splitlines()[-1:] for process, text in zip(processes, said, strict=True) if process.returncode
+    ]
+    if failed:
+        raise PartyError(f"a party of the demo failed: {'; '.join(line for lines in failed for line in lines)}")
+
+
+def _baselines(folders: dict[str, Path], test_ids: Path) -> tuple[float, float]:
+    """Test scores of the bank alone, and of both parties' columns without noise, with the run's own settings."""
+    run = read_run(folders[BANK] / "run.yaml", ActiveRun)
+    schemas = {party: read_schema(folder / "schema.yaml")[0] for party, folder in folders.items()}
+    tables = {
+        party: read_table(folder / "data.csv.gz", schemas[party], needs_label=party == BANK)
+        for party, folder in folders.items()
+    }
+    split = {
+        part: {party: select(table, folders[BANK] / f"{part}_ids.txt", test_ids) for party, table in tables.items()}
+        for part in ("train", "test")
+    }
+    bank, test = split["train"][BANK], split["test"][BANK]
+    assert bank.labels is not None
+    assert test.labels is not None
+    own = _columns(bank, schemas[BANK])
+    job = ActiveJob(
+        party=BANK,
+        run_id="central",
+        id_digest="",
+        own=own,
+        labels=bank.labels,
+        weights=np.ones(bank.n_rows),
+        loss=run.model.loss(),
+        parameters=run.model.parameters(),
+    )
+    alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
+    test_own = {column.name: column.values for column in _columns(test, schemas[BANK])}
+    alone_scores = alone.predict(feature_matrix(alone, test_own, {}, test.n_rows))
+    passive = PassiveJob(
+        party=RETAILER,
+        run_id="central",
+        id_digest="",
+        features=split["train"][RETAILER].features,
+        mechanisms=DesensitizeSection(epsilon=np.inf).mechanisms(schemas[RETAILER]),
+        rng=rng.secure(),
+        share_thresholds=True,
+    )
+    model = simulate(
+        lambda channels: train_jointly(job, channels),
+        {RETAILER: lambda channel: take_part(passive, channel)},
+        name=BANK,
+    )
+    central_scores = predict_locally(model, test_own, split["test"][RETAILER].features)
+    return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
+
+
+def _columns(table: PartyTable, schema: Any) -> tuple[OwnColumn, ...]:
+    names, matrix = own_features(table.features, schema.columns)
+    return tuple(OwnColumn(name, matrix[:, i]) for i, name in enumerate(names))
+
+
+def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
+    return evaluate(job.loss.name, labels, predictions)["auc"]

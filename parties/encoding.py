@@ -1,0 +1,99 @@
+"""Mechanisms, routers and guarantees as plain values, for JSON files and for the wire."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from pydantic import JsonValue
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.routing import Router, SplitTests
+from opboost.schema import column_from_mapping
+from parties.errors import ConfigError
+
+
+def mechanism_to_dict(mechanism: ColumnMechanism) -> dict[str, JsonValue]:
+    """A column's schema and settings: all of it public knowledge at the column's owner."""
+    schema = asdict(mechanism.schema)
+    settings = asdict(mechanism.settings)
+    return {
+        "name": schema.pop("name"),
+        "schema": {key: _json(value) for key, value in schema.items() if value not in (None, ())},
+        "settings": {key: _json(value) for key, value in settings.items() if value is not None},
+    }
+
+
+def mechanism_from_dict(document: Mapping[str, Any]) -> ColumnMechanism:
+    """The inverse of `mechanism_to_dict`, with every check of the schema and the settings."""
+    schema = column_from_mapping(str(document["name"]), document["schema"])
+    return ColumnMechanism(schema, MechanismSettings(**_numbers(document["settings"])))
+
+
+def _json(value: Any) -> JsonValue:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return list(value)
+    return "inf" if value == math.inf else value
+
+
+def router_to_dict(router: Router) -> dict[str, JsonValue]:
+    """A router as plain values; a test that only asks for presence has the threshold None."""
+    tests: list[JsonValue] = [
+        {"source": source, "category": category, "threshold": threshold if math.isfinite(threshold) else None,
+         "missing_left": missing_left}
+        for (source, category), threshold, missing_left in zip(
+            router.tests.sources, router.tests.thresholds.tolist(), router.tests.missing_left.tolist(), strict=True
+        )
+    ]  # fmt: skip
+    return {"columns": [mechanism_to_dict(mechanism) for mechanism in router.mechanisms], "tests": tests}
+
+
+def router_from_dict(document: Mapping[str, Any]) -> Router:
+    """The inverse of `router_to_dict`.
+
+    Raises
+    ------
+    ConfigError
+        If the document is malformed.
+    """
+    try:
+        mechanisms = tuple(mechanism_from_dict(column) for column in document["columns"])
+        tests = document["tests"]
+        thresholds = [math.inf if test["threshold"] is None else float(test["threshold"]) for test in tests]
+        sources = tuple((str(test["source"]), test["category"]) for test in tests)
+        known = {mechanism.schema.name: len(mechanism.schema.categories) for mechanism in mechanisms}
+        for source, category in sources:
+            if source not in known or not (category is None or category in range(known[source])):
+                raise ConfigError("a split test names a column or category that the columns do not have")
+        missing_left = np.array([bool(test["missing_left"]) for test in tests], dtype=np.bool_)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
+    return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left))
+
+
+def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
+    """The inverse of `Guarantee.to_dict`.
+
+    Raises
+    ------
+    ConfigError
+        If the document is malformed.
+    """
+    try:
+        columns = tuple(ColumnGuarantee(**_numbers(column)) for column in document["columns"])
+        rest = {key: value for key, value in _numbers(document).items() if key not in ("columns", "not_protected")}
+        return Guarantee(columns=columns, not_protected=tuple(map(str, document["not_protected"])), **rest)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"the guarantee is malformed: {type(error).__name__}") from None
+
+
+def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: the string "inf" stands for it."""
+    return {key: math.inf if value == "inf" else value for key, value in document.items()}

@@ -1,0 +1,240 @@
+"""The passive party: desensitize, rank, send, resolve; later, answer split tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.preprocess import EncodedColumn, encode
+from opboost.privacy.guarantee import Guarantee, compose
+from opboost.ranking import RankedColumn, rank
+from opboost.rng import BitSource
+from opboost.routing import Router, resolve
+from parties.agreement import conversation, greet
+from parties.encoding import router_to_dict
+from parties.progress import Progress, no_progress
+from protocols.channel import Channel, expect
+from protocols.errors import PeerAborted, UnexpectedMessage
+from protocols.messages import (
+    Abort,
+    Answers,
+    Ask,
+    Done,
+    Hello,
+    Offer,
+    OfferedColumn,
+    RankChunk,
+    Role,
+    SplitRanks,
+    Task,
+    Thresholds,
+)
+
+# Rows per chunk of ranks: at most 1 MiB on the wire.
+CHUNK_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveJob:
+    """What a passive party brings to a training run.
+
+    Attributes
+    ----------
+    party, run_id, id_digest : str
+    features : DataFrame
+        Raw columns, rows in the agreed order.
+    mechanisms : tuple of ColumnMechanism
+    rng : BitSource
+        Where the noise comes from.
+    opaque_names : bool
+        Whether the columns travel under numbers instead of their names.
+    share_thresholds : bool
+        Whether the active party may have the thresholds and the public encoding, and so score alone.
+    bounds_are_public : bool
+        False if the schema's bounds were taken from the data; the guarantee then says so.
+    """
+
+    party: str
+    run_id: str
+    id_digest: str
+    features: pd.DataFrame
+    mechanisms: tuple[ColumnMechanism, ...]
+    rng: BitSource
+    opaque_names: bool = True
+    share_thresholds: bool = False
+    bounds_are_public: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveShare:
+    """What the passive party keeps of a model: enough to answer its split tests, and nothing of the trees.
+
+    Attributes
+    ----------
+    router : Router
+    guarantee : Guarantee
+        Of the training release.
+    n_clipped : dict of str to int
+        Per column, values outside the public bounds that were moved to them.
+    """
+
+    router: Router
+    guarantee: Guarantee
+    n_clipped: dict[str, int] = field(default_factory=dict)
+
+
+def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress) -> PassiveShare:
+    """Take part in one training run; returns when the active party has saved the model.
+
+    Notes
+    -----
+    Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's. The
+    split tests that come back say which thresholds the trees use.
+    """
+    with conversation([channel]) as phase:
+        phase.enter("encoding its columns")
+        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+        phase.enter("greeting")
+        greet(channel, _hello(job, Task.TRAIN))
+        phase.enter("desensitizing")
+        columns = _release(job, encoded, progress)
+        guarantee = compose(
+            tuple(mechanism.guarantee() for mechanism in job.mechanisms),
+            is_secure=job.rng.is_secure,
+            bounds_are_public=job.bounds_are_public,
+        )
+        phase.enter("sending ranks")
+        channel.send(_offer(job, columns, guarantee))
+        for c, column in enumerate(columns):
+            _send_ranks(channel, c, column)
+            progress("sending ranks", c + 1, len(columns))
+        phase.enter("waiting for the trees")
+        progress("waiting for the trees", 0, 1)
+        wanted = expect(channel, SplitRanks)
+        phase.enter("resolving split ranks")
+        tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
+        router = Router(job.mechanisms, tests)
+        channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+        expect(channel, Done)
+        progress("waiting for the trees", 1, 1)
+        clipped = {m.schema.name: e.n_clipped for m, e in zip(job.mechanisms, encoded, strict=True) if e.n_clipped}
+        return PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
+
+
+def serve(
+    router: Router,
+    ids: pd.Index,
+    features: pd.DataFrame,
+    channel: Channel,
+    *,
+    party: str,
+    run_id: str,
+    rng: BitSource,
+    may_route: bool,
+    progress: Progress = no_progress,
+) -> int:
+    """Answer the active party's requests until it is done; returns the number of records answered for.
+
+    Notes
+    -----
+    Privacy: for a desensitized request the answers are a function of codes drawn with the training mechanism, a new
+    release per request. For a routed request the bits are exact: they reveal on which side of each used threshold a
+    record lies, without any differential privacy; `may_route` refuses that.
+    """
+    with conversation([channel]) as phase:
+        phase.enter("greeting")
+        hello = Hello(role=Role.PASSIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="")
+        greet(channel, hello)
+        n_answered = 0
+        while True:
+            phase.enter("waiting for a request")
+            match channel.receive():
+                case Ask() as ask:
+                    phase.enter("answering")
+                    if not ask.desensitized and not may_route:
+                        raise UnexpectedMessage("this party does not answer routed requests: `allow_routed` is off")
+                    n_answered += _answer(router, ids, features, ask, channel, rng)
+                    progress("answering", n_answered, n_answered)
+                case Done():
+                    return n_answered
+                case Abort() as message:
+                    raise PeerAborted(f"{channel.peer} ended the run while {message.phase}: {message.reason}")
+                case message:
+                    raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where a request was due")
+
+
+def _hello(job: PassiveJob, task: Task) -> Hello:
+    return Hello(
+        role=Role.PASSIVE,
+        party=job.party,
+        run_id=job.run_id,
+        task=task,
+        n_rows=len(job.features),
+        id_digest=job.id_digest,
+    )
+
+
+def _release(job: PassiveJob, encoded: Sequence[EncodedColumn], progress: Progress) -> list[RankedColumn]:
+    columns: list[RankedColumn] = []
+    for i, (mechanism, exact_column) in enumerate(zip(job.mechanisms, encoded, strict=True)):
+        released = desensitize(mechanism, exact_column, rng=job.rng.fork(mechanism.schema.name))
+        columns.extend(rank(released))
+        progress("desensitizing", i + 1, len(job.mechanisms))
+    return columns
+
+
+def _offer(job: PassiveJob, columns: Sequence[RankedColumn], guarantee: Guarantee) -> Offer:
+    promises = {promise.column: promise for promise in guarantee.columns}
+    offered = tuple(
+        OfferedColumn(
+            name=_public_name(job, c, column),
+            n_ranks=column.table.n_ranks,
+            has_missing=column.has_missing,
+            mechanism=promises[column.source].mechanism,
+            law=promises[column.source].law,
+            epsilon=promises[column.source].epsilon,
+        )
+        for c, column in enumerate(columns)
+    )
+    return Offer(columns=offered, guarantee=_public(job, guarantee).to_dict())
+
+
+def _public(job: PassiveJob, guarantee: Guarantee) -> Guarantee:
+    """The guarantee as the other side may read it: a unit tells the width of the bounds, so it stays here."""
+    if not job.opaque_names:
+        return guarantee
+    columns = (
+        replace(promise, column=f"column {i}", unit="one step of the mapped domain")
+        for i, promise in enumerate(guarantee.columns)
+    )
+    return replace(guarantee, columns=tuple(columns))
+
+
+def _public_name(job: PassiveJob, index: int, column: RankedColumn) -> str:
+    if job.opaque_names:
+        return f"c{index}"
+    if column.category is None:
+        return column.source
+    schema = next(m.schema for m in job.mechanisms if m.schema.name == column.source)
+    return f"{column.source}={schema.categories[column.category]}"
+
+
+def _send_ranks(channel: Channel, index: int, column: RankedColumn) -> None:
+    """Send a column in chunks, in the smallest unsigned type that holds its ranks."""
+    ranks = column.ranks.astype(np.min_scalar_type(column.table.n_ranks))
+    for start in range(0, len(ranks), CHUNK_ROWS):
+        channel.send(RankChunk(column=index, start=start, ranks=ranks[start : start + CHUNK_ROWS]))
+
+
+def _answer(router: Router, ids: pd.Index, features: pd.DataFrame, ask: Ask, channel: Channel, rng: BitSource) -> int:
+    rows = ids.get_indexer(pd.Index(ask.ids, dtype=object))
+    is_known = rows >= 0
+    bits = np.zeros((len(rows), router.tests.n_tests), dtype=np.bool_)
+    if is_known.any():
+        bits[is_known] = router.answer(features.iloc[rows[is_known]], rng=rng if ask.desensitized else None)
+    channel.send(Answers(is_known=is_known, bits=np.packbits(bits, axis=1)))
+    return int(is_known.sum())

@@ -1,0 +1,66 @@
+"""A run's log: one JSON line per step, and the same as a sentence for people. Never a value from the data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from protocols.codec import Frame, size_bytes
+
+
+class RunLog:
+    """Writes ``log.jsonl`` and ``log.txt`` in a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+    echo : callable
+        Called with each sentence, for the terminal.
+    """
+
+    def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
+        self._lines = (folder / "log.jsonl").open("a", buffering=1)
+        self._text = (folder / "log.txt").open("a", buffering=1)
+        self._echo = echo
+        self._started = time.monotonic()
+        self._n_sent = 0
+
+    def step(self, event: str, sentence: str, **facts: object) -> None:
+        """Note a step: a short name for machines, a sentence for people, and facts."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        seconds = round(time.monotonic() - self._started, 3)
+        line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
+        self._lines.write(json.dumps(line) + "\n")
+        self._text.write(f"{now} {sentence}\n")
+        self._echo(sentence)
+
+    def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
+        """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
+
+        def note(kind: str, frames: Sequence[Frame]) -> None:
+            digest = hashlib.sha256()
+            for frame in frames:
+                digest.update(frame)
+            self._n_sent += 1
+            line = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "seconds": round(time.monotonic() - self._started, 3),
+                "event": "sent",
+                "number": self._n_sent,
+                "peer": peer,
+                "kind": kind,
+                "bytes": size_bytes(frames),
+                "sha256": digest.hexdigest(),
+            }
+            self._lines.write(json.dumps(line) + "\n")
+
+        return note
+
+    def close(self) -> None:
+        """Close both files."""
+        self._lines.close()
+        self._text.close()

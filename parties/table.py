@@ -1,0 +1,147 @@
+"""A party's data file: read, checked against its schema, and put in the order of the ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Values
+from opboost.schema import Kind, TableSchema
+from parties.errors import TableError
+
+
+@dataclass(frozen=True, slots=True)
+class PartyTable:
+    """Records in ascending order of their ids.
+
+    Attributes
+    ----------
+    ids : pandas Index of str
+        Unique and sorted.
+    features : DataFrame
+        The schema's columns, in its order.
+    labels : ndarray of float64 or None
+    """
+
+    ids: pd.Index
+    features: pd.DataFrame
+    labels: Values | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.ids)
+
+    @property
+    def id_digest(self) -> str:
+        """A digest of all ids, the same on both sides exactly if the sets of ids are."""
+        digest = hashlib.sha256()
+        for record_id in self.ids:
+            encoded = record_id.encode()
+            digest.update(len(encoded).to_bytes(4, "little") + encoded)
+        return digest.hexdigest()
+
+
+def read_table(path: Path, schema: TableSchema, *, ignore: Sequence[str] = (), needs_label: bool) -> PartyTable:
+    """Read a CSV (plain or compressed) or Parquet file.
+
+    Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read, or its columns, ids or labels do not fit; nothing is sent then.
+    """
+    frame = _read(path, schema)
+    _check_columns(path, list(frame.columns), schema, ignore, needs_label=needs_label)
+    ids = _ids(path, frame[schema.id], schema.id)
+    order = np.argsort(ids.to_numpy(dtype=object), kind="stable")
+    frame = frame.iloc[order].reset_index(drop=True)
+    labels = None
+    if schema.label is not None and schema.label in frame.columns:
+        labels = _labels(path, frame[schema.label], schema.label)
+    return PartyTable(ids[order], frame[list(schema.names)], labels)
+
+
+def check_varied(table: PartyTable, path: Path) -> None:
+    """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
+    constant = [name for name in table.features.columns if table.features[name].nunique(dropna=False) < 2]
+    if constant:
+        raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
+
+
+def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
+    """The records whose ids are listed, one per line, in a file both parties agreed on.
+
+    Raises
+    ------
+    TableError
+        If the list is empty, repeats an id, or names one that the table lacks.
+    """
+    wanted = pd.Index([line.strip() for line in ids_path.read_text().splitlines() if line.strip()], dtype=object)
+    if len(wanted) == 0 or not wanted.is_unique:
+        raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
+    positions = table.ids.get_indexer(wanted.sort_values())
+    n_absent = int((positions < 0).sum())
+    if n_absent:
+        raise TableError(f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}. Nothing was sent")
+    labels = None if table.labels is None else table.labels[positions]
+    return PartyTable(table.ids[positions], table.features.iloc[positions].reset_index(drop=True), labels)
+
+
+def _read(path: Path, schema: TableSchema) -> pd.DataFrame:
+    as_text = [schema.id, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        dtypes = dict.fromkeys(as_text, "string")
+        return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""])
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except ValueError as error:
+        raise TableError(f"{path} is not a readable table: {type(error).__name__}") from None
+
+
+def _check_columns(
+    path: Path, found: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+) -> None:
+    if schema.id not in found:
+        raise TableError(f"{path} has no id column {schema.id!r}; its columns are {', '.join(found)}")
+    if needs_label and schema.label not in found:
+        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {', '.join(found)}")
+    missing = [name for name in schema.names if name not in found]
+    if missing:
+        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
+    unknown = sorted(set(found) - {*schema.names, schema.id, schema.label, *ignore})
+    if unknown:
+        raise TableError(
+            f"{path} has columns that the schema does not know: {', '.join(unknown)}; describe them or list them "
+            "under `ignore`"
+        )
+
+
+def _ids(path: Path, column: pd.Series, name: str) -> pd.Index:
+    n_missing = int(column.isna().sum())
+    if n_missing:
+        raise TableError(f"{path}: {n_missing} rows have no {name!r}")
+    ids = pd.Index(column.astype(str), dtype=object)
+    n_repeated = int(ids.duplicated().sum())
+    if n_repeated:
+        raise TableError(
+            f"{path}: column {name!r} repeats an id in {n_repeated} of {len(ids)} rows; ids must be unique"
+        )
+    if len(ids) == 0:
+        raise TableError(f"{path} has no rows")
+    return ids
+
+
+def _labels(path: Path, column: pd.Series, name: str) -> Values:
+    labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    n_bad = int((~np.isfinite(labels)).sum())
+    if n_bad:
+        raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
+    return labels

@@ -1,0 +1,106 @@
+"""What a channel can do, whatever carries it, and the reading of a sequence from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from protocols.codec import Frame, size_bytes
+from protocols.errors import PeerAborted, ProtocolError, UnexpectedMessage
+from protocols.messages import Abort, Message
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over a channel.
+
+    Attributes
+    ----------
+    sent_bytes, received_bytes : int
+    on_send : callable
+        Called with the kind and the frames of each outgoing message, for the audit log.
+    """
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
+
+    def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
+        """Note an outgoing message."""
+        self.sent_bytes += size_bytes(frames)
+        self.on_send(message.kind, frames)
+
+    def count_received(self, frames: Sequence[Frame]) -> None:
+        """Note an incoming message."""
+        self.received_bytes += size_bytes(frames)
+
+
+class Channel(Protocol):
+    """A conversation with one peer.
+
+    Attributes
+    ----------
+    peer : str
+        Name of the party at the other end.
+    traffic : Traffic
+    """
+
+    peer: str
+    traffic: Traffic
+
+    def send(self, message: Message) -> None:
+        """Send a message, or wait while the peer is slow.
+
+        Raises
+        ------
+        PeerLost
+        """
+
+    def receive(self) -> Message:
+        """Wait for the next message for as long as the peer is alive.
+
+        Raises
+        ------
+        PeerLost
+        DecodeError
+        """
+
+    def check(self) -> None:
+        """Return at once if the peer is alive.
+
+        Raises
+        ------
+        PeerLost
+        """
+
+    def close(self) -> None:
+        """Let go of the peer; messages that were sent are still delivered."""
+
+
+def expect(channel: Channel, kind: type[M]) -> M:
+    """Receive the next message, which must be of this kind.
+
+    Raises
+    ------
+    PeerAborted
+        If the peer ended the run instead.
+    UnexpectedMessage
+        If it is of another kind.
+    """
+    message = channel.receive()
+    if isinstance(message, Abort):
+        raise PeerAborted(f"{channel.peer} ended the run while {message.phase}: {message.reason}")
+    if not isinstance(message, kind):
+        raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where {kind.kind!r} was due")
+    return message
+
+
+def abort(channel: Channel, phase: str, reason: str) -> None:
+    """Tell the peer that the run is over, if it can still be told."""
+    try:
+        channel.send(Abort(phase=phase, reason=reason))
+    except ProtocolError:
+        return

@@ -1,0 +1,42 @@
+"""The exceptions of the wire.
+
+::
+
+    ProtocolError
+    ├── DecodeError         frames are not a message of this protocol
+    │   └── VersionMismatch     they are of another protocol version
+    ├── UnexpectedMessage   a message that the sequence does not allow here
+    ├── PeerLost            the peer is gone, silent or never came
+    ├── PeerAborted         the peer ended the run and said why
+    └── KeyFileError        a key file is absent, malformed or readable by others
+
+Messages name the peer and what was expected; they never contain a value from the data or a key.
+"""
+
+
+class ProtocolError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class DecodeError(ProtocolError):
+    """Frames are not a message of this protocol."""
+
+
+class VersionMismatch(DecodeError):
+    """The peer speaks another version of the protocol."""
+
+
+class UnexpectedMessage(ProtocolError):
+    """A message that the sequence does not allow here."""
+
+
+class PeerLost(ProtocolError):
+    """The peer is gone, silent or never came."""
+
+
+class PeerAborted(ProtocolError):
+    """The peer ended the run and said why."""
+
+
+class KeyFileError(ProtocolError):
+    """A key file is absent, malformed or readable by others."""

@@ -1,0 +1,79 @@
+"""Key files: a party's secret key, and the public keys of the peers it talks to.
+
+A key file is one line of text, ``opboost-secret-key <64 hex digits>`` or ``opboost-public-key <64 hex digits>``:
+a Curve25519 key, as ZeroMQ's CURVE uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from Crypto.PublicKey import ECC
+
+from protocols.errors import KeyFileError
+
+SECRET_HEADER = "opboost-secret-key"
+PUBLIC_HEADER = "opboost-public-key"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A party's own keys, 32 bytes each."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+
+def generate(folder: Path, name: str) -> tuple[Path, Path]:
+    """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
+    key = ECC.generate(curve="Curve25519")
+    folder.mkdir(parents=True, exist_ok=True)
+    secret_path, public_path = folder / f"{name}.secret", folder / f"{name}.public"
+    for path in (secret_path, public_path):
+        if path.exists():
+            raise KeyFileError(f"{path} exists; a key is never replaced. Nothing was written")
+    descriptor = os.open(secret_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{SECRET_HEADER} {key.seed.hex()}\n")
+    public_path.write_text(f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n")
+    return secret_path, public_path
+
+
+def read_secret(path: Path) -> KeyPair:
+    """Read a secret key and derive its public key.
+
+    Raises
+    ------
+    KeyFileError
+        If the file is absent, malformed or readable by anyone but its owner.
+    """
+    secret = _read(path, SECRET_HEADER)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")
+    return KeyPair(_raw_public(ECC.construct(curve="Curve25519", seed=secret)), secret)
+
+
+def read_public(path: Path) -> bytes:
+    """Read a peer's public key, 32 bytes."""
+    return _read(path, PUBLIC_HEADER)
+
+
+def _read(path: Path, header: str) -> bytes:
+    try:
+        words = path.read_text().split()
+        key = bytes.fromhex(words[1]) if len(words) == 2 and words[0] == header else b""
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise KeyFileError(f"{path} is not a key file: it must hold {header!r} and 64 hex digits")
+    return key
+
+
+def _raw_public(key: ECC.EccKey) -> bytes:
+    return bytes(key.public_key().export_key(format="raw"))

@@ -1,0 +1,175 @@
+"""Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
+
+Training::
+
+    A                                    B
+    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids
+    │ ───────────── Hello ─────────────► │   both compare before anything is drawn
+    │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, mechanism, guarantee
+    │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes
+    │              (A grows trees)       │
+    │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
+    │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
+    │ ───────────── Done ──────────────► │   A has saved the model
+
+Prediction, one round trip per batch::
+
+    A                                    B
+    │ ◄──────────── Hello ────────────── │
+    │ ───────────── Hello ─────────────► │
+    │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
+    │ ◄───────────── Answers ─────────── │   one bit per test and record, packed
+    │ ───────────── Done ──────────────► │
+
+Either side may send `Abort` at any time. Two round trips in all train a model, whatever the number of trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator
+
+# Version of the protocol, not of the package: raised when an older peer could misunderstand.
+VERSION = 1
+
+
+def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
+    """Accept numpy arrays of these dtypes and dimensions only."""
+
+    def check(value: object) -> NDArray[np.generic]:
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"expected an array, found {type(value).__name__}")
+        if value.dtype.str not in dtypes or value.ndim != ndim:
+            raise ValueError(
+                f"expected {ndim} dimensions of {' or '.join(dtypes)}, found {value.ndim} of {value.dtype.str}"
+            )
+        return value
+
+    checked: Callable[[object], NDArray[np.generic]] = check
+    return PlainValidator(checked)
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[int, Field(ge=0)]
+RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], _array_of("|u1", "<u2", "<u4")]
+IndexArray = Annotated[NDArray[np.uint32], _array_of("<u4")]
+FlagArray = Annotated[NDArray[np.bool_], _array_of("|b1")]
+PackedBits = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
+
+
+class Message(BaseModel):
+    """A frozen value with checked fields; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    kind: ClassVar[str]
+
+
+class Role(StrEnum):
+    """What a party does in a run."""
+
+    ACTIVE = "active"
+    PASSIVE = "passive"
+
+
+class Task(StrEnum):
+    """What a run is for."""
+
+    TRAIN = "train"
+    PREDICT = "predict"
+
+
+class Hello(Message):
+    """Who speaks, and what must be the same on both sides."""
+
+    kind: ClassVar[str] = "hello"
+    role: Annotated[Role, Field(strict=False)]
+    party: Name
+    run_id: Name
+    task: Annotated[Task, Field(strict=False)]
+    n_rows: Count
+    id_digest: str
+
+
+class OfferedColumn(Message):
+    """One column of ranks that B releases. Never bounds, never categories."""
+
+    kind: ClassVar[str] = "offered column"
+    name: Name
+    n_ranks: Count
+    has_missing: bool
+    mechanism: str
+    law: str
+    epsilon: float
+
+
+class Offer(Message):
+    """What B is about to release, and what that promises."""
+
+    kind: ClassVar[str] = "offer"
+    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False)]
+    guarantee: dict[str, JsonValue]
+
+
+class RankChunk(Message):
+    """Ranks of some consecutive rows of a column; a missing row holds the column's number of ranks."""
+
+    kind: ClassVar[str] = "rank chunk"
+    column: Count
+    start: Count
+    ranks: RankArray
+
+
+class SplitRanks(Message):
+    """Tests that the trees make on B's columns: "rank <= r", with the way a missing cell goes."""
+
+    kind: ClassVar[str] = "split ranks"
+    columns: IndexArray
+    ranks: IndexArray
+    missing_left: FlagArray
+
+
+class Thresholds(Message):
+    """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
+
+    kind: ClassVar[str] = "thresholds"
+    router: dict[str, JsonValue] | None
+
+
+class Ask(Message):
+    """Records to be scored."""
+
+    kind: ClassVar[str] = "ask"
+    ids: Annotated[tuple[str, ...], Field(strict=False)]
+    desensitized: bool
+
+
+class Answers(Message):
+    """Per record of an `Ask`: whether B knows it, and one bit per test, True for left."""
+
+    kind: ClassVar[str] = "answers"
+    is_known: FlagArray
+    bits: PackedBits
+
+
+class Done(Message):
+    """The job is done and saved."""
+
+    kind: ClassVar[str] = "done"
+
+
+class Abort(Message):
+    """The run is over; `reason` is a sentence without any value from the data."""
+
+    kind: ClassVar[str] = "abort"
+    phase: str
+    reason: str
+
+
+MESSAGES: dict[str, type[Message]] = {
+    message.kind: message for message in (Hello, Offer, RankChunk, SplitRanks, Thresholds, Ask, Answers, Done, Abort)
+}

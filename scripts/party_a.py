@@ -1,0 +1,8 @@
+"""Launch the active party: ``python scripts/party_a.py RUN.yaml``; the same as ``opboost party-a RUN.yaml``."""
+
+import sys
+
+from parties.cli import app
+
+if __name__ == "__main__":
+    app(["party-a", *sys.argv[1:]])

@@ -1,0 +1,8 @@
+"""Launch a passive party: ``python scripts/party_b.py RUN.yaml``; the same as ``opboost party-b RUN.yaml``."""
+
+import sys
+
+from parties.cli import app
+
+if __name__ == "__main__":
+    app(["party-b", *sys.argv[1:]])
