@@ -90,7 +90,7 @@ def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) 
     if is_missing.any():
         if schema.missing is Missing.REFUSE:
             raise DataError(
-                f"column {schema.name!r} has {int(is_missing.sum())} missing cells and the schema says "
+                f"column {schema.name!r} has {int(is_missing.sum())} missing cells (NaN) and the schema says "
                 "`missing: refuse`; say `category` or `impute` with a public `fill`. Nothing was released"
             )
         if schema.missing is Missing.IMPUTE:
