@@ -213,7 +213,7 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
         n_missing = int(np.isnan(X[:, passive]).sum())
         if n_missing and Missing(self.missing) is Missing.REFUSE:
             raise DataError(
-                f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to let missingness be "
+                f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
                 "randomised like a category. Nothing was released"
             )
         return tuple(

@@ -1,0 +1,36 @@
+"""Where the benchmark data sets lie, and what tests skip without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of benchmark data sets beside the project; the test skips without it."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(
+            f"the benchmark data sets are not at {SHARED_DATA.parent.name}/{SHARED_DATA.name} beside the project"
+        )
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def adult(shared_data: Path) -> pd.DataFrame:
+    """UCI's Adult with category columns as their codes in order of appearance in the sorted list."""
+    frame = pd.read_csv(shared_data / "adult.csv.gz")
+    for name in frame.columns.drop("split"):
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            frame[name] = frame[name].astype("category").cat.codes.astype(float)
+    return frame
+
+
+@pytest.fixture(scope="session")
+def power_plant(shared_data: Path) -> pd.DataFrame:
+    """UCI's Combined Cycle Power Plant."""
+    return pd.read_csv(shared_data / "power_plant.csv.gz")
