@@ -1,0 +1,113 @@
+"""What a release promises: sums over columns, words for what is not protected, and plain values for JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opboost.privacy.guarantee import ColumnGuarantee, compose, nothing_released
+
+AGE = ColumnGuarantee(
+    column="age",
+    mechanism="global",
+    law="clamped",
+    epsilon=0.25,
+    unit="1 original units",
+    domain_loss=24.0,
+    missing_epsilon=0.0,
+    parameters={"epsilon": 0.25},
+)
+CITY = replace(AGE, column="city", mechanism="randomised_response", law="", epsilon=3.0, domain_loss=3.0)
+
+losses = st.floats(0, 1000)
+columns = st.builds(lambda e, d, m: replace(AGE, epsilon=e, domain_loss=d, missing_epsilon=m), losses, losses, losses)
+
+
+@given(st.lists(columns, min_size=1, max_size=5))
+def test_losses_add_up_over_the_columns_with_those_of_missingness(released):
+    guarantee = compose(tuple(released), is_secure=True)
+    assert guarantee.epsilon == pytest.approx(math.fsum(c.epsilon + c.missing_epsilon for c in released))
+    assert guarantee.domain_loss == pytest.approx(math.fsum(c.domain_loss + c.missing_epsilon for c in released))
+    assert guarantee.columns == tuple(released)
+
+
+@given(columns, st.integers(1, 10))
+def test_releasing_a_column_again_costs_as_much_again(column, k):
+    assert compose((column,) * k, is_secure=True).epsilon == pytest.approx(
+        k * compose((column,), is_secure=True).epsilon
+    )
+
+
+def test_noisy_columns_from_secure_bits_and_public_bounds_are_certified():
+    guarantee = compose((AGE, CITY), is_secure=True)
+    assert guarantee.notion == "dLDP"
+    assert guarantee.certified
+    assert (guarantee.epsilon, guarantee.domain_loss) == (3.25, 27.0)
+
+
+def test_the_guarantee_says_that_it_grows_with_the_distance_and_names_the_worst_case():
+    text = str(compose((AGE, CITY), is_secure=True))
+    assert "in proportion to the distance between records" in text
+    assert "at most 3.25" in text
+    assert "at most 27" in text
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ({"is_secure": False}, "NOT FOR RELEASE"),
+        ({"is_secure": True, "bounds_are_public": False}, "bounds were taken from the data"),
+    ],
+)
+def test_seeded_bits_or_bounds_from_the_data_are_never_certified_and_said_in_words(conditions, words):
+    guarantee = compose((AGE,), **conditions)
+    assert not guarantee.certified
+    assert words in str(guarantee)
+    assert words not in str(compose((AGE,), is_secure=True))
+
+
+def test_labels_and_membership_are_named_as_unprotected():
+    assert {"the active party's labels and own columns", "which records take part"} <= set(
+        compose((AGE,), is_secure=True).not_protected
+    )
+
+
+def test_a_local_map_is_said_to_publish_its_cells():
+    local = replace(AGE, mechanism="local", domain_loss=math.inf)
+    assert "index is published exactly" in str(compose((CITY, local), is_secure=True))
+    assert "index is published exactly" not in str(compose((CITY, AGE), is_secure=True))
+
+
+def test_one_column_without_noise_leaves_no_guarantee_at_all():
+    guarantee = compose((CITY, replace(AGE, epsilon=math.inf, domain_loss=math.inf)), is_secure=True)
+    assert guarantee.notion == "none"
+    assert not guarantee.certified
+    assert str(guarantee).startswith("No privacy guarantee.")
+    assert guarantee.epsilon == math.inf
+
+
+def test_a_missingness_bit_without_noise_leaves_no_guarantee_at_all():
+    assert compose((replace(AGE, missing_epsilon=math.inf),), is_secure=True).notion == "none"
+
+
+def test_without_columns_nothing_was_released():
+    guarantee = compose((), is_secure=True)
+    assert guarantee == nothing_released()
+    assert (guarantee.epsilon, guarantee.domain_loss, guarantee.certified) == (0.0, 0.0, False)
+    assert "nothing was released" in str(guarantee)
+
+
+def test_a_guarantee_is_plain_json_with_infinity_as_a_string():
+    local = replace(AGE, mechanism="local", domain_loss=math.inf)
+    guarantee = compose((AGE, local), is_secure=False)
+    read = json.loads(json.dumps(guarantee.to_dict(), allow_nan=False))
+    assert read["domain_loss"] == "inf"
+    assert read["columns"][1]["domain_loss"] == "inf"
+    assert read["columns"][0]["parameters"] == {"epsilon": 0.25}
+    assert read["not_protected"] == list(guarantee.not_protected)
+    assert read["is_secure"] is False

@@ -1,0 +1,259 @@
+"""A whole column: which mechanism serves it, what it promises against enumeration, and how missing cells come out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings, desensitize, epsilon_in_units, exact
+from opboost.errors import ParameterError
+from opboost.preprocess import EncodedColumn
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.laws import Law
+from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.order_preserving import MAX_PAIRWISE_DOMAIN, AdjMap, GlobalMap, LocalMap
+from opboost.rng import seeded
+from opboost.schema import ColumnSchema, Kind, Missing
+
+# A correct sampler fails a chi-square test below this p-value once in a million runs; the seeds are fixed besides.
+FALSE_ALARM = 1e-6
+
+# Doubles carry 16 digits; the tables' logs reach 300.
+ROUNDING = 1e-9
+
+NUMERIC = ColumnSchema(name="age", lower=0, upper=90)
+WITH_STATE = ColumnSchema(name="age", lower=0, upper=90, missing=Missing.CATEGORY)
+CITY = ColumnSchema(name="city", kind=Kind.UNORDERED, categories=("a", "b", "c"), missing=Missing.CATEGORY)
+
+budgets = st.floats(0.01, 8)
+settings_of_maps = st.builds(
+    MechanismSettings,
+    mechanism=st.sampled_from(["global", "local", "adj"]),
+    epsilon=budgets,
+    law=st.sampled_from(list(Law)),
+    theta=st.integers(2, 5),
+    alpha=st.floats(0.2, 5),
+    domain_size=st.integers(5, 25),
+    category_epsilon=st.one_of(st.none(), budgets),
+)
+
+
+def released_table(mechanism: ColumnMechanism) -> np.ndarray:
+    """``log Pr[what is published | true state]``: the codes, then "missing", which is drawn from the lowest code."""
+    values = mechanism.value.log_probabilities()
+    if mechanism.missingness is None:
+        return values
+    bit = mechanism.missingness.log_probabilities()
+    present = np.column_stack([values + bit[0, 0], np.full(len(values), bit[0, 1])])
+    return np.vstack([present, np.append(values[0] + bit[1, 0], bit[1, 1])])
+
+
+def gap(log_table: np.ndarray, x: int, other: int) -> float:
+    """The largest log-ratio of two rows over all outputs; an output that neither can give counts nothing."""
+    with np.errstate(invalid="ignore"):
+        return float(np.nanmax(np.abs(log_table[x] - log_table[other])))
+
+
+def neighbours_lose(mechanism: ColumnMechanism) -> float:
+    """The largest gap of two codes one unit apart, those on two sides of a Local-Map's border left out."""
+    table, n = released_table(mechanism), len(mechanism.value.log_probabilities())
+    cell = mechanism.value.cells.cell_of(np.arange(n)) if isinstance(mechanism.value, LocalMap) else np.zeros(n)
+    return max(gap(table, x, x + 1) for x in range(n - 1) if cell[x] == cell[x + 1])
+
+
+def any_two_lose(mechanism: ColumnMechanism) -> float:
+    table = released_table(mechanism)
+    return max(gap(table, x, other) for x in range(len(table)) for other in range(x))
+
+
+@given(settings_of_maps, st.sampled_from([NUMERIC, WITH_STATE]))
+@settings(max_examples=120, deadline=None)
+def test_no_figure_of_the_guarantee_is_exceeded_by_what_is_published(chosen, schema):
+    mechanism = ColumnMechanism(schema, chosen)
+    guarantee = mechanism.guarantee()
+    assert neighbours_lose(mechanism) <= guarantee.epsilon * (1 + ROUNDING)
+    assert any_two_lose(mechanism) <= (guarantee.domain_loss + guarantee.missing_epsilon) * (1 + ROUNDING)
+
+
+@given(settings_of_maps.filter(lambda chosen: chosen.mechanism != "local"))
+@settings(max_examples=60, deadline=None)
+def test_the_loss_of_neighbours_is_not_overstated_either(chosen):
+    mechanism = ColumnMechanism(NUMERIC, chosen)
+    assert neighbours_lose(mechanism) == pytest.approx(mechanism.guarantee().epsilon, rel=ROUNDING)
+
+
+@given(budgets, budgets, st.integers(2, 25))
+@settings(max_examples=60, deadline=None)
+def test_a_missing_and_a_present_cell_lose_exactly_the_bit_and_the_distance_from_the_public_code(epsilon, bit, n):
+    chosen = MechanismSettings(epsilon=epsilon, domain_size=n, category_epsilon=bit)
+    guarantee = ColumnMechanism(WITH_STATE, chosen).guarantee()
+    assert guarantee.missing_epsilon == bit
+    expected = guarantee.domain_loss + guarantee.missing_epsilon
+    assert any_two_lose(ColumnMechanism(WITH_STATE, chosen)) == pytest.approx(expected, rel=ROUNDING)
+
+
+@given(budgets)
+@settings(max_examples=30, deadline=None)
+def test_any_two_categories_lose_exactly_the_budget_of_randomised_response(epsilon):
+    chosen = MechanismSettings(category_epsilon=epsilon)
+    guarantee = ColumnMechanism(replace(CITY, missing=Missing.REFUSE), chosen).guarantee()
+    assert guarantee.epsilon == guarantee.domain_loss == epsilon
+    assert any_two_lose(ColumnMechanism(replace(CITY, missing=Missing.REFUSE), chosen)) == pytest.approx(epsilon)
+    assert any_two_lose(ColumnMechanism(CITY, chosen)) == pytest.approx(2 * epsilon)
+    assert ColumnMechanism(CITY, chosen).guarantee().missing_epsilon == epsilon
+
+
+@pytest.mark.parametrize("mechanism", ["global", "local", "adj"])
+def test_a_column_with_ten_percent_more_loss_is_caught_by_the_same_enumeration(mechanism):
+    chosen = MechanismSettings(mechanism=mechanism, epsilon=0.5, domain_size=20, theta=4)
+    broken = replace(chosen, epsilon=0.55)
+    guarantee = ColumnMechanism(WITH_STATE, chosen).guarantee()
+    assert neighbours_lose(ColumnMechanism(WITH_STATE, broken)) > guarantee.epsilon * 1.05
+
+
+def test_an_adj_map_on_a_large_domain_reports_its_bound():
+    chosen = MechanismSettings(mechanism="adj", domain_size=MAX_PAIRWISE_DOMAIN + 1, theta=64)
+    mechanism = ColumnMechanism(NUMERIC, chosen)
+    assert mechanism.guarantee().epsilon == mechanism.value.partition_bound(1)
+
+
+def published(mechanism: ColumnMechanism, code: int, *, is_missing: bool) -> np.ndarray:
+    """Counts of what 100,000 cells in the same state are published as: every code, then "missing"."""
+    n, lowest = 100_000, int(mechanism.schema.kind is Kind.NUMERIC)
+    released = desensitize(mechanism, EncodedColumn(np.full(n, code), np.full(n, is_missing), 0), rng=seeded(code))
+    size = len(mechanism.value.log_probabilities())
+    return np.bincount(np.where(released.is_missing, size, released.codes - lowest), minlength=size + 1)
+
+
+@pytest.mark.parametrize(("schema", "code"), [(WITH_STATE, 1), (CITY, 0)], ids=["numeric", "unordered"])
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_what_is_published_follows_the_enumerated_table_and_the_true_missingness_does_not(schema, code, is_missing):
+    """Chi-square of 100,000 cells; see `FALSE_ALARM`. The twin spends an infinite budget on missingness."""
+    chosen = MechanismSettings(epsilon=0.5, domain_size=6, category_epsilon=1.0)
+    mechanism = ColumnMechanism(schema, chosen)
+    broken = ColumnMechanism(schema, replace(chosen, category_epsilon=math.inf))
+    expected = np.exp(released_table(mechanism)[-1 if is_missing else 0]) * 100_000
+    assert chisquare(published(mechanism, code, is_missing=is_missing), expected).pvalue > FALSE_ALARM
+    assert chisquare(published(broken, code, is_missing=is_missing), expected).pvalue < FALSE_ALARM
+
+
+def test_a_row_published_as_missing_carries_no_code():
+    mechanism = ColumnMechanism(WITH_STATE, MechanismSettings(category_epsilon=0.5))
+    encoded = EncodedColumn(np.full(1000, 500), np.arange(1000) % 2 == 0, 0)
+    released = desensitize(mechanism, encoded, rng=seeded(1))
+    assert 0 < released.is_missing.sum() < 1000
+    assert (released.codes[released.is_missing] == 0).all()
+    assert (released.codes[~released.is_missing] >= 1).all()
+
+
+def test_a_column_without_missing_cells_publishes_none_and_draws_no_bit_for_them():
+    mechanism = ColumnMechanism(NUMERIC, MechanismSettings())
+    rng = seeded(1)
+    released = desensitize(mechanism, EncodedColumn(np.full(10, 5), np.zeros(10, dtype=bool), 0), rng=rng)
+    assert not released.is_missing.any()
+    assert (rng.words(3) == seeded(1).words(13)[10:]).all()
+
+
+def test_the_exact_column_is_what_was_encoded():
+    encoded = EncodedColumn(np.array([3, 1, 7]), np.array([False, True, False]), 0)
+    column = exact(ColumnMechanism(WITH_STATE, MechanismSettings()), encoded)
+    assert column.codes.tolist() == [3, 0, 7]
+    assert column.is_missing.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("schema", [WITH_STATE, CITY])
+def test_an_infinite_budget_publishes_the_exact_column(schema):
+    encoded = EncodedColumn(np.array([2, 1, 1]), np.array([False, True, False]), 0)
+    mechanism = ColumnMechanism(schema, MechanismSettings(epsilon=math.inf))
+    released = desensitize(mechanism, encoded, rng=seeded(1))
+    assert released.codes.tolist() == exact(mechanism, encoded).codes.tolist()
+    assert released.is_missing.tolist() == encoded.is_missing.tolist()
+
+
+def test_settings_become_the_map_that_they_name_over_a_domain_that_starts_at_one():
+    common = {"epsilon": 0.2, "law": "calibrated", "domain_size": 50}
+    domain = IntegerDomain(1, 50)
+    rest = {"epsilon": 0.2, "law": Law.CALIBRATED, "domain": domain}
+    assert MechanismSettings(**common).build() == GlobalMap(**rest)
+    assert MechanismSettings(mechanism="local", theta=7, **common).build() == LocalMap(theta=7, **rest)
+    assert MechanismSettings(mechanism="adj", alpha=2.0, **common).build() == AdjMap(theta=5, alpha=2.0, **rest)
+
+
+def test_the_default_is_the_clamped_global_map_on_a_thousand_points():
+    assert MechanismSettings().build() == GlobalMap(epsilon=0.1, domain=IntegerDomain(1, 1000), law=Law.CLAMPED)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "category_epsilon", "expected"), [(0.1, None, 3.0), (5.0, None, 5.0), (5.0, 1, 1.0)]
+)
+def test_categories_get_their_own_budget_or_three_or_the_columns_if_that_is_more(epsilon, category_epsilon, expected):
+    chosen = MechanismSettings(epsilon=epsilon, category_epsilon=category_epsilon)
+    assert chosen.for_categories(4) == RandomisedResponse(epsilon=expected, n_categories=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mechanism": "globe"}, "mechanism must be one of global, local, adj; got 'globe'"),
+        ({"epsilon": 0}, "epsilon must be positive"),
+        ({"epsilon": math.nan}, "epsilon must be positive"),
+        ({"law": "normal"}, "law must be one of"),
+        ({"mechanism": "local", "theta": 0}, "theta must be an integer"),
+        ({"mechanism": "adj", "theta": 1001}, "theta must be an integer"),
+        ({"mechanism": "adj", "alpha": 0}, "alpha must be a positive"),
+        ({"category_epsilon": 0}, "category_epsilon must be positive"),
+        ({"category_epsilon": math.nan}, "category_epsilon must be positive"),
+        ({"domain_size": 1}, "domain_size must be at least 2"),
+        ({"domain_size": 10.0}, "domain_size must be an integer"),
+        ({"domain_size": True}, "domain_size must be an integer"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(change, words):
+    with pytest.raises(ParameterError, match=words):
+        MechanismSettings(**change)
+
+
+def test_more_ordered_categories_than_points_are_refused():
+    grades = ColumnSchema(name="grade", kind=Kind.ORDERED, categories=tuple("abcdef"))
+    ColumnMechanism(grades, MechanismSettings(domain_size=6))
+    with pytest.raises(ParameterError, match="'grade' has 6 ordered categories, more than the 5 points"):
+        ColumnMechanism(grades, MechanismSettings(domain_size=5))
+
+
+@given(st.sampled_from([33, 65, 257, 1025]), st.integers(1, 64 * 16), st.integers(0, 64 * 16), budgets)
+@settings(max_examples=100, deadline=None)
+def test_a_budget_in_original_units_is_not_exceeded_by_values_so_far_apart(n, sixteenths, start, cost):
+    """Bounds, sizes and values are binary fractions, so that no step of the mapping rounds."""
+    schema, domain = ColumnSchema(name="income", lower=0, upper=64), IntegerDomain(1, n)
+    per = sixteenths / 16
+    mechanism = GlobalMap(epsilon=epsilon_in_units(cost, per, schema, domain), domain=domain)
+    codes = [math.ceil(1 + min(value, 64) / 64 * (n - 1)) for value in (start / 16, start / 16 + per)]
+    assert mechanism.loss(codes[1] - codes[0]) <= cost * (1 + ROUNDING)
+
+
+def test_a_budget_in_original_units_is_spent_where_the_units_are_points():
+    schema = ColumnSchema(name="income", lower=0, upper=1000)
+    assert epsilon_in_units(0.5, 100, schema, IntegerDomain(0, 1000)) == 0.5 / 100
+
+
+@pytest.mark.parametrize(
+    ("cost", "per", "words"),
+    [
+        (0, 1, "cost must be positive"),
+        (math.nan, 1, "cost must be positive"),
+        (1, 0, "`per` must lie in"),
+        (1, -1, "`per` must lie in"),
+        (1, 91, "`per` must lie in"),
+        (1, math.nan, "`per` must lie in"),
+        (1, math.inf, "`per` must lie in"),
+    ],
+)
+def test_a_budget_in_original_units_that_makes_no_sense_is_refused(cost, per, words):
+    with pytest.raises(ParameterError, match=words):
+        epsilon_in_units(cost, per, NUMERIC, IntegerDomain(1, 10))

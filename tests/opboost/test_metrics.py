@@ -1,0 +1,118 @@
+"""Scores against scikit-learn's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sklearn_metrics
+
+from opboost.errors import DataError
+from opboost.metrics import auc, error_rate, evaluate, log_loss, r2, rmse
+
+# Both sides sum at most 60 doubles, in another order.
+ROUNDING = 1e-9
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def two_classes(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of both classes and probabilities with ties, none of them 0 or 1."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 60))
+    labels = np.append([0.0, 1.0], rng.integers(0, 2, n))
+    return labels, rng.integers(1, rng.integers(2, 40), n + 2) / 40
+
+
+def many_classes(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    n_classes = int(rng.integers(3, 6))
+    labels = np.append(np.arange(n_classes), rng.integers(0, n_classes, 50)).astype(float)
+    return labels, rng.dirichlet(np.ones(n_classes), len(labels))
+
+
+def numbers(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.normal(size=int(rng.integers(2, 60))) * 10.0 ** rng.integers(-3, 4)
+    return labels, labels + rng.normal(size=len(labels))
+
+
+@given(seeds)
+@settings(max_examples=100, deadline=None)
+def test_the_area_under_the_curve_is_scikit_learns_with_ties(seed):
+    labels, scores = two_classes(seed)
+    assert auc(labels, scores) == pytest.approx(sklearn_metrics.roc_auc_score(labels, scores), rel=ROUNDING)
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_the_area_under_the_curve_is_the_share_of_pairs_in_order(seed):
+    labels, scores = two_classes(seed)
+    gaps = np.subtract.outer(scores[labels == 1], scores[labels == 0])
+    assert auc(labels, scores) == pytest.approx(np.mean((gaps > 0) + 0.5 * (gaps == 0)), rel=ROUNDING)
+
+
+@pytest.mark.parametrize(("scores", "expected"), [([0, 1], 1.0), ([1, 0], 0.0), ([1, 1], 0.5)])
+def test_the_area_under_the_curve_of_a_perfect_a_reversed_and_a_constant_score(scores, expected):
+    assert auc(np.array([0.0, 1.0]), np.array(scores, dtype=float)) == expected
+
+
+@pytest.mark.parametrize("labels", [[0.0, 0.0], [1.0, 1.0], []])
+def test_the_area_under_the_curve_needs_both_classes(labels):
+    with pytest.raises(DataError, match="labels of both classes"):
+        auc(np.array(labels), np.zeros(len(labels)))
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_the_log_loss_is_scikit_learns_for_two_and_for_many_classes(seed):
+    for labels, probabilities in (two_classes(seed), many_classes(seed)):
+        expected = sklearn_metrics.log_loss(labels, probabilities)
+        assert log_loss(labels, probabilities) == pytest.approx(expected, rel=ROUNDING)
+
+
+def test_a_certain_and_wrong_prediction_costs_much_and_not_infinity():
+    assert log_loss(np.array([1.0]), np.array([0.0])) == pytest.approx(-np.log(1e-15))
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_errors_of_numbers_are_scikit_learns(seed):
+    labels, predicted = numbers(seed)
+    assert rmse(labels, predicted) == pytest.approx(sklearn_metrics.root_mean_squared_error(labels, predicted))
+    assert r2(labels, predicted) == pytest.approx(sklearn_metrics.r2_score(labels, predicted), rel=ROUNDING)
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_the_error_rate_is_one_minus_scikit_learns_accuracy(seed):
+    labels, probabilities = many_classes(seed)
+    chosen = probabilities.argmax(axis=1).astype(float)
+    assert error_rate(labels, chosen) == pytest.approx(1 - sklearn_metrics.accuracy_score(labels, chosen))
+
+
+def test_a_regression_is_headed_by_the_share_of_variance_explained():
+    labels, predicted = numbers(1)
+    assert evaluate("reg:squarederror", labels, predicted) == {
+        "r2": r2(labels, predicted),
+        "rmse": rmse(labels, predicted),
+    }
+    assert next(iter(evaluate("reg:squarederror", labels, predicted))) == "r2"
+
+
+def test_two_classes_are_headed_by_the_area_under_the_curve_and_cut_at_one_half():
+    labels, probabilities = np.array([0.0, 1.0, 1.0, 0.0]), np.array([0.5, 0.51, 0.2, 0.1])
+    scores = evaluate("binary:logistic", labels, probabilities)
+    assert list(scores) == ["auc", "error", "logloss"]
+    assert scores["auc"] == auc(labels, probabilities)
+    assert scores["error"] == 0.25
+    assert scores["logloss"] == log_loss(labels, probabilities)
+
+
+def test_many_classes_are_headed_by_the_accuracy_of_the_likeliest_class():
+    labels, probabilities = many_classes(2)
+    scores = evaluate("multi:softprob", labels, probabilities)
+    assert list(scores) == ["accuracy", "mlogloss"]
+    assert scores["accuracy"] == pytest.approx(np.mean(probabilities.argmax(axis=1) == labels))
+    assert scores["mlogloss"] == log_loss(labels, probabilities)

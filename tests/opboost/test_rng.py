@@ -1,0 +1,127 @@
+"""Where random bits come from: one stream per key, independent forks, and nothing drawn twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom, chisquare
+
+from opboost.errors import ParameterError
+from opboost.rng import BitSource, secure, seeded
+
+# A uniform stream fails a test below this p-value once in a million runs; the seeds are fixed besides.
+FALSE_ALARM = 1e-6
+
+N_WORDS = 100_000
+
+
+def n_equal_bits(one: np.ndarray, other: np.ndarray) -> int:
+    return int(np.bitwise_count(~(one ^ other)).sum())
+
+
+@given(st.integers(-(2**70), 2**70))
+@settings(max_examples=30)
+def test_a_seed_names_a_stream_that_can_be_drawn_again(seed):
+    assert (seeded(seed).words(100) == seeded(seed).words(100)).all()
+
+
+def test_seeds_that_differ_name_streams_that_differ():
+    words = [seeded(seed).words(1)[0] for seed in range(1000)]
+    assert len(set(words)) == 1000
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=10))
+@settings(max_examples=50)
+def test_the_stream_does_not_depend_on_how_many_words_are_asked_for_at_a_time(counts):
+    rng = seeded(7)
+    pieces = np.concatenate([rng.words(count) for count in counts])
+    assert (pieces == seeded(7).words(sum(counts))).all()
+
+
+def test_no_word_can_be_asked_for():
+    rng = seeded(1)
+    assert rng.words(0).tolist() == []
+    assert rng.words(1) == seeded(1).words(1)
+
+
+def test_words_are_uniform():
+    """Chi-square over the 256 values of each of the eight bytes of 100,000 words; see `FALSE_ALARM`."""
+    for column in seeded(11).words(N_WORDS).view(np.uint8).reshape(-1, 8).T:
+        assert chisquare(np.bincount(column, minlength=256)).pvalue > FALSE_ALARM
+
+
+def test_words_with_one_rare_byte_are_caught():
+    """The same test on a stream whose byte 0 is replaced by 1 in one word of 300."""
+    column = seeded(11).words(N_WORDS).view(np.uint8)[::8].copy()
+    column[::300] = 1
+    assert chisquare(np.bincount(column, minlength=256)).pvalue < FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (seeded(1).fork("a"), seeded(1).fork("b")),
+        (seeded(1), seeded(1).fork("a")),
+        (seeded(1).fork("a"), seeded(2).fork("a")),
+        (seeded(1).fork("a").fork("b"), seeded(1).fork("b").fork("a")),
+        (seeded(1).fork("a").fork("b"), seeded(1).fork("ab")),
+    ],
+    ids=["siblings", "parent and child", "same label of two seeds", "swapped labels", "joined labels"],
+)
+def test_forks_are_independent(pair):
+    """Of 6.4 million bits half agree, within what a fair coin exceeds once in a million runs; the seeds are fixed."""
+    n_bits = 64 * N_WORDS
+    n_equal = n_equal_bits(*(rng.words(N_WORDS) for rng in pair))
+    assert binom.ppf(FALSE_ALARM, n_bits, 0.5) < n_equal < binom.ppf(1 - FALSE_ALARM, n_bits, 0.5)
+
+
+def test_two_streams_that_share_one_word_in_a_hundred_are_caught_by_the_same_count():
+    one, other = seeded(1).words(N_WORDS), seeded(2).words(N_WORDS)
+    other[::100] = one[::100]
+    assert n_equal_bits(one, other) > binom.ppf(1 - FALSE_ALARM, 64 * N_WORDS, 0.5)
+
+
+def test_a_fork_depends_on_its_label_alone_and_not_on_what_was_drawn_before():
+    early, late = seeded(3), seeded(3)
+    late.words(1000)
+    late.fork("first")
+    assert (early.fork("second").words(10) == late.fork("second").words(10)).all()
+
+
+def test_a_fork_takes_nothing_from_its_parents_stream():
+    rng = seeded(3)
+    rng.fork("column 1").words(10)
+    assert rng.words(1) == seeded(3).words(1)
+
+
+def test_a_label_is_refused_the_second_time_because_bits_must_not_be_drawn_again():
+    rng = seeded(3)
+    rng.fork("age")
+    with pytest.raises(ParameterError, match="'age' was opened before"):
+        rng.fork("age")
+    rng.fork("income").fork("age")
+
+
+def test_secure_sources_differ_and_their_forks_are_flagged_secure():
+    one, other = secure(), secure()
+    assert one.is_secure
+    assert one.fork("age").is_secure
+    assert (one.words(4) != other.words(4)).all()
+
+
+def test_seeded_sources_and_their_forks_are_flagged_as_not_secure():
+    assert not seeded(1).is_secure
+    assert not seeded(1).fork("age").is_secure
+
+
+@pytest.mark.parametrize("n_bytes", [0, 16, 31, 33])
+def test_a_key_of_another_length_is_refused_and_not_shown(n_bytes):
+    with pytest.raises(ParameterError, match=f"key of 32 bytes; got {n_bytes}") as caught:
+        BitSource(b"K" * n_bytes, is_secure=True)
+    assert "KKKK" not in str(caught.value)
+
+
+def test_the_key_is_not_shown():
+    assert repr(BitSource(b"K" * 32, is_secure=True)) == "BitSource(is_secure=True)"

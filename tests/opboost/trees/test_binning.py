@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from opboost.errors import ParameterError
+from opboost.trees.binning import BinnedTable, bin_ranks, bin_values, choose_cuts
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+FEW = st.sampled_from([-2.5, 0.0, 1.0, 1e300, -1e300, 5e-324, np.nan])
+COLUMNS = hnp.arrays(np.float64, st.integers(1, 40), elements=FEW | FINITE)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """On small tables waking a thread takes longer than its work."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    yield
+    numba.set_num_threads(before)
+
+
+def _expected_bin(value: float, cuts: np.ndarray) -> int:
+    return len(cuts) + 1 if np.isnan(value) else sum(value > cut for cut in cuts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(COLUMNS, st.integers(3, 12))
+def test_a_bin_says_how_many_cuts_lie_below_the_value(values: np.ndarray, max_bin: int) -> None:
+    column = bin_values(values, max_bin=max_bin)
+    assert column.bins.tolist() == [_expected_bin(value, column.cuts) for value in values]
+    assert (np.diff(column.cuts) > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(COLUMNS, st.integers(3, 12))
+def test_at_most_max_bin_bins_arise_the_missing_one_included(values: np.ndarray, max_bin: int) -> None:
+    column = bin_values(values, max_bin=max_bin)
+    assert column.n_value_bins + np.isnan(values).any() <= max_bin
+
+
+@settings(max_examples=100, deadline=None)
+@given(COLUMNS)
+def test_few_distinct_values_get_a_bin_each(values: np.ndarray) -> None:
+    column = bin_values(values, max_bin=256)
+    present = values[~np.isnan(values)]
+    assert column.n_value_bins == max(1, len(np.unique(present)))
+    assert len(np.unique(column.bins)) == len(np.unique(values))
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [(1.0, 2.0), (1.0, np.nextafter(1.0, 2)), (-1.7e308, 1.7e308), (1.6e308, 1.7e308), (0.0, 5e-324), (-5e-324, 0.0)],
+)
+def test_a_cut_lies_between_its_neighbours_whatever_rounding_does(low: float, high: float) -> None:
+    column = bin_values(np.array([low, high]), max_bin=256)
+    assert low <= column.cuts[0] < high
+    assert column.bins.tolist() == [0, 1]
+
+
+def test_a_column_without_a_value_has_one_empty_bin_and_the_missing_one() -> None:
+    column = bin_values(np.full(3, np.nan), max_bin=256)
+    assert (column.n_value_bins, column.bins.tolist()) == (1, [1, 1, 1])
+
+
+def test_missing_ranks_are_those_equal_to_the_number_of_ranks() -> None:
+    column = bin_ranks(np.array([2, 0, 3, 1, 3], np.uint32), 3, max_bin=256)
+    assert column.bins.tolist() == [2, 0, 3, 1, 3]
+    assert column.cuts.tolist() == [0.0, 1.0]
+
+
+def test_a_rank_column_without_a_value_has_one_empty_bin_and_the_missing_one() -> None:
+    column = bin_ranks(np.zeros(3, np.uint32), 0, max_bin=256)
+    assert (column.n_value_bins, column.bins.tolist()) == (1, [1, 1, 1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(COLUMNS, st.integers(3, 12))
+def test_values_and_their_ranks_are_binned_alike(values: np.ndarray, max_bin: int) -> None:
+    distinct, ranks = np.unique(values[~np.isnan(values)], return_inverse=True)
+    column = np.full(len(values), len(distinct), np.uint32)
+    column[~np.isnan(values)] = ranks
+    by_rank = bin_ranks(column, len(distinct), max_bin=max_bin)
+    np.testing.assert_array_equal(by_rank.bins, bin_values(values, max_bin=max_bin).bins)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(2, 12))
+def test_rank_bins_hold_exactly_the_ranks_up_to_their_cut(counts: list[int], max_bin: int) -> None:
+    ranks = np.repeat(np.arange(len(counts), dtype=np.uint32), counts)
+    column = bin_ranks(ranks, len(counts), max_bin=max_bin)
+    assert column.bins.tolist() == [_expected_bin(rank, column.cuts) for rank in ranks.tolist()]
+    assert column.n_value_bins <= max_bin
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(13, 300), st.integers(2, 12))
+def test_values_of_equal_weight_are_divided_into_bins_that_differ_by_one_value(n_distinct: int, max_bin: int) -> None:
+    behind = choose_cuts(np.full(n_distinct, 3), max_bin=max_bin)
+    widths = np.diff(np.concatenate([[-1], behind, [n_distinct - 1]]))
+    assert len(widths) == max_bin
+    assert widths.max() - widths.min() <= 1
+
+
+def test_a_heavy_value_is_not_cut_behind_twice() -> None:
+    assert choose_cuts(np.array([1, 100, 1, 1, 1]), max_bin=4).tolist() == [1]
+
+
+@pytest.mark.parametrize("max_bin", [-1, 0, 1])
+def test_fewer_than_two_bins_are_refused(max_bin: int) -> None:
+    with pytest.raises(ParameterError, match=f"max_bin must be at least 2.*got {max_bin}"):
+        choose_cuts(np.ones(5, np.int64), max_bin=max_bin)
+
+
+@pytest.mark.parametrize(("n_distinct", "has_missing", "dtype"), [
+    (256, False, np.uint8), (255, True, np.uint8), (257, False, np.uint16), (256, True, np.uint16),
+])  # fmt: skip
+def test_bins_are_of_the_smallest_type_that_holds_the_missing_one_too(
+    n_distinct: int, has_missing: bool, dtype: type
+) -> None:
+    values = np.append(np.arange(n_distinct, dtype=np.float64), [np.nan] * has_missing)
+    column = bin_values(values, max_bin=1000)
+    assert column.bins.dtype == dtype
+    assert column.bins.max() == n_distinct - 1 + has_missing
+
+
+def test_more_bins_than_sixteen_bits_hold_are_refused() -> None:
+    with pytest.raises(ParameterError, match="max_bin must be at most 65535; a column has 65537 bins"):
+        bin_values(np.arange(65537.0), max_bin=100_000)
+
+
+def test_a_table_takes_the_widest_type_and_gives_every_column_a_missing_bin() -> None:
+    narrow = bin_values(np.arange(300) % 2 * 1.0, max_bin=256)
+    wide = bin_values(np.arange(300.0), max_bin=1000)
+    table = BinnedTable.of([narrow, wide])
+    assert table.bins.dtype == np.uint16
+    np.testing.assert_array_equal(table.bins, [narrow.bins, wide.bins])
+    assert table.axes.offsets.tolist() == [0, 3, 304]
+    assert (table.axes.n_columns, table.axes.n_bins, table.axes.n_value_bins(1)) == (2, 304, 300)

@@ -1,0 +1,173 @@
+"""The command line: instant help, results for people or for scripts, and one sentence and exit code 1 for a fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from parties import jobs
+from parties.cli import app
+from protocols.errors import PeerLost
+from protocols.keys import read_public, read_secret
+from protocols.messages import VERSION
+
+COMMANDS = {"party-a", "party-b", "predict", "keygen", "demo"}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(words))
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        (["--help"], []),
+        (["party-a", "--help"], []),
+        (["demo", "--help"], []),
+        # The version of the protocol stands in a module that knows arrays.
+        (["--version"], ["numpy"]),
+    ],
+    ids=str,
+)
+def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]) -> None:
+    code = (
+        "import sys; from parties.cli import app\n"
+        f"try: app({words!r})\n"
+        "except SystemExit as end: assert end.code == 0, end.code\n"
+        "heavy = {'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, f"{loaded}\n")
+
+
+def test_help_lists_every_command() -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(f" {command} " in out for command in COMMANDS)
+
+
+def test_the_version_is_the_packages_and_the_protocols() -> None:
+    assert run("--version")[:2] == (0, f"opboost {version('opboost')} (protocol {VERSION})\n")
+
+
+def test_no_command_shows_the_help_and_is_no_success() -> None:
+    code, out, err = run()
+    assert code == 2
+    assert "Usage:" in out + err
+
+
+@pytest.mark.parametrize(
+    "words", [["party-c"], ["party-a"], ["party-a", "run.yaml", "--fast"], ["demo", "--epsilon", "x"]]
+)
+def test_a_wrong_call_is_refused_with_the_usage(words: list[str]) -> None:
+    code, _, err = run(*words)
+    assert code == 2
+    assert "Usage:" in err
+
+
+def test_keygen_makes_a_pair_and_says_where(tmp_path: Path) -> None:
+    code, out, _ = run("keygen", "bank", "--folder", str(tmp_path / "keys"), "--format", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert found == {name: str(tmp_path / "keys" / f"bank.{name}") for name in ("secret", "public")}
+    assert read_secret(Path(found["secret"])).public == read_public(Path(found["public"]))
+    assert read_secret(Path(found["secret"])).secret.hex() not in out
+
+
+def test_keygen_speaks_to_people_unless_told_otherwise(tmp_path: Path) -> None:
+    code, out, _ = run("keygen", "bank", "--folder", str(tmp_path))
+    assert code == 0
+    assert out.splitlines() == [f"{name}: {tmp_path / f'bank.{name}'}" for name in ("secret", "public")]
+
+
+def test_keygen_never_replaces_a_key(tmp_path: Path) -> None:
+    run("keygen", "bank", "--folder", str(tmp_path))
+    before = (tmp_path / "bank.secret").read_text()
+    code, out, err = run("keygen", "bank", "--folder", str(tmp_path), "--format", "json")
+    assert (code, out) == (1, "")
+    assert err == f"error: {tmp_path / 'bank.secret'} exists; a key is never replaced. Nothing was written\n"
+    assert (tmp_path / "bank.secret").read_text() == before
+
+
+@pytest.mark.parametrize("command", ["party-a", "party-b", "predict"])
+def test_a_run_file_that_is_not_there_is_one_sentence_and_exit_code_1(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "none.yaml"
+    assert run(command, str(path)) == (1, "", f"error: {path} cannot be read: No such file or directory\n")
+
+
+def test_an_expected_error_is_one_sentence_even_with_brackets_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise PeerLost("shop [red]is gone[/red]")
+
+    monkeypatch.setattr(jobs, "train_active", lost)
+    assert run("party-a", str(tmp_path)) == (1, "", "error: shop [red]is gone[/red]\n")
+
+
+def test_a_defect_is_not_dressed_up_as_an_expected_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(jobs, "train_active", broken)
+    result = CliRunner().invoke(app, ["party-a", str(tmp_path)])
+    assert isinstance(result.exception, ZeroDivisionError)
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize(("command", "job"), [("party-a", "train_active"), ("party-b", "train_passive")])
+def test_plain_text_is_spoken_only_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, job: str
+) -> None:
+    asked: list[bool] = []
+
+    class Folder:
+        path = tmp_path
+
+    def note(path: Path, *, insecure: bool, terminal: object) -> Folder:
+        asked.append(insecure)
+        return Folder()
+
+    monkeypatch.setattr(jobs, job, note)
+    for words in ([], ["--insecure"]):
+        code, out, _ = run(command, "run.yaml", "--format", "json", *words)
+        assert (code, json.loads(out)) == (0, {"run_folder": str(tmp_path)})
+    assert asked == [False, True]
+
+
+@pytest.mark.parametrize(("options", "words"), [(["--epsilon", "0"], "epsilon"), (["--mechanism", "map"], "mechanism")])
+def test_a_demo_with_impossible_settings_writes_nothing(tmp_path: Path, options: list[str], words: str) -> None:
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo"), *options])
+    assert result.exit_code == 1
+    assert words in result.stderr + str(result.exception)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_demo_never_clears_a_folder_that_holds_anything_else(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("all of it")
+    (tmp_path / "bank").mkdir()
+    code, _, err = run("demo", "--out", str(tmp_path))
+    assert (code, err) == (1, f"error: {tmp_path} holds other files than a demo's: thesis.txt\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "bank"}
+
+
+@pytest.mark.parametrize("script", ["party_a", "party_b", "predict"])
+def test_a_launch_script_is_the_command_of_its_name(tmp_path: Path, script: str) -> None:
+    path = Path(__file__).parents[2] / "scripts" / f"{script}.py"
+    call = [sys.executable, str(path), "--help"]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=30, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert f" {script.replace('_', '-')} " in done.stdout

@@ -1,0 +1,255 @@
+"""A peer that breaks the sequence, lies about ranks or leaves: both sides end, and both know why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost import rng
+from opboost.errors import ParameterError, RankError
+from opboost.trees.boosting import BoostingParameters
+from parties import party_b
+from parties.agreement import greet
+from parties.errors import ConfigError, Disagreement
+from parties.party_a import train_jointly
+from parties.party_b import serve
+from protocols.channel import Channel, expect
+from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
+from protocols.messages import (
+    Abort,
+    Ask,
+    Done,
+    Hello,
+    Message,
+    Offer,
+    OfferedColumn,
+    RankChunk,
+    Role,
+    SplitRanks,
+    Task,
+    Thresholds,
+)
+
+Together = Callable[..., dict[str, Any]]
+
+N_ROWS = 300
+GUARANTEE = {
+    "notion": "dLDP", "epsilon": 1.0, "domain_loss": 2.0, "unit": "", "neighbours": "", "protected": "",
+    "not_protected": [], "columns": [],
+}  # fmt: skip
+SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
+BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
+
+
+def offer(n_columns: int = 2, *, n_ranks: int = 3, has_missing: bool = False) -> Offer:
+    column = OfferedColumn(
+        name="c", n_ranks=n_ranks, has_missing=has_missing, mechanism="global", law="clamped", epsilon=0.1
+    )
+    return Offer(columns=(column,) * n_columns, guarantee=GUARANTEE)
+
+
+def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 2) -> RankChunk:
+    return RankChunk(column=column, start=start, ranks=(np.arange(n_rows) % (highest + 1)).astype(np.uint8))
+
+
+def recite(channel: Channel, mine: Hello, script: Sequence[Message]) -> str:
+    """Greet, send a script whatever the peer says, and return the reason with which the peer ends the run."""
+    greet(channel, mine)
+    for message in script:
+        channel.send(message)
+    while not isinstance(message := channel.receive(), Abort):
+        pass
+    return message.reason
+
+
+WHOLE = (offer(), chunk(0), chunk(1))
+
+BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
+    "ranks before the offer": ([chunk()], UnexpectedMessage, "shop sent 'rank chunk' where 'offer' was due"),
+    "no ranks": ([offer(), Done()], UnexpectedMessage, "shop sent 'done' where 'rank chunk' was due"),
+    "second column first": (
+        [offer(), chunk(1)], UnexpectedMessage, "sent rows 0.. of column 1 where rows 0.. of column 0 were due",
+    ),
+    "second chunk first": (
+        [offer(), chunk(start=100, n_rows=200)], UnexpectedMessage, "sent rows 100.. of column 0 where rows 0..",
+    ),
+    "a chunk twice": (
+        [offer(), chunk(n_rows=100), chunk(n_rows=100)], UnexpectedMessage, "rows 0.. of column 0 where rows 100..",
+    ),
+    "a gap": (
+        [offer(), chunk(n_rows=100), chunk(start=101, n_rows=199)], UnexpectedMessage, "sent rows 101.. of column 0",
+    ),
+    "too many rows": ([offer(), chunk(n_rows=N_ROWS + 1)], UnexpectedMessage, "sent rows 0.. of column 0"),
+    "an empty chunk": ([offer(), chunk(n_rows=0)], UnexpectedMessage, "sent rows 0.. of column 0"),
+    "a rank above the offer": (
+        [offer(), chunk(highest=3)], UnexpectedMessage, "sent a rank above 2 in column 0, which has 3 ranks",
+    ),
+    "a rank above missing": (
+        [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
+    ),
+    "no thresholds": ([*WHOLE, Done()], UnexpectedMessage, "shop sent 'done' where 'thresholds' was due"),
+    "too few resolved tests": (
+        [*WHOLE, Thresholds(router={"columns": [], "tests": []})], UnexpectedMessage, "shop resolved 0 of ",
+    ),
+    "tests on no column": (
+        [*WHOLE, Thresholds(router={"columns": [], "tests": [
+            {"source": "x", "category": None, "threshold": 1.5, "missing_left": False}
+        ]})],
+        ConfigError, "names a column or category that the columns do not have",
+    ),
+    "no guarantee": (
+        [offer().model_copy(update={"guarantee": {}})], ConfigError, "the guarantee is malformed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "error", "words"), BROKEN_RELEASES.values(), ids=BROKEN_RELEASES)
+def test_a_release_that_breaks_the_protocol_is_refused_and_its_sender_told(
+    together: Together, trial: Any, script: Sequence[Message], error: type[Exception], words: str
+) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {"shop": lambda channel: recite(channel, SHOP, script)},
+    )
+    assert type(found["bank"]) is error
+    assert words in str(found["bank"])
+    assert found["shop"] == str(found["bank"])
+
+
+def test_the_release_that_is_broken_above_is_sound(together: Together, trial: Any) -> None:
+    def resolve_nothing(channel: Channel) -> str:
+        greet(channel, SHOP)
+        for message in WHOLE:
+            channel.send(message)
+        expect(channel, SplitRanks)
+        channel.send(Thresholds(router=None))
+        return expect(channel, Done).kind
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": resolve_nothing})
+    assert found["shop"] == "done"
+    assert found["bank"].ensemble.n_rounds == 4
+
+
+def splits(column: int, rank: int, *, missing_left: bool = False) -> SplitRanks:
+    return SplitRanks(
+        columns=np.array([0, column], np.uint32),
+        ranks=np.array([0, rank], np.uint32),
+        missing_left=np.array([False, missing_left]),
+    )
+
+
+# Columns 0 and 1 of the shop have 33 ranks, the latter with missing cells; columns 2 to 4 are indicators.
+BROKEN_REQUESTS: dict[str, tuple[Message, type[Exception], str]] = {
+    "a column too many": (splits(5, 0), RankError, "split on column 5, but only columns 0..4 were released"),
+    "the last rank": (splits(0, 32), RankError, "rank 32 has no right neighbour; a split needs a rank in 0..31"),
+    "a rank beyond": (splits(2, 4_000_000_000), RankError, "rank 4000000000 has no right neighbour"),
+    "presence with missing left": (splits(1, 32, missing_left=True), RankError, "rank 32 has no right neighbour"),
+    "done too early": (Done(), UnexpectedMessage, "bank sent 'done' where 'split ranks' was due"),
+    "a request to score": (Ask(ids=("r001",), desensitized=False), UnexpectedMessage, "bank sent 'ask' where"),
+}
+
+
+@pytest.mark.parametrize(("request_", "error", "words"), BROKEN_REQUESTS.values(), ids=BROKEN_REQUESTS)
+def test_a_request_that_breaks_the_protocol_is_refused_and_reveals_no_threshold(
+    together: Together, trial: Any, request_: Message, error: type[Exception], words: str
+) -> None:
+    sent: list[str] = []
+
+    def audited(channel: Channel) -> Channel:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return channel
+
+    found = together(
+        lambda channels: recite(channels[0], BANK, [request_]),
+        {"shop": lambda channel: party_b.train(trial.passive("shop", epsilon=float("inf")), audited(channel))},
+    )
+    assert type(found["shop"]) is error
+    assert words in str(found["shop"])
+    assert found["bank"] == str(found["shop"])
+    assert "thresholds" not in sent
+
+
+def test_presence_may_be_asked_of_a_column_with_missing_cells(together: Together, trial: Any) -> None:
+    def ask_and_end(channels: Sequence[Channel]) -> str:
+        return recite(channels[0], BANK, [splits(1, 32), Done()])
+
+    found = together(
+        ask_and_end, {"shop": lambda channel: party_b.train(trial.passive("shop", epsilon=float("inf")), channel)}
+    )
+    assert found["shop"].router.tests.thresholds.tolist() == [1.5, np.inf]
+    assert isinstance(found["bank"], PeerLost)
+
+
+def test_different_sets_of_ids_are_refused_with_the_counts_on_both_sides(together: Together, trial: Any) -> None:
+    fewer = trial.passive("shop", features=trial.tables["shop"].iloc[:123], id_digest="other")
+    sent: list[str] = []
+
+    def take_part(channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return party_b.train(fewer, channel)
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": take_part})
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert "it has 123 records, this party 300; both need the same ids" in str(found["bank"])
+    assert "it has 300 records, this party 123; both need the same ids" in str(found["shop"])
+    assert set(sent) <= {"hello", "abort"}
+
+
+def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {"shop": lambda channel: party_b.train(trial.passive("shop", run_id="autumn"), channel)},
+    )
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert all("'spring'" in str(error) and "'autumn'" in str(error) for error in found.values())
+
+
+def test_a_party_that_came_to_predict_does_not_train(together: Together, trial: Any) -> None:
+    def answer(channel: Channel) -> int:
+        return serve(
+            None, trial.ids, trial.tables["shop"], channel,  # type: ignore[arg-type]
+            party="shop", run_id="spring", rng=rng.seeded(3), may_route=True,
+        )  # fmt: skip
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": answer})
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert "it came to predict, this party to train" in str(found["bank"])
+    assert "it came to train, this party to predict" in str(found["shop"])
+
+
+class _DrySource:
+    """A bit source that has no bits."""
+
+    is_secure = True
+
+    def fork(self, label: str) -> None:
+        raise ParameterError("the source of bits is dry")
+
+
+def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, trial: Any) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {
+            "shop": lambda channel: party_b.train(trial.passive("shop"), channel),
+            "post": lambda channel: party_b.train(trial.passive("post", rng=_DrySource()), channel),
+        },
+    )
+    assert isinstance(found["post"], ParameterError)
+    assert isinstance(found["bank"], PeerAborted)
+    assert str(found["bank"]) == "post ended the run while desensitizing: the source of bits is dry"
+    assert isinstance(found["shop"], (PeerAborted, PeerLost))
+
+
+def test_a_party_that_leaves_while_trees_grow_is_noticed_before_they_are_grown(together: Together, trial: Any) -> None:
+    def release_and_leave(channel: Channel) -> None:
+        greet(channel, SHOP)
+        for message in WHOLE:
+            channel.send(message)
+
+    endless = trial.active(parameters=BoostingParameters(n_estimators=1_000_000, max_depth=6))
+    found = together(lambda channels: train_jointly(endless, channels), {"shop": release_and_leave})
+    assert isinstance(found["bank"], PeerLost)
+    assert "shop closed the c" in str(found["bank"])

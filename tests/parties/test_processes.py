@@ -1,0 +1,133 @@
+"""Two organisations as processes of their own: run files, keys and tables on disk, sockets on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str, str]]:
+    """Exit code, standard output and standard error of each process, all of which must end in time."""
+    try:
+        ends = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def log_lines(site: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+
+
+def logged_bytes(site: Any) -> int:
+    """What the log says was sent until the training was finished."""
+    lines = log_lines(site)
+    n_lines = [line["event"] for line in lines].index("finished")
+    return sum(line["bytes"] for line in lines[:n_lines] if line["event"] == "sent")
+
+
+def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: Any) -> None:
+    trained = finish(sites.bank.start("party-a", "--format", "json"), sites.shop.start("party-b"))
+    assert [code for code, _, _ in trained] == [0, 0]
+    assert json.loads(trained[0][1]) == {"run_folder": str(sites.bank.run_folder)}
+    assert trained[1][1] == f"run folder: {sites.shop.run_folder}\n"
+
+    asked = [f"k{i:04}" for i in range(40)]
+    (sites.bank.path / "ids.txt").write_text("\n".join(reversed(asked)))
+    predicted = finish(
+        sites.bank.start("predict", "--ids", str(sites.bank.path / "ids.txt")),
+        sites.shop.start("predict", "--format", "json"),
+    )
+    assert [code for code, _, _ in predicted] == [0, 0]
+    assert json.loads(predicted[1][1]) == {"records_answered": 40}
+    predictions = pd.read_csv(sites.bank.run_folder / "predictions.csv")
+    assert predictions["id"].tolist() == asked
+    assert predictions["status"].tolist() == ["ok"] * 40
+    assert predictions["prediction"].between(0, 1).all()
+
+    common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json"}
+    bank, shop = ({path.name: path for path in site.run_folder.iterdir()} for site in (sites.bank, sites.shop))
+    assert set(bank) == common | {"partners.json", "predictions.csv", "metrics.json"}
+    assert set(shop) == common
+    metas = {"bank": read_json(bank["meta.json"]), "shop": read_json(shop["meta.json"])}
+    assert {name: meta["party"] for name, meta in metas.items()} == {"bank": "bank", "shop": "shop"}
+    assert metas["bank"]["sent_bytes"] == metas["shop"]["received_bytes"] == logged_bytes(sites.bank)
+    assert metas["shop"]["sent_bytes"] == metas["bank"]["received_bytes"] == logged_bytes(sites.shop)
+    bank_text = "".join(path.read_text() for path in bank.values())
+    shop_text = "".join(path.read_text() for path in shop.values())
+    assert not [word for word in ("spend", "visits", "domain_size: ") if word in bank_text]
+    assert not [word for word in ("age", "gains", "covers") if f'"{word}"' in shop_text]
+
+
+def test_a_fault_is_one_sentence_on_standard_error_and_exit_code_1(sites: Any) -> None:
+    sites.bank.table["y"] = sites.bank.table["y"].where(np.arange(len(sites.bank.table)) > 0)
+    sites.shop.run["desensitize"]["epsilon"] = -1
+    bank, shop = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
+    assert bank == (
+        1,
+        "",
+        f"error: {sites.bank.path / 'data.csv'}: label column 'y' is missing, infinite or not a number in 1 rows\n",
+    )
+    assert shop == (
+        1,
+        "",
+        f"error: {sites.shop.path / 'run.yaml'}: desensitize.epsilon: Input should be greater than 0; found -1\n",
+    )
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"nothing happened for {seconds} s"
+        time.sleep(0.02)
+
+
+def has_released(shop: Any) -> bool:
+    """Whether the shop's ranks are on their way, so that the bank grows trees or is about to."""
+    path = shop.run_folder / "log.jsonl"
+    return path.exists() and path.read_text().count('"rank chunk"') == 2
+
+
+@pytest.mark.parametrize(
+    ("signal_", "victim"),
+    [(signal.SIGKILL, "shop"), (signal.SIGKILL, "bank"), (signal.SIGSTOP, "shop")],
+    ids=["the shop is killed", "the bank is killed", "the shop is frozen"],
+)
+def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, signal_: int, victim: str) -> None:
+    sites.bank.run["model"] = {"n_estimators": 1_000_000, "max_depth": 6}
+    processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
+    try:
+        wait_for(lambda: has_released(sites.shop))
+        processes[victim].send_signal(signal_)
+        struck = time.monotonic()
+        (survivor,) = set(processes) - {victim}
+        ((code, _, error),) = finish(processes[survivor], seconds=20)
+        # A dead peer's connection ends at once; a frozen one is silent for the timeout of 2 s.
+        assert time.monotonic() - struck < 10
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+    assert code == 1
+    assert error.splitlines()[-1] == f"error: {victim} closed the connection or was silent for 2 s"
+    assert "Traceback" not in error
+    site = getattr(sites, survivor)
+    assert log_lines(site)[-1]["error"] == "PeerLost"
+    assert not (site.run_folder / "model.json").exists()
+    assert read_json(site.run_folder / "meta.json")["finished"] is None

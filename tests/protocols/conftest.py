@@ -1,0 +1,94 @@
+"""Connections that a test may open and leave as it likes, and a bound on every wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocols.keys import generate, read_secret
+from protocols.zmq_channel import ConnectedChannel, Listener, Timing
+
+PATIENT = Timing(timeout_s=10, wait_s=10)
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """What `call` returns or raises, if it ends in time."""
+    outcome: list[tuple[Any, BaseException | None]] = []
+
+    def run() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert outcome, f"still waiting after {seconds} s"
+    if outcome[0][1] is not None:
+        raise outcome[0][1]
+    return outcome[0][0]
+
+
+class Network:
+    """Opens listeners and connections, and closes at the end of a test what the test has not closed itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys = {name: read_secret(generate(folder, name)[0]) for name in ("a", "b", "c", "stranger")}
+        self.events: list[str] = []
+        self._leave: dict[int, Callable[[], None]] = {}
+
+    def listen(self, *peers: str, encrypted: bool = True, timing: Timing = PATIENT) -> Listener:
+        listener = Listener(
+            "tcp://127.0.0.1:*",
+            {name: self.keys[name].public if encrypted else None for name in peers},
+            keys=self.keys["a"] if encrypted else None,
+            timing=timing,
+            on_event=self.events.append,
+        )
+        self._leave[id(listener)] = listener.close
+        return listener
+
+    def connect(
+        self,
+        address: str,
+        name: str = "b",
+        *,
+        own: str | None = "b",
+        server: str | None = "a",
+        timing: Timing = PATIENT,
+    ) -> ConnectedChannel:
+        channel = ConnectedChannel(
+            address,
+            name=name,
+            peer="a",
+            keys=self.keys[own] if own else None,
+            peer_key=self.keys[server].public if server else None,
+            timing=timing,
+        )
+        self._leave[id(channel)] = channel.close
+        return channel
+
+    def leave(self, end: Listener | ConnectedChannel) -> None:
+        self._leave.pop(id(end))()
+
+    def close(self) -> None:
+        while self._leave:
+            _within(10, self._leave.popitem()[1])
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    network = Network(tmp_path)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def within() -> Callable[[float, Callable[[], Any]], Any]:
+    """Call a function that must end within so many seconds, and return or raise what it does."""
+    return _within
