@@ -66,21 +66,36 @@ class Partition:
     starts : tuple of int
         First point of every cell, strictly increasing, the first one equal to ``domain.lo``. The last cell ends at
         ``domain.hi``.
+    cell_starts : ndarray of int64, shape (n_cells,)
+        Position of every cell's first point, counted from ``domain.lo``.
+    widths : ndarray of int64, shape (n_cells,)
+        Number of points in every cell.
+    even_width : int or None
+        The width that all cells have, the last one at most; None if they differ.
     """
 
     domain: IntegerDomain
     starts: tuple[int, ...]
-    _edges: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    cell_starts: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    widths: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+    even_width: int | None = field(init=False, repr=False, compare=False)
+    _cells: NDArray[np.int32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         edges = np.array([*self.starts, self.domain.hi + 1], dtype=np.int64) - self.domain.lo
         if len(self.starts) == 0 or edges[0] != 0:
             raise ParameterError(f"the first cell of a partition must start at {self.domain.lo}; got {self.starts[:1]}")
-        if (np.diff(edges) <= 0).any():
+        widths = np.diff(edges)
+        if (widths <= 0).any():
             raise ParameterError(
                 f"the edges of a partition must increase strictly and stay within [{self.domain.lo}, {self.domain.hi}]"
             )
-        object.__setattr__(self, "_edges", edges)
+        is_even = bool((widths[:-1] == widths[0]).all() and widths[-1] <= widths[0])
+        cells = np.empty(0, np.int32) if is_even else np.repeat(np.arange(len(widths), dtype=np.int32), widths)
+        object.__setattr__(self, "cell_starts", edges[:-1])
+        object.__setattr__(self, "widths", widths)
+        object.__setattr__(self, "even_width", int(widths[0]) if is_even else None)
+        object.__setattr__(self, "_cells", cells)
 
     @classmethod
     def of_width(cls, domain: IntegerDomain, theta: int) -> Partition:
@@ -93,16 +108,15 @@ class Partition:
     def n_cells(self) -> int:
         return len(self.starts)
 
-    @property
-    def cell_starts(self) -> NDArray[np.int64]:
-        """Position of every cell's first point, counted from ``domain.lo``."""
-        return self._edges[:-1]
-
-    @property
-    def widths(self) -> NDArray[np.int64]:
-        """Number of points in every cell."""
-        return np.diff(self._edges)
+    def extents(self, cells: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """First position and width of each of these cells."""
+        if self.even_width is not None:
+            starts = cells * self.even_width
+            return starts, np.minimum(self.even_width, self.domain.size - starts)
+        return self.cell_starts[cells], self.widths[cells]
 
     def cell_of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index of the cell that holds each position."""
-        return np.searchsorted(self._edges, positions, side="right") - 1
+        if self.even_width is not None:
+            return positions // self.even_width
+        return self._cells[positions].astype(np.int64)

@@ -8,6 +8,7 @@ a weaker promise than epsilon-LDP with the same number.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,11 +22,16 @@ from opboost.privacy.laws import ROUND_UP, Kernel, Law, check_epsilon, kernel
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
 
-# Values that are randomised at a time: bounds the memory beyond input and output.
-CHUNK = 1 << 17
+Positions = NDArray[np.int64]
 
-# Points up to which the loss curve of an Adj-Map is found by looking at all pairs of inputs.
+# Values that are randomised at a time: bounds the memory beyond input and output.
+CHUNK = 1 << 15
+
+# Points up to which the loss curve of an Adj-Map is found by looking at all distances.
 MAX_PAIRWISE_DOMAIN = 4096
+
+# Above that, points per even cell up to which it is found by looking at the distances that can be the worst.
+MAX_PAIRWISE_WIDTH = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +69,7 @@ class _Map:
         positions += self.domain.lo
         return positions
 
-    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+    def _draw(self, positions: Positions, *, rng: BitSource) -> Positions:
         raise AssertionError("every map draws in its own way")
 
 
@@ -91,10 +97,11 @@ class GlobalMap(_Map):
     """
 
     name: ClassVar[str] = "global"
+    kernel: Kernel = field(init=False, repr=False, compare=False)
 
-    @property
-    def kernel(self) -> Kernel:
-        return kernel(self.law, self.domain.size, self.epsilon)
+    def __post_init__(self) -> None:
+        _Map.__post_init__(self)
+        object.__setattr__(self, "kernel", kernel(self.law, self.domain.size, self.epsilon))
 
     def log_probabilities(self) -> NDArray[np.float64]:
         """The exact table of ``log P[x, y]``, shape ``(n, n)``."""
@@ -104,8 +111,8 @@ class GlobalMap(_Map):
         """Exact loss between inputs at distance at most `t`."""
         return self.kernel.loss(t)
 
-    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
-        return draw(positions, np.zeros_like(positions), [self.kernel], rng=rng)
+    def _draw(self, positions: Positions, *, rng: BitSource) -> Positions:
+        return draw(positions, np.zeros_like(positions), (self.kernel,), rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,8 @@ class _PartitionedMap(_Map):
     theta: int | None = None
     partition: Partition | None = None
     cells: Partition = field(init=False, repr=False, compare=False)
+    inner: tuple[Kernel, ...] = field(init=False, repr=False, compare=False)
+    inner_of_width: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _Map.__post_init__(self)
@@ -129,13 +138,20 @@ class _PartitionedMap(_Map):
             raise ParameterError(f"the partition divides {cells.domain}, not the map's {self.domain}")
         object.__setattr__(self, "cells", cells)
 
-    def kernel_within(self, width: int, epsilon: float) -> Kernel:
-        """The law inside a cell of so many points."""
-        return kernel(self.law, width, epsilon)
+    def _set_inner(self, epsilon: float) -> None:
+        """One kernel per distinct width, and which of them a width uses."""
+        widths = np.unique(self.cells.widths)
+        inner_of_width = np.zeros(int(widths[-1]) + 1, dtype=np.int64)
+        inner_of_width[widths] = np.arange(len(widths))
+        object.__setattr__(self, "inner", tuple(kernel(self.law, int(width), epsilon) for width in widths))
+        object.__setattr__(self, "inner_of_width", inner_of_width)
 
-    def _kernels(self, epsilon: float) -> list[Kernel]:
-        known = {int(width): self.kernel_within(int(width), epsilon) for width in np.unique(self.cells.widths)}
-        return [known[int(width)] for width in self.cells.widths]
+    def _draw_inside(self, cells: Positions, positions: Positions, *, rng: BitSource) -> Positions:
+        """Draw inside the given cells, centred on each position or on the cell's edge nearest to it."""
+        starts, widths = self.cells.extents(cells)
+        centres = np.minimum(np.maximum(positions - starts, 0), widths - 1)
+        which = np.zeros_like(cells) if len(self.inner) == 1 else self.inner_of_width[widths]
+        return starts + draw(centres, which, self.inner, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,12 +176,16 @@ class LocalMap(_PartitionedMap):
 
     name: ClassVar[str] = "local"
 
+    def __post_init__(self) -> None:
+        _PartitionedMap.__post_init__(self)
+        self._set_inner(self.epsilon)
+
     def log_probabilities(self) -> NDArray[np.float64]:
         """The exact table of ``log P[x, y]``, shape ``(n, n)``; minus infinity outside the input's cell."""
         table = np.full((self.domain.size, self.domain.size), -np.inf)
         for start, width in zip(self.cells.cell_starts, self.cells.widths, strict=True):
             inside = slice(start, start + width)
-            table[inside, inside] = self.kernel_within(int(width), self.epsilon).log_probabilities()
+            table[inside, inside] = self.inner[self.inner_of_width[width]].log_probabilities()
         return table
 
     def loss(self, t: int) -> float:
@@ -176,12 +196,10 @@ class LocalMap(_PartitionedMap):
 
     def loss_within(self, t: int) -> float:
         """Exact loss between inputs at distance at most `t` that share a cell."""
-        return max(self.kernel_within(int(width), self.epsilon).loss(t) for width in np.unique(self.cells.widths))
+        return max(inner.loss(t) for inner in self.inner)
 
-    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
-        cells = self.cells.cell_of(positions)
-        starts = self.cells.cell_starts[cells]
-        return starts + draw(positions - starts, cells, self._kernels(self.epsilon), rng=rng)
+    def _draw(self, positions: Positions, *, rng: BitSource) -> Positions:
+        return self._draw_inside(self.cells.cell_of(positions), positions, rng=rng)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,11 +229,14 @@ class AdjMap(_PartitionedMap):
 
     name: ClassVar[str] = "adj"
     alpha: float = 1.0
+    outer: Kernel = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _PartitionedMap.__post_init__(self)
         if isinstance(self.alpha, bool) or not (self.alpha > 0 and math.isfinite(self.alpha)):
             raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
+        self._set_inner(self.epsilon_ner)
+        object.__setattr__(self, "outer", kernel(self.law, self.cells.n_cells, self.epsilon_prt))
 
     @property
     def width(self) -> float:
@@ -244,11 +265,10 @@ class AdjMap(_PartitionedMap):
         """The exact table of ``log P[x, y]``, shape ``(n, n)``."""
         points = np.arange(self.domain.size)
         cell = self.cells.cell_of(points)
-        table = self._kernel_of_cells().log_probabilities()[cell][:, cell]
+        table = self.outer.log_probabilities()[cell][:, cell]
         for j, (start, width) in enumerate(zip(self.cells.cell_starts, self.cells.widths, strict=True)):
-            inner = self.kernel_within(int(width), self.epsilon_ner).log_probabilities()
-            centre = np.clip(points - start, 0, width - 1)
-            table[:, cell == j] += inner[centre]
+            inner = self.inner[self.inner_of_width[width]].log_probabilities()
+            table[:, cell == j] += inner[np.clip(points - start, 0, width - 1)]
         return table
 
     def loss(self, t: int) -> float:
@@ -257,39 +277,66 @@ class AdjMap(_PartitionedMap):
         Raises
         ------
         ParameterError
-            If the domain has more than `MAX_PAIRWISE_DOMAIN` points.
+            If there are too many pairs of inputs to look at: see `MAX_PAIRWISE_DOMAIN` and `MAX_PAIRWISE_WIDTH`.
         """
-        if self.domain.size > MAX_PAIRWISE_DOMAIN:
-            raise ParameterError(
-                f"the exact loss of an Adj-Map is found for at most {MAX_PAIRWISE_DOMAIN} points; the domain has "
-                f"{self.domain.size}. Its bound is `partition_bound`"
-            )
         t = min(int(t), self.domain.size - 1)
         if t <= 0:
             return 0.0
         if math.isinf(self.epsilon):
             return math.inf
-        return max(self._loss_at(s) for s in range(1, t + 1)) * ROUND_UP
+        return max(self._loss_at(s) for s in self._telling_distances(t)) * ROUND_UP
+
+    def _telling_distances(self, t: int) -> Iterable[int]:
+        """Distances up to `t` among which the worst is sure to be.
+
+        With even cells the loss at distance s depends on ``s mod theta`` and on the borders crossed, and as a function
+        of the borders it rises to a peak and then falls (``log_norm`` is concave). So the worst distance is among the
+        last theta ones, or around the peak.
+        """
+        if self.domain.size <= MAX_PAIRWISE_DOMAIN:
+            return range(1, t + 1)
+        theta = self.cells.even_width
+        if theta is None or theta > MAX_PAIRWISE_WIDTH:
+            raise ParameterError(
+                f"the exact loss of an Adj-Map on more than {MAX_PAIRWISE_DOMAIN} points is known for even cells of at "
+                f"most {MAX_PAIRWISE_WIDTH} points; the domain has {self.domain.size}. Use `partition_bound`"
+            )
+        crossed = np.arange(self.cells.n_cells)
+        peak = int(self.outer.divergence(np.zeros_like(crossed), crossed).argmax())
+        near_peak = range(max(1, (peak - 2) * theta), min(t, (peak + 2) * theta) + 1)
+        return {*range(max(1, t - theta), t + 1), *near_peak}
 
     def _loss_at(self, distance: int) -> float:
-        """Largest log-ratio of two rows exactly so far apart; the worst output is the upper or the lower input's.
+        """Largest log-ratio of two rows exactly so far apart.
 
-        Between the two cells an output can be worse only if a cell is so wide that its inner loss exceeds twice
-        the step between cells, so the cells in between are looked at too.
+        The worst output lies in the first input's cell, or in one between the two if a cell is so wide that its inner
+        loss exceeds the step between cells, or in the other's cell; beyond, nothing is worse. Of even cells in between
+        the nearest is the worst, since all have the same inner loss.
         """
-        low = np.arange(self.domain.size - distance)
+        low = self._telling_inputs(distance)
         worst = -math.inf
         for x, other in ((low, low + distance), (low + distance, low)):
             mine, theirs = self.cells.cell_of(x), self.cells.cell_of(other)
-            borders = self._kernel_of_cells().divergence(mine, theirs)
-            worst = max(worst, float((borders + self._inner_divergence(mine, x, other)).max()))
-            step = 2 * self._kernel_of_cells().exponent
-            for crossed in range(1, int(np.abs(mine - theirs).max()) + 1):
-                reached = mine + np.sign(theirs - mine) * crossed
-                valid = np.abs(mine - theirs) >= crossed
-                at_reached = borders - step * crossed + self._inner_divergence(np.where(valid, reached, mine), x, other)
-                worst = max(worst, float(at_reached[valid].max()))
+            n_crossed = np.abs(mine - theirs)
+            borders = self.outer.divergence(mine, theirs)
+            steps = range(int(n_crossed.max()) + 1) if self.cells.even_width is None else (0, 1, n_crossed)
+            for step in steps:
+                taken = np.minimum(step, n_crossed)
+                reached = mine + np.sign(theirs - mine) * taken
+                ratio = borders - 2 * self.outer.exponent * taken + self._inner_divergence(reached, x, other)
+                worst = max(worst, float(ratio.max()))
         return worst
+
+    def _telling_inputs(self, distance: int) -> Positions:
+        """Lower inputs of the pairs among which the worst is sure to be: near either end of the domain.
+
+        Moving a pair by whole cells changes only the norm of the outer kernel's rows, which is worst at an end.
+        """
+        lower = np.arange(self.domain.size - distance)
+        theta = self.cells.even_width
+        if theta is None or len(lower) <= 4 * theta:
+            return lower
+        return np.concatenate([lower[: 2 * theta], lower[-2 * theta :]])
 
     def _inner_divergence(
         self, cell: NDArray[np.int64], x: NDArray[np.int64], other: NDArray[np.int64]
@@ -298,21 +345,15 @@ class AdjMap(_PartitionedMap):
         result = np.empty(len(cell))
         starts, widths = self.cells.cell_starts[cell], self.cells.widths[cell]
         centre, other_centre = (np.clip(point - starts, 0, widths - 1) for point in (x, other))
-        for width in np.unique(widths):
-            rows = widths == width
-            inner = self.kernel_within(int(width), self.epsilon_ner)
+        for inner in self.inner:
+            rows = widths == inner.n
             result[rows] = inner.divergence(centre[rows], other_centre[rows])
         return result
 
-    def _kernel_of_cells(self) -> Kernel:
-        return kernel(self.law, self.cells.n_cells, self.epsilon_prt)
-
-    def _draw(self, positions: NDArray[np.int64], *, rng: BitSource) -> NDArray[np.int64]:
+    def _draw(self, positions: Positions, *, rng: BitSource) -> Positions:
         own = self.cells.cell_of(positions)
-        drawn = draw(own, np.zeros_like(own), [self._kernel_of_cells()], rng=rng)
-        starts, widths = self.cells.cell_starts[drawn], self.cells.widths[drawn]
-        centres = np.clip(positions - starts, 0, widths - 1)
-        return starts + draw(centres, drawn, self._kernels(self.epsilon_ner), rng=rng)
+        drawn = draw(own, np.zeros_like(own), (self.outer,), rng=rng)
+        return self._draw_inside(drawn, positions, rng=rng)
 
 
 OrderPreservingMap = GlobalMap | LocalMap | AdjMap
