@@ -107,7 +107,7 @@ def bench_opendp() -> None:
 
 
 def bench_diffprivlib() -> None:
-    """diffprivlib's truncated geometric mechanism, value by value."""
+    """Diffprivlib's truncated geometric mechanism, value by value."""
     if importlib.util.find_spec("diffprivlib") is None:
         say(bench="diffprivlib", skipped="not installed")
         return

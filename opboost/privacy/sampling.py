@@ -4,7 +4,7 @@ A draw inverts the kernel's distribution function in closed form at a uniform nu
 known. Double precision decides where the answer lies; if the interval of all numbers with these 64 bits, widened by
 a bound on the rounding error, contains a boundary between two outputs, the draw is *ambiguous* and is settled with
 further bits in decimal arithmetic (`opboost.privacy.settling`). So every output has exactly its probability in the
-kernel, however small, and the compiled path serves all but about one value in 10^9.
+kernel, however small, and the compiled path serves all but a few values in a million.
 """
 
 from __future__ import annotations

@@ -225,14 +225,12 @@ def test_a_guarantee_on_secure_bits_is_certified_and_its_noise_is_never_drawn_tw
     assert (first != second).any()
 
 
-def test_no_noise_is_no_guarantee() -> None:
-    guarantee = OpBoostRegressor(bounds=BOUNDS, epsilon=np.inf).fit(_frame(), _numbers(_frame())).guarantee_
-    assert (guarantee.notion, guarantee.certified, math.isinf(guarantee.epsilon)) == ("none", False, True)
-
-
-def test_a_model_on_own_columns_promises_nothing_and_costs_nothing() -> None:
-    guarantee = OpBoostRegressor(**SMALL).fit(_frame(), _numbers(_frame())).guarantee_
-    assert (guarantee.notion, guarantee.certified, guarantee.epsilon) == ("none", False, 0.0)
+@pytest.mark.parametrize(
+    ("settings", "cost"), [({"bounds": BOUNDS, "epsilon": np.inf}, np.inf), ({}, 0.0)], ids=["no noise", "own columns"]
+)
+def test_what_protects_nobody_is_no_guarantee(settings: dict[str, Any], cost: float) -> None:
+    guarantee = OpBoostRegressor(n_estimators=1, **settings).fit(_frame(), _numbers(_frame())).guarantee_
+    assert (guarantee.notion, guarantee.certified, guarantee.epsilon) == ("none", False, cost)
 
 
 def test_a_local_map_says_that_it_publishes_the_cells() -> None:
@@ -289,6 +287,16 @@ def test_the_plain_model_is_the_tree_core_alone() -> None:
     np.testing.assert_array_equal(OpBoostRegressor(**SMALL).fit(frame, labels).predict(frame), expected)
 
 
+@pytest.mark.parametrize("prediction", MODES)
+def test_without_noise_gaps_are_treated_as_by_the_plain_model(prediction: Any) -> None:
+    frame = _with_gaps("visits")
+    joint = OpBoostRegressor(
+        bounds=BOUNDS, epsilon=np.inf, missing="category", prediction=prediction, domain_size=1000, **SMALL
+    )
+    plain = OpBoostRegressor(**SMALL).fit(frame, _numbers(frame))
+    np.testing.assert_array_equal(joint.fit(frame, _numbers(frame)).predict(frame), plain.predict(frame))
+
+
 @pytest.mark.parametrize("subsample", [1.0, 0.5])
 def test_rows_of_weight_zero_are_as_good_as_removed_from_the_plain_model(subsample: float) -> None:
     frame, labels = _frame(), _numbers(_frame())
@@ -327,8 +335,3 @@ def test_fitting_leaves_every_parameter_as_it_was_given() -> None:
     before = model.get_params()
     assert model.fit(_frame(), _numbers(_frame())).get_params() == before
     assert all(before[name] is value for name, value in given.items())
-
-
-def test_without_a_budget_a_tenth_per_unit_is_spent() -> None:
-    model = OpBoostRegressor(bounds=BOUNDS, **SMALL).fit(_frame(), _numbers(_frame()))
-    assert [column.parameters["epsilon"] for column in model.guarantee_.columns] == [0.1, 0.1]

@@ -22,7 +22,7 @@ def n_equal_bits(one: np.ndarray, other: np.ndarray) -> int:
 
 
 @given(st.integers(-(2**70), 2**70))
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_a_seed_names_a_stream_that_can_be_drawn_again(seed):
     assert (seeded(seed).words(100) == seeded(seed).words(100)).all()
 
@@ -33,7 +33,7 @@ def test_seeds_that_differ_name_streams_that_differ():
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=10))
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 def test_the_stream_does_not_depend_on_how_many_words_are_asked_for_at_a_time(counts):
     rng = seeded(7)
     pieces = np.concatenate([rng.words(count) for count in counts])

@@ -64,13 +64,14 @@ def _columns(seed: int) -> list[Column]:
 
 
 def _labels(columns: list[Column], loss: Loss, seed: int) -> np.ndarray:
-    """Labels that depend on every column's order and on its gaps."""
+    """Labels that depend on every column's order, and on its gaps as on high or as on low values."""
     signal = np.random.default_rng(seed).normal(size=N_ROWS)
     for column in columns:
         if isinstance(column, OwnColumn):
             signal += np.nan_to_num(column.values, nan=3.0) / 10
         else:
-            signal += 2 * np.where(column.ranks == column.n_ranks, 1.5, column.ranks / column.n_ranks)
+            gap = 1.5 if column.owner == "shop" else -0.5
+            signal += 2 * np.where(column.ranks == column.n_ranks, gap, column.ranks / column.n_ranks)
     if isinstance(loss, SquaredError):
         return signal
     shares = np.arange(1, max(2, loss.n_outputs)) / max(2, loss.n_outputs)
@@ -129,6 +130,18 @@ def test_the_bound_ensemble_scores_as_the_trees_in_bins(loss: Loss, seed: int) -
     own = {c.name: c.values for c in columns if isinstance(c, OwnColumn)}
     matrix = feature_matrix(ensemble, own, _answers(columns, tests), N_ROWS)
     np.testing.assert_array_equal(ensemble.scores(matrix), _walk_in_bins(trained))
+
+
+def test_a_bound_tree_holds_no_rank_and_no_way_for_gaps_of_an_owners_column() -> None:
+    columns = _columns(0)
+    trained = _train(columns, _labels(columns, SquaredError(), 0), SquaredError())
+    ensemble = bind(trained, list_tests(trained))
+    is_test = np.array([feature.owner is not None for feature in ensemble.features])
+    for tree in ensemble.trees:
+        asks = ~tree.is_leaf & is_test[tree.columns]
+        assert set(tree.thresholds[asks]) <= {0.5}
+        assert not tree.missing_left[asks].any()
+    assert any(feature.missing_left for feature in ensemble.features)
 
 
 def test_one_wrong_answer_is_noticed() -> None:

@@ -41,11 +41,13 @@ def test_a_domain_needs_two_integer_ends_in_order(ends):
 
 
 @given(domains())
+@settings(max_examples=100, deadline=None)
 def test_a_domain_counts_both_ends(domain):
     assert domain.size == len(range(domain.lo, domain.hi)) + 1
 
 
 @given(domains(), st.lists(st.integers(-5000, 5000), min_size=1))
+@settings(max_examples=100, deadline=None)
 def test_clipping_moves_codes_to_the_nearest_point_of_the_domain(domain, codes):
     clipped = domain.clip(np.array(codes))
     assert clipped.tolist() == [min(max(code, domain.lo), domain.hi) for code in codes]
@@ -80,6 +82,7 @@ def test_a_code_beyond_64_signed_bits_is_outside_and_does_not_wrap():
 
 
 @given(domains(), st.data())
+@settings(max_examples=100, deadline=None)
 def test_cells_of_equal_width_are_anchored_below_and_clipped_above(domain, data):
     theta = data.draw(st.integers(1, domain.size))
     partition = Partition.of_width(domain, theta)
@@ -90,6 +93,7 @@ def test_cells_of_equal_width_are_anchored_below_and_clipped_above(domain, data)
 
 
 @given(uneven_partitions())
+@settings(max_examples=100, deadline=None)
 def test_every_point_lies_in_exactly_one_cell(partition):
     cells = partition.cell_of(np.arange(partition.domain.size))
     assert cells.tolist() == cells_one_by_one(partition)
@@ -97,11 +101,22 @@ def test_every_point_lies_in_exactly_one_cell(partition):
 
 
 @given(uneven_partitions())
+@settings(max_examples=100, deadline=None)
 def test_cell_starts_are_the_starts_counted_from_the_lower_end(partition):
     assert (partition.cell_starts + partition.domain.lo).tolist() == list(partition.starts)
 
 
-@settings(max_examples=50)
+@given(uneven_partitions(), st.data())
+@settings(max_examples=100, deadline=None)
+def test_the_extents_of_cells_are_their_starts_and_widths(partition, data):
+    theta = data.draw(st.integers(1, partition.domain.size))
+    for either in (partition, Partition.of_width(partition.domain, theta)):
+        starts, widths = either.extents(np.arange(either.n_cells))
+        assert (starts == either.cell_starts).all()
+        assert (widths == either.widths).all()
+
+
+@settings(max_examples=50, deadline=None)
 @given(domains(), st.data())
 def test_equal_width_is_a_short_form_of_its_edges(domain, data):
     theta = data.draw(st.integers(1, domain.size))

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.privacy.guarantee import ColumnGuarantee, compose, nothing_released
@@ -29,6 +29,7 @@ columns = st.builds(lambda e, d, m: replace(AGE, epsilon=e, domain_loss=d, missi
 
 
 @given(st.lists(columns, min_size=1, max_size=5))
+@settings(max_examples=100, deadline=None)
 def test_losses_add_up_over_the_columns_with_those_of_missingness(released):
     guarantee = compose(tuple(released), is_secure=True)
     assert guarantee.epsilon == pytest.approx(math.fsum(c.epsilon + c.missing_epsilon for c in released))
@@ -37,6 +38,7 @@ def test_losses_add_up_over_the_columns_with_those_of_missingness(released):
 
 
 @given(columns, st.integers(1, 10))
+@settings(max_examples=100, deadline=None)
 def test_releasing_a_column_again_costs_as_much_again(column, k):
     assert compose((column,) * k, is_secure=True).epsilon == pytest.approx(
         k * compose((column,), is_secure=True).epsilon

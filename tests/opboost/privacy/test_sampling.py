@@ -100,16 +100,14 @@ def test_the_compiled_path_is_the_settler_whatever_bits_follow(chosen, words, da
         assert drawn.tolist() == [settle(chosen, x, word, rng=Forced([], further)) for word in words]
 
 
-@pytest.mark.parametrize("exponent", [0.01, 0.3, 2.0, 4.0])
-@pytest.mark.parametrize(("word", "output"), [(0, 0), (2**64 - 1, 99)])
-def test_the_extreme_words_reach_the_ends_of_a_normalised_kernel_however_unlikely(exponent, word, output):
-    assert draw_one_kernel(Kernel(100, exponent, is_clamped=False), [50], rng=Forced([word], 0)).tolist() == [output]
-
-
 @pytest.mark.parametrize("exponent", [0.01, 0.3, 2.0, 4.0, 20.0])
-@pytest.mark.parametrize(("word", "output"), [(0, 99), (2**63, 0)])
-def test_the_extreme_words_reach_the_ends_of_a_clamped_kernel_however_unlikely(exponent, word, output):
-    assert draw_one_kernel(Kernel(100, exponent, is_clamped=True), [50], rng=Forced([word], 0)).tolist() == [output]
+@pytest.mark.parametrize(
+    ("is_clamped", "word", "output"),
+    [(True, 0, 99), (True, 2**63, 0), (False, 0, 0), (False, 2**64 - 1, 99)],
+)
+def test_the_extreme_words_reach_the_ends_of_the_domain_however_unlikely(is_clamped, exponent, word, output):
+    chosen = Kernel(100, exponent, is_clamped=is_clamped)
+    assert draw_one_kernel(chosen, [50], rng=Forced([word], 0)).tolist() == [output]
 
 
 def words_of_boundaries(chosen: Kernel, x: int) -> list[tuple[int, int]]:
@@ -139,23 +137,34 @@ def test_at_the_word_of_a_boundary_further_bits_decide_and_beside_it_they_do_not
     assert (np.sort(low[[0, 2]], axis=0) == [lower, lower + 1]).all()
 
 
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The words that were settled, filled as draws are made."""
+    words: list[int] = []
+
+    def settle_and_note(chosen: Kernel, x: int, word: int, *, rng: BitSource) -> int:
+        words.append(word)
+        return settle(chosen, x, word, rng=rng)
+
+    monkeypatch.setattr(sampling, "settle", settle_and_note)
+    return words
+
+
 @pytest.mark.parametrize("law", list(Law))
-@pytest.mark.parametrize(("n", "epsilon"), [(10, 5.12), (1000, 0.1), (10**6, 0.01), (10**6, 0.001)])
-def test_ambiguous_draws_are_rarer_than_one_in_a_million(law, n, epsilon, monkeypatch):
-    """A draw is ambiguous with probability below 2e-9 here, so a million have one with probability below 0.002."""
-    settled = []
-    monkeypatch.setattr(sampling, "settle", lambda *args, **rest: settled.append(args) or settle(*args, **rest))
+@pytest.mark.parametrize(
+    ("n", "epsilon", "limit"), [(10, 5.12, 20), (1000, 0.1, 20), (10**6, 0.01, 20), (10**6, 0.001, 100)]
+)
+def test_hardly_any_draw_needs_settling(law, n, epsilon, limit, settled):
+    """Of a million draws at most 5 are expected (35 at a budget of .001); the limit is passed once in 10^7 runs."""
     draw_one_kernel(kernel(law, n, epsilon), np.arange(10**6) % n, rng=seeded(5))
-    assert settled == []
+    assert len(settled) < limit
 
 
 @pytest.mark.parametrize("law", list(Law))
-def test_a_draw_at_a_boundary_is_settled(law, monkeypatch):
-    settled = []
-    monkeypatch.setattr(sampling, "settle", lambda *args, **rest: settled.append(args) or settle(*args, **rest))
+def test_a_draw_at_a_boundary_is_settled(law, settled):
     words = [word for word, _ in words_of_boundaries(kernel(law, 9, 0.5), 3)]
     draw_one_kernel(kernel(law, 9, 0.5), [3] * len(words), rng=Forced(words, 1))
-    assert len(settled) == len(words)
+    assert settled == words
 
 
 DRAWN = [(Law.CLAMPED, 11, 0.4), (Law.EXPONENTIAL, 11, 0.4), (Law.CALIBRATED, 30, 0.15), (Law.BOUNDED_LAPLACE, 5, 1.0)]

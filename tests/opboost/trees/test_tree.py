@@ -63,6 +63,7 @@ def test_scaling_multiplies_the_leaves_and_nothing_else() -> None:
     [
         ({"lefts": [0, 0, 3, 0, 0]}, "after their parent"),
         ({"lefts": [1, 0, 2, 0, 0]}, "after their parent"),
+        ({"rights": [2, 0, 0, 0, 0]}, "after their parent"),
         ({"rights": [2, 0, 1, 0, 0]}, "after their parent"),
         ({"rights": [2, 0, 5, 0, 0]}, "after their parent"),
         ({"lefts": [-1, 0, 3, 0, 0]}, "after their parent"),
@@ -80,9 +81,10 @@ def test_scaling_multiplies_the_leaves_and_nothing_else() -> None:
             ("columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers"), ()
         ), r"at least 1; found \[0\]"),
     ],
-    ids=["child is the root", "child is the node itself", "cycle", "child beyond the end", "negative child",
-         "two children in one", "orphans", "column below -1 inside", "column below -1", "NaN threshold",
-         "infinite threshold", "infinite value", "NaN gain", "infinite cover", "short array", "no node"],
+    ids=["child is the root", "child is the node itself", "right child is the root", "cycle", "child beyond the end",
+         "negative child", "two children in one", "orphans", "column below -1 inside", "column below -1",
+         "NaN threshold", "infinite threshold", "infinite value", "NaN gain", "infinite cover", "short array",
+         "no node"],
 )  # fmt: skip
 def test_a_tree_that_no_walk_could_finish_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelFileError, match=words):
