@@ -21,7 +21,7 @@ from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import Law, check_epsilon
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import (
-    MAX_PAIRWISE_DOMAIN,
+    MAX_UNEVEN_DOMAIN,
     AdjMap,
     GlobalMap,
     LocalMap,
@@ -45,7 +45,7 @@ class MechanismSettings:
         Budget per unit of the mapped domain.
     law : Law or str
     theta : int, optional
-        Width of the cells of ``local`` and ``adj``; by default a tenth of the domain.
+        Width of the cells of ``local`` and ``adj``; by default a tenth of the domain, at least 2.
     alpha : float
         Share of the budget between cells, for ``adj``.
     domain_size : int
@@ -64,6 +64,7 @@ class MechanismSettings:
     category_epsilon: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "law", Law(self.law) if self.law in list(Law) else self.law)
         if self.category_epsilon is not None:
             check_epsilon(self.category_epsilon, "category_epsilon")
         self.build()
@@ -85,7 +86,7 @@ class MechanismSettings:
             If a parameter is out of its range; nothing is drawn then.
         """
         domain = self.domain
-        theta = self.theta if self.theta is not None else max(1, domain.size // 10)
+        theta = self.theta if self.theta is not None else max(2, domain.size // 10)
         match self.mechanism:
             case "global":
                 return GlobalMap(epsilon=self.epsilon, domain=domain, law=self.law)
@@ -103,13 +104,24 @@ class MechanismSettings:
         return RandomisedResponse(epsilon=epsilon, n_categories=n_categories)
 
 
-def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, domain: IntegerDomain) -> float:
-    """Budget per unit of the domain such that a difference of `per` original units costs at most `cost`."""
+def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: MechanismSettings) -> float:
+    """Budget per unit of the domain such that a difference of `per` original units costs at most `cost`.
+
+    Raises
+    ------
+    ParameterError
+        If `per` does not fit the column, or the mechanism is not ``global``: only there is the loss proportional to
+        the distance wherever the two values lie.
+    """
     check_epsilon(cost, "cost")
     lower, upper = schema.bounds
-    if not (math.isfinite(per) and 0 < per <= upper - lower):
+    if settings.mechanism != "global":
+        raise ParameterError(
+            f"column {schema.name!r}: a cost in original units needs the mechanism global; got {settings.mechanism!r}"
+        )
+    if not 0 < per <= upper - lower:
         raise ParameterError(f"column {schema.name!r}: `per` must lie in (0, {upper - lower}]; got {per}")
-    return cost / math.ceil(per * (domain.size - 1) / (upper - lower))
+    return cost / (settings.law.promise * math.ceil(per * (settings.domain.size - 1) / (upper - lower)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +181,8 @@ class ColumnMechanism:
             mechanism=self.value.name,
             law=self.value.law.value,
             epsilon=_neighbour_loss(self.value),
-            unit=f"{(upper - lower) / (self.value.domain.size - 1):.6g} original units",
+            unit=f"{(upper - lower) / (self.value.domain.size - 1):.6g} original units"
+            + (", inside a cell" if isinstance(self.value, LocalMap) else ""),
             domain_loss=_domain_loss(self.value),
             missing_epsilon=missing_epsilon,
             parameters=parameters,
@@ -217,14 +230,15 @@ def _neighbour_loss(value: OrderPreservingMap) -> float:
     """Loss between values one unit apart; for a Local-Map inside a cell, since across borders there is no promise."""
     if isinstance(value, LocalMap):
         return value.loss_within(1)
-    if isinstance(value, AdjMap) and value.domain.size > MAX_PAIRWISE_DOMAIN:
-        return value.partition_bound(1)
-    return value.loss(1)
+    return _loss(value, 1)
 
 
 def _domain_loss(value: OrderPreservingMap) -> float:
     """Worst-case loss over the domain; the bound where the exact curve is out of reach."""
-    t = value.domain.size - 1
-    if isinstance(value, AdjMap):
+    return _loss(value, value.domain.size - 1)
+
+
+def _loss(value: OrderPreservingMap, t: int) -> float:
+    if isinstance(value, AdjMap) and value.cells.even_width is None and value.domain.size > MAX_UNEVEN_DOMAIN:
         return value.partition_bound(t)
     return value.loss(t)

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from opboost import rng
 from opboost.arrays import Values
 from opboost.desensitize import ColumnMechanism, MechanismSettings
-from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.errors import DataError, OpBoostError, ParameterError, SchemaError
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
 from opboost.trees.boosting import BoostingParameters
@@ -97,12 +97,14 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
     @property
     def guarantee_(self) -> Guarantee:
         """What the fit promises about the passive party's columns."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self.model_.guarantees.get(_PASSIVE, nothing_released())
 
     def _fit(self, X: Values, labels: Values, weights: Values, loss: Loss) -> None:
         if self.prediction not in ("local", "desensitized", "routed"):
             raise ParameterError(f"prediction must be local, desensitized or routed; got {self.prediction!r}")
+        if self.missing not in ("refuse", "category"):
+            raise ParameterError(f"missing must be refuse or category; got {self.missing!r}")
         parameters = BoostingParameters(
             n_estimators=self.n_estimators,
             max_depth=self.max_depth,
@@ -154,6 +156,7 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, X: Values) -> Values:
         own, table = self._own(X), pd.DataFrame(X, columns=list(self._names))
+        self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
         if self.prediction == "local":
             return predict_locally(self.model_, own, table)
         ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
@@ -210,12 +213,7 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
                 f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as "
                 "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
             )
-        n_missing = int(np.isnan(X[:, passive]).sum())
-        if n_missing and Missing(self.missing) is Missing.REFUSE:
-            raise DataError(
-                f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
-                "randomised like a category. Nothing was released"
-            )
+        self._refuse_missing(X[:, passive])
         return tuple(
             ColumnMechanism(
                 ColumnSchema(
@@ -226,13 +224,23 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
             for i in passive
         )
 
+    def _refuse_missing(self, passive: Values) -> None:
+        n_missing = int(np.isnan(passive).sum())
+        if n_missing and self.missing == "refuse":
+            raise DataError(
+                f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
+                "randomised like a category. Nothing was released"
+            )
+
     def _bounds_by_column(self) -> dict[int, tuple[float, float]]:
         if self.bounds is None:
             return {}
-        if isinstance(self.bounds, Mapping):
-            return {self._position(column): (float(low), float(up)) for column, (low, up) in self.bounds.items()}
         try:
+            if isinstance(self.bounds, Mapping):
+                return {self._position(column): (float(low), float(up)) for column, (low, up) in self.bounds.items()}
             lower, upper = (np.broadcast_to(np.asarray(b, np.float64), self.n_features_in_) for b in self.bounds)
+        except OpBoostError:
+            raise
         except (TypeError, ValueError):
             raise ParameterError(
                 "bounds must map columns to (lower, upper) or be a pair of numbers or arrays, one entry per column"
@@ -249,8 +257,14 @@ class _OpBoost(BaseEstimator):  # type: ignore[misc]
 
     def _seed(self) -> int | None:
         """One number from `random_state`, or None for bits from the operating system."""
-        if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
-            return self.random_state
+        if self.random_state is None:
+            return None
+        if isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0:
+            return int(self.random_state)
+        if not isinstance(self.random_state, np.random.RandomState):
+            raise ParameterError(
+                f"random_state must be None, an integer of at least 0 or a RandomState; got {self.random_state!r}"
+            )
         return int(self.random_state.randint(np.iinfo(np.int32).max))
 
     def _bits(self, seed: int | None) -> rng.BitSource:
@@ -334,7 +348,7 @@ class OpBoostClassifier(ClassifierMixin, _OpBoost):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         matrix = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         probabilities = self._predict(matrix)
         if probabilities.ndim == 1:
@@ -369,5 +383,5 @@ class OpBoostRegressor(RegressorMixin, _OpBoost):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> Values:
         """Predicted numbers, shape ``(n_rows,)``."""
-        check_is_fitted(self)
+        check_is_fitted(self, "model_")
         return self._predict(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False))

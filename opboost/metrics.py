@@ -39,7 +39,10 @@ def rmse(labels: Values, predicted: Values) -> float:
 
 def r2(labels: Values, predicted: Values) -> float:
     """Share of the labels' variance that the predictions explain."""
-    return float(1 - np.sum((labels - predicted) ** 2) / np.sum((labels - labels.mean()) ** 2))
+    variation = float(np.sum((labels - labels.mean()) ** 2))
+    if variation == 0:
+        raise DataError("the share of explained variance needs labels that differ")
+    return float(1 - np.sum((labels - predicted) ** 2) / variation)
 
 
 def evaluate(loss_name: str, labels: Values, predictions: Values) -> dict[str, float]:

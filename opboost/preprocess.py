@@ -57,7 +57,11 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     values = np.where(is_missing, lower, values)
     if schema.kind is Kind.UNORDERED:
         return EncodedColumn(values.astype(np.int64), is_missing, n_clipped)
-    scaled = np.ceil(domain.lo + (values - lower) / (upper - lower) * (domain.hi - domain.lo))
+    steps = (values - lower) * (domain.size - 1) / (upper - lower)
+    # A quotient that should be whole may come out a few ulps above, and must not be lifted to the next code.
+    nearest = np.rint(steps)
+    is_whole = np.abs(steps - nearest) <= 1e-12 * (1 + nearest)
+    scaled = domain.lo + np.where(is_whole, nearest, np.ceil(steps))
     return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
 
 
@@ -102,7 +106,12 @@ def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) 
 
 def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
     name = schema.name
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    if column.dtype.kind not in "biufO" and not isinstance(column.dtype, (pd.StringDtype, pd.BooleanDtype)):
+        raise DataError(f"column {name!r} is numeric by the schema but holds {column.dtype}")
+    try:
+        values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, TypeError):
+        raise DataError(f"column {name!r} holds cells that are not numbers of double precision") from None
     n_unread = int((np.isnan(values) & column.notna().to_numpy()).sum())
     if n_unread:
         raise DataError(f"column {name!r} is numeric by the schema but {n_unread} cells are not numbers")

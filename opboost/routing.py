@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
-from opboost.errors import RankError
+from opboost.errors import DataError, RankError
 from opboost.preprocess import encode
 from opboost.ranking import RankedColumn, indicator
 from opboost.rng import BitSource
@@ -74,6 +74,9 @@ class Router:
         one they are exact and carry no differential privacy.
         """
         used = {source for source, _ in self.tests.sources}
+        absent = sorted(used - set(features.columns))
+        if absent:
+            raise DataError(f"the split tests need columns that are absent: {', '.join(absent)}. Nothing was answered")
         columns = {}
         for mechanism in self.mechanisms:
             name = mechanism.schema.name

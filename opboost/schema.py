@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -71,6 +71,14 @@ class ColumnSchema:
     outside: Outside = Outside.CLIP
 
     def __post_init__(self) -> None:
+        for key, choices in (("kind", Kind), ("missing", Missing), ("outside", Outside)):
+            try:
+                object.__setattr__(self, key, choices(getattr(self, key)))
+            except ValueError:
+                known = ", ".join(choices)
+                raise SchemaError(
+                    f"column {self.name!r}: {key} is {getattr(self, key)!r}; allowed are {known}"
+                ) from None
         if self.kind is Kind.NUMERIC:
             self._check_bounds()
         else:
@@ -104,7 +112,7 @@ class ColumnSchema:
                 f"column {self.name!r} is numeric and needs public bounds `lower` and `upper`; bounds taken from the "
                 "data would reveal its extremes, so nothing is read from it"
             )
-        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+        if not (self.lower < self.upper and self.upper - self.lower <= sys.float_info.max):
             raise SchemaError(
                 f"column {self.name!r}: bounds must be finite with lower < upper; "
                 f"found lower={self.lower}, upper={self.upper}"
@@ -179,13 +187,6 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
             f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
         )
     settings: dict[str, Any] = dict(description)
-    for key, choices in (("kind", Kind), ("missing", Missing), ("outside", Outside)):
-        if key in settings:
-            try:
-                settings[key] = choices(str(settings[key]))
-            except ValueError:
-                known = ", ".join(choices)
-                raise SchemaError(f"column {name!r}: {key} is {settings[key]!r}; allowed are {known}") from None
     for key in ("lower", "upper"):
         if key in settings and (isinstance(settings[key], bool) or not isinstance(settings[key], (int, float))):
             raise SchemaError(f"column {name!r}: {key} must be a number; found {settings[key]!r}")

@@ -76,7 +76,7 @@ class TrainedTrees:
 
 
 @dataclass(frozen=True, slots=True)
-class TestList:
+class ListedTests:
     """Split tests to be resolved by one owner: its column, the rank, and the answer for missing; ``(n_tests,)``."""
 
     columns: NDArray[np.uint32]
@@ -105,6 +105,9 @@ def train(
     """
     if not columns or len(labels) == 0:
         raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
+    if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise DataError("weights must be finite numbers, none negative and not all zero")
+    _check_lengths(columns, len(labels))
     loss.check_labels(labels)
     binned = [_bin(column, max_bin=parameters.max_bin) for column in columns]
     table = BinnedTable.of(binned)
@@ -130,7 +133,7 @@ def train(
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts)
 
 
-def list_tests(trained: TrainedTrees) -> dict[str, TestList]:
+def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
     """Every distinct test that the trees make on each owner's columns, by owner, in ascending order."""
     tests: dict[str, set[tuple[int, int, bool]]] = {
         column.owner: set() for column in trained.columns if isinstance(column, RankColumn)
@@ -143,7 +146,7 @@ def list_tests(trained: TrainedTrees) -> dict[str, TestList]:
     return {owner: _as_arrays(sorted(keys)) for owner, keys in tests.items()}
 
 
-def bind(trained: TrainedTrees, tests: Mapping[str, TestList]) -> Ensemble:
+def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
     """The ensemble that predicts from own values and from the owners' answers to `tests`."""
     features: list[Feature] = []
     own_feature: dict[int, int] = {}
@@ -178,11 +181,22 @@ def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mappi
                 raise DataError(f"the model needs column {feature.name!r}, which is absent. No score was computed")
             matrix[:, i] = own[feature.name]
         else:
-            if feature.owner not in answers:
-                raise DataError(f"the model needs the answers of {feature.owner!r}. No score was computed")
+            n_tests = sum(other.owner == feature.owner for other in ensemble.features)
+            if feature.owner not in answers or answers[feature.owner].shape != (n_rows, n_tests):
+                raise DataError(
+                    f"the model needs the answers of {feature.owner!r} to {n_tests} tests on {n_rows} records. "
+                    "No score was computed"
+                )
             matrix[:, i] = ~answers[feature.owner][:, n_answered[feature.owner]]
             n_answered[feature.owner] += 1
     return matrix
+
+
+def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
+    for column in columns:
+        length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
+        if length != n_rows:
+            raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
 
 
 def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
@@ -200,9 +214,9 @@ def _test(trained: TrainedTrees, tree: Tree, node: int) -> tuple[int, int, bool]
     return column.index, rank, bool(tree.missing_left[node])
 
 
-def _as_arrays(keys: list[tuple[int, int, bool]]) -> TestList:
+def _as_arrays(keys: list[tuple[int, int, bool]]) -> ListedTests:
     columns, ranks, missing_left = zip(*keys, strict=True) if keys else ((), (), ())
-    return TestList(np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_))
+    return ListedTests(np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_))
 
 
 def _bind_tree(

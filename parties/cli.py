@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,6 +149,8 @@ def demo(
 
 def main() -> None:
     """Entry point of the console script."""
+    # Compiled loops leave the cores to the other party while they wait: two parties on one machine would fight.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     app()
 
 
@@ -169,9 +172,12 @@ def _terminal() -> Iterator[Terminal]:
 
     try:
         with bars:
-            yield Terminal(progress=report, say=lambda sentence: stderr.print(sentence, highlight=False, markup=False))
+            yield Terminal(
+                progress=report,
+                say=lambda sentence: stderr.print(sentence, highlight=False, markup=False, soft_wrap=True),
+            )
     except EXPECTED_ERRORS as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False)
+        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 

@@ -45,8 +45,8 @@ class ModelSection(_Section):
     objective: Literal["binary:logistic", "reg:squarederror", "multi:softprob"] = "binary:logistic"
     n_classes: int = 0
     n_estimators: int = 100
-    max_depth: int = 4
-    learning_rate: float = 0.1
+    max_depth: int = 6
+    learning_rate: float = 0.3
     reg_lambda: float = 1.0
     gamma: float = 0.0
     min_child_weight: float = 1.0
@@ -106,7 +106,7 @@ class DesensitizeSection(_Section):
             raise ConfigError(f"desensitize.columns.{column.name}: give either epsilon, or cost together with per")
         if own.cost is None or own.per is None:
             return settings
-        epsilon = epsilon_in_units(own.cost, own.per, column, settings.domain)
+        epsilon = epsilon_in_units(own.cost, own.per, column, settings)
         return MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed, "epsilon": epsilon})
 
 
@@ -117,8 +117,8 @@ class _Run(_Section):
     table_schema: Path = Field(alias="schema")
     ids: Path | None = None
     secret_key: Path | None = None
-    timeout: Positive = 10.0
-    wait: Positive = 60.0
+    timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
     folder: Path | None = None
 
     @property
@@ -155,6 +155,7 @@ class PassiveRun(_Run):
 
 Run = ActiveRun | PassiveRun
 R = TypeVar("R", ActiveRun, PassiveRun)
+S = TypeVar("S", ModelSection, DesensitizeSection)
 
 
 def read_run(path: Path, kind: type[R]) -> R:
@@ -174,6 +175,19 @@ def read_run(path: Path, kind: type[R]) -> R:
     return _resolve(run, folder).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
 
 
+def read_section(kind: type[S], settings: dict[str, Any]) -> S:
+    """Check settings that do not come from a file.
+
+    Raises
+    ------
+    ConfigError
+    """
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        raise ConfigError(_explain(error)) from None
+
+
 def read_role(path: Path) -> str:
     """Which role a run file is for."""
     role = _read_yaml(path).get("role")
@@ -191,7 +205,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     ConfigError
     """
     document = _read_yaml(path)
-    unknown = sorted(set(document) - {"id", "label", "columns", "ignore"})
+    unknown = sorted(map(str, set(document) - {"id", "label", "columns", "ignore"}))
     columns, ignore = document.get("columns"), document.get("ignore", [])
     if unknown:
         raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are id, label, columns, ignore")

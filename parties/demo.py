@@ -20,7 +20,7 @@ from opboost.arrays import Values
 from opboost.metrics import evaluate
 from opboost.preprocess import own_features
 from opboost.vertical import OwnColumn, bind, feature_matrix, train
-from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema
+from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
 from parties.errors import ConfigError, PartyError
 from parties.jobs import Terminal
 from parties.party_a import ActiveJob, predict_locally, train_jointly
@@ -33,6 +33,7 @@ from protocols.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
 BANK, RETAILER = "bank", "retailer"
+MARKER = "README.txt"
 TEST_SHARE = 0.2
 SEED = 7
 
@@ -44,7 +45,7 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
     started = time.monotonic()
     desensitize = {"mechanism": mechanism, "epsilon": epsilon}
-    DesensitizeSection(**desensitize)
+    read_section(DesensitizeSection, desensitize)
     _clear(out)
     terminal.say("preparing keys, run files and the list of common ids for both parties")
     folders = _prepare(out, desensitize)
@@ -97,13 +98,14 @@ def sample_folder() -> Path:
 
 
 def _clear(out: Path) -> None:
-    """Remove an earlier demo; anything else in the folder is refused."""
-    known = {BANK, RETAILER, "summary.json"}
-    found = {path.name for path in out.iterdir()} if out.exists() else set()
-    if found - known:
-        raise ConfigError(f"{out} holds other files than a demo's: {', '.join(sorted(found - known))}")
-    for name in found & {BANK, RETAILER}:
-        shutil.rmtree(out / name)
+    """Make the folder, without an earlier demo's files; a folder that holds anything else is refused."""
+    marker = out / MARKER
+    if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    marker.write_text("This folder belongs to `opboost demo`, which empties it when it is run again.\n")
+    for name in (BANK, RETAILER):
+        shutil.rmtree(out / name, ignore_errors=True)
 
 
 def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:

@@ -17,6 +17,9 @@ from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
 
+# What reading a document of the wrong structure can raise.
+_MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
+
 
 def mechanism_to_dict(mechanism: ColumnMechanism) -> dict[str, JsonValue]:
     """A column's schema and settings: all of it public knowledge at the column's owner."""
@@ -73,7 +76,9 @@ def router_from_dict(document: Mapping[str, Any]) -> Router:
             if source not in known or not (category is None or category in range(known[source])):
                 raise ConfigError("a split test names a column or category that the columns do not have")
         missing_left = np.array([bool(test["missing_left"]) for test in tests], dtype=np.bool_)
-    except (KeyError, TypeError, ValueError) as error:
+        if np.isnan(thresholds).any():
+            raise ConfigError("the threshold of a split test is not a number")
+    except _MALFORMED as error:
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
     return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left))
 
@@ -90,10 +95,16 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
         columns = tuple(ColumnGuarantee(**_numbers(column)) for column in document["columns"])
         rest = {key: value for key, value in _numbers(document).items() if key not in ("columns", "not_protected")}
         return Guarantee(columns=columns, not_protected=tuple(map(str, document["not_protected"])), **rest)
-    except (KeyError, TypeError, ValueError) as error:
+    except _MALFORMED as error:
         raise ConfigError(f"the guarantee is malformed: {type(error).__name__}") from None
 
 
 def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:
     """JSON has no infinity: the string "inf" stands for it."""
-    return {key: math.inf if value == "inf" else value for key, value in document.items()}
+    return {key: _number(value) for key, value in document.items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _numbers(value)
+    return math.inf if value == "inf" else value

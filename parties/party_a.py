@@ -16,7 +16,7 @@ from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
-from opboost.vertical import Column, OwnColumn, RankColumn, TestList, bind, feature_matrix, list_tests, train
+from opboost.vertical import Column, ListedTests, OwnColumn, RankColumn, bind, feature_matrix, list_tests, train
 from parties.agreement import conversation, greet
 from parties.encoding import guarantee_from_dict, router_from_dict
 from parties.errors import Disagreement
@@ -217,6 +217,10 @@ def _collect(channel: Channel, offer: Offer, n_rows: int, progress: Progress) ->
     """Receive every chunk of every offered column, in order."""
     columns = []
     for index, offered in enumerate(offer.columns):
+        if offered.n_ranks > n_rows:
+            raise UnexpectedMessage(
+                f"{channel.peer} offers {offered.n_ranks} ranks in column {index}, more than the {n_rows} records"
+            )
         ranks = np.empty(n_rows, dtype=np.uint32)
         filled = 0
         while filled < n_rows:
@@ -254,7 +258,7 @@ def _watch(channels: Sequence[Channel], n_rounds: int, progress: Progress) -> Ca
     return on_round
 
 
-def _shared_router(peer: str, wanted: TestList, document: Mapping[str, JsonValue]) -> Router:
+def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:
     router = router_from_dict(document)
     if router.tests.n_tests != len(wanted.ranks):
         raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")

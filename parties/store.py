@@ -57,12 +57,12 @@ class RunFolder:
         RunFolderError
             If the folder holds a run already: running it anew would draw a second release.
         """
-        if self.path.exists() and any(self.path.iterdir()):
-            raise RunFolderError(
-                f"{self.path} holds a run already; choose another run_id, since running it anew would release the "
-                "columns a second time. Nothing was sent"
-            )
         try:
+            if self.path.exists() and any(self.path.iterdir()):
+                raise RunFolderError(
+                    f"{self.path} holds a run already; choose another run_id, since running it anew would release the "
+                    "columns a second time. Nothing was sent"
+                )
             self.path.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(config, self.path / "config.yaml")
         except OSError as error:
@@ -141,11 +141,14 @@ def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
     if path.exists():
         raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
     partial = path.with_name(f".{path.name}.partial")
-    if path.suffix == ".parquet":
-        predictions.to_parquet(partial, index=False)
-    else:
-        predictions.to_csv(partial, index=False)
-    partial.replace(path)
+    try:
+        if path.suffix == ".parquet":
+            predictions.to_parquet(partial, index=False)
+        else:
+            predictions.to_csv(partial, index=False)
+        partial.replace(path)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
 
 
 def _now() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,11 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     TableError
         If the list is empty, repeats an id, or names one that the table lacks.
     """
-    wanted = pd.Index([line.strip() for line in ids_path.read_text().splitlines() if line.strip()], dtype=object)
+    try:
+        lines = ids_path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{ids_path} cannot be read: {type(error).__name__}") from None
+    wanted = pd.Index([line.strip() for line in lines if line.strip()], dtype=object)
     if len(wanted) == 0 or not wanted.is_unique:
         raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
     positions = table.ids.get_indexer(wanted.sort_values())
@@ -99,7 +104,11 @@ def _read(path: Path, schema: TableSchema) -> pd.DataFrame:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
         dtypes = dict.fromkeys(as_text, "string")
-        return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""], index_col=False)
+    except pd.errors.ParserWarning:
+        raise TableError(f"{path} has rows with more cells than its header names columns") from None
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
     except ValueError as error:

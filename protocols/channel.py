@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from protocols.codec import Frame, size_bytes
-from protocols.errors import PeerAborted, ProtocolError, UnexpectedMessage
+from protocols.codec import Frame, decode, size_bytes
+from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages import Abort, Message
 
 M = TypeVar("M", bound=Message)
@@ -57,6 +57,8 @@ class Channel(Protocol):
         Raises
         ------
         PeerLost
+        PeerAborted
+            If the peer left and its last message says why.
         """
 
     def receive(self) -> Message:
@@ -80,6 +82,18 @@ class Channel(Protocol):
         """Let go of the peer; messages that were sent are still delivered."""
 
 
+def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
+    """What to raise when a peer is gone: its own last words if they are among the messages that still wait."""
+    for frames in waiting:
+        try:
+            message = decode(frames)
+        except DecodeError:
+            continue
+        if isinstance(message, Abort):
+            return _aborted(peer, message)
+    return PeerLost(f"{peer} {otherwise}")
+
+
 def expect(channel: Channel, kind: type[M]) -> M:
     """Receive the next message, which must be of this kind.
 
@@ -92,10 +106,14 @@ def expect(channel: Channel, kind: type[M]) -> M:
     """
     message = channel.receive()
     if isinstance(message, Abort):
-        raise PeerAborted(f"{channel.peer} ended the run while {message.phase}: {message.reason}")
+        raise _aborted(channel.peer, message)
     if not isinstance(message, kind):
         raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where {kind.kind!r} was due")
     return message
+
+
+def _aborted(peer: str, message: Abort) -> PeerAborted:
+    return PeerAborted(f"{peer} ended the run while {message.phase}: {message.reason}")
 
 
 def abort(channel: Channel, phase: str, reason: str) -> None:

@@ -60,8 +60,10 @@ def decode(frames: Sequence[Frame]) -> Message:
         raise DecodeError(f"a message has 1 to {1 + MAX_ARRAYS} frames; found {len(frames)}")
     header = _unpack(frames[0])
     version, kind = header.get("version"), header.get("kind")
+    if type(version) is not int:
+        raise DecodeError("the header names no protocol version")
     if version != VERSION:
-        raise VersionMismatch(f"the peer speaks protocol version {version!r:.20}, this party speaks {VERSION}")
+        raise VersionMismatch(f"the peer speaks protocol version {version}, this party speaks {VERSION}")
     if not isinstance(kind, str) or kind not in MESSAGES:
         raise DecodeError("the message is of an unknown kind")
     fields, layouts = header.get("fields"), header.get("arrays")

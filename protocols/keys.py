@@ -7,6 +7,7 @@ a Curve25519 key, as ZeroMQ's CURVE uses it.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from protocols.errors import KeyFileError
 
 SECRET_HEADER = "opboost-secret-key"
 PUBLIC_HEADER = "opboost-public-key"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,13 @@ class KeyPair:
 
 def generate(folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
+    if not _NAME.fullmatch(name):
+        raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
     key = ECC.generate(curve="Curve25519")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(f"{folder} cannot hold keys: {error.strerror}. Nothing was written") from None
     secret_path, public_path = folder / f"{name}.secret", folder / f"{name}.public"
     for path in (secret_path, public_path):
         if path.exists():

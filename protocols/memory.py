@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from protocols.channel import Traffic
+from protocols.channel import Traffic, farewell
 from protocols.codec import Frame, decode, encode
 from protocols.errors import PeerLost
 from protocols.messages import Message
@@ -44,7 +44,7 @@ class MemoryChannel:
         with pipe.changed:
             pipe.changed.wait_for(lambda: pipe.is_closed or len(pipe.queue) < CAPACITY)
             if pipe.is_closed:
-                raise PeerLost(f"{self.peer} closed the channel before a {message.kind!r} message could be sent")
+                raise farewell(self.peer, list(self._incoming.queue), "closed the channel")
             pipe.queue.append(frames)
             pipe.changed.notify_all()
         self.traffic.count_sent(message, frames)

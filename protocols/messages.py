@@ -28,11 +28,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
 VERSION = 1
@@ -131,6 +131,12 @@ class SplitRanks(Message):
     columns: IndexArray
     ranks: IndexArray
     missing_left: FlagArray
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if not len(self.columns) == len(self.ranks) == len(self.missing_left):
+            raise ValueError("columns, ranks and missing_left must have one length")
+        return self
 
 
 class Thresholds(Message):

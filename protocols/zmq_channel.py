@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import zmq
@@ -19,7 +19,7 @@ from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
-from protocols.channel import Traffic
+from protocols.channel import Traffic, farewell
 from protocols.codec import MAX_ARRAY_BYTES, Frame, decode, encode
 from protocols.errors import KeyFileError, PeerLost
 from protocols.keys import KeyPair
@@ -27,6 +27,12 @@ from protocols.messages import Message
 
 # Messages that ZeroMQ may hold per direction and peer: bounds the memory that a slow peer costs.
 HIGH_WATER_MARK = 64
+
+# The listener takes more: a full queue would stop the heartbeats too, and a peer that waits its turn would seem lost.
+LISTENER_HIGH_WATER_MARK = 1000
+
+# How long a party that could not connect yet tries to deliver its last words.
+FAREWELL_S = 1.0
 
 # How often a waiting party looks whether its peer is still there.
 POLL_S = 0.05
@@ -80,6 +86,7 @@ class Listener:
         check_loopback(address, keys)
         self._on_event = on_event
         self._states = {name: _PeerState() for name in peers}
+        self._connections: dict[int, _Connection] = {}
         self._user_ids = {name: z85.encode(key).decode() if key else None for name, key in peers.items()}
         self._timing = timing
         self._context = zmq.Context()
@@ -92,11 +99,12 @@ class Listener:
             self._authenticator.configure_curve_callback(domain="*", credentials_provider=provider)
         self._socket = _socket(self._context, zmq.ROUTER, timing)
         self._socket.router_mandatory = True
+        self._socket.rcvhwm = LISTENER_HIGH_WATER_MARK
         if keys is not None:
             self._socket.curve_server = True
             self._socket.curve_secretkey = keys.secret
             self._socket.curve_publickey = keys.public
-        self._monitor = self._socket.get_monitor_socket(zmq.Event.DISCONNECTED)
+        self._monitor = self._socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -110,6 +118,8 @@ class Listener:
 
     def close(self) -> None:
         """Deliver what was sent, then let go of all peers."""
+        if self._socket.closed:
+            return
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
         self._socket.close()
@@ -119,7 +129,10 @@ class Listener:
 
     def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
         while True:
-            self._check(peer)
+            self._pump(0)
+            state = self._states[peer]
+            if self._is_lost(state):
+                raise farewell(peer, state.inbox, "closed the connection")
             try:
                 self._socket.send_multipart([peer.encode(), *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -127,7 +140,7 @@ class Listener:
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
                     raise
-                raise PeerLost(f"{peer} is gone; its {kind!r} message was not sent") from None
+                raise farewell(peer, state.inbox, f"is gone; a {kind!r} message was not sent") from None
             else:
                 return
 
@@ -135,7 +148,7 @@ class Listener:
         state = self._states[peer]
         while not state.inbox:
             self._check(peer)
-            if state.descriptor is None and time.monotonic() > deadline:
+            if state.connection is None and time.monotonic() > deadline:
                 raise PeerLost(f"{peer} did not connect to {self.address} within {self._timing.wait_s:g} s")
             self._pump(POLL_S)
         return state.inbox.popleft()
@@ -143,32 +156,45 @@ class Listener:
     def _check(self, peer: str) -> None:
         self._pump(0)
         state = self._states[peer]
-        if state.is_lost and not state.inbox:
+        if self._is_lost(state) and not state.inbox:
             raise PeerLost(f"{peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
 
     def _pump(self, wait_s: float) -> None:
-        """Take what has arrived: messages first, then news of connections that ended."""
-        if wait_s and not self._monitor.poll(0):
-            self._socket.poll(int(wait_s * 1000))
-        ended = [event["value"] for event in _events(self._monitor)]
-        while self._socket.poll(0):
-            self._accept(self._socket.recv_multipart(copy=False))
-        for state in self._states.values():
-            if state.descriptor in ended:
-                state.is_lost = True
+        """Take what has arrived: messages, then the news of connections that began and ended, in their order.
 
-    def _accept(self, parts: list[zmq.Frame]) -> None:
+        A descriptor is used again after its connection ended, so every connection has a serial number.
+        """
+        if wait_s:
+            self._socket.poll(int(wait_s * 1000))
+        arrived: list[tuple[_PeerState, int] | None] = []
+        while len(arrived) < HIGH_WATER_MARK and self._socket.poll(0):
+            arrived.append(self._accept(self._socket.recv_multipart(copy=False)))
+        for event in _events(self._monitor):
+            known = self._connections.setdefault(event["value"], _Connection())
+            known.is_open = event["event"] == zmq.Event.ACCEPTED
+            known.serial += known.is_open
+        for state, descriptor in filter(None, arrived):
+            state.connection = descriptor, self._connections.setdefault(descriptor, _Connection()).serial
+
+    def _is_lost(self, state: _PeerState) -> bool:
+        if state.connection is None:
+            return False
+        descriptor, serial = state.connection
+        known = self._connections[descriptor]
+        return not known.is_open or known.serial != serial
+
+    def _accept(self, parts: list[zmq.Frame]) -> tuple[_PeerState, int] | None:
+        """Put a message into its sender's inbox; returns whose it is and over which connection it came."""
         peer = bytes(parts[0].buffer).decode(errors="replace")
         state = self._states.get(peer)
         if state is None or len(parts) < 2:
             self._on_event("dropped a message from a party that is not in this run")
-            return
+            return None
         if self._user_ids[peer] is not None and parts[1].get("User-Id") != self._user_ids[peer]:
             self._on_event(f"dropped a message that came under the name {peer!r} with another party's key")
-            return
-        state.descriptor = int(parts[1].get(zmq.SRCFD))
-        state.is_lost = False
+            return None
         state.inbox.append([part.buffer for part in parts[1:]])
+        return state, int(parts[1].get(zmq.SRCFD))
 
 
 class ListenerChannel:
@@ -224,6 +250,8 @@ class ConnectedChannel:
         timing: Timing,
     ) -> None:
         check_loopback(address, keys)
+        if keys is not None and peer_key is None:
+            raise KeyFileError(f"the public key of {peer} is needed to connect to it")
         self.peer = peer
         self.traffic = Traffic()
         self._address = address
@@ -231,12 +259,11 @@ class ConnectedChannel:
         self._deadline = time.monotonic() + timing.wait_s
         self._is_connected = False
         self._is_lost = False
+        self._is_refused = False
         self._context = zmq.Context()
         self._socket = _socket(self._context, zmq.DEALER, timing)
         self._socket.routing_id = name.encode()
         if keys is not None:
-            if peer_key is None:
-                raise KeyFileError(f"the public key of {peer} is needed to connect to it")
             self._socket.curve_serverkey = peer_key
             self._socket.curve_secretkey = keys.secret
             self._socket.curve_publickey = keys.public
@@ -251,7 +278,10 @@ class ConnectedChannel:
     def send(self, message: Message) -> None:
         frames = encode(message)
         while True:
-            self.check()
+            self._follow_events()
+            if self._is_lost:
+                raise farewell(self.peer, self._waiting(), "closed the connection")
+            self._refuse_to_wait()
             try:
                 self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
@@ -268,29 +298,51 @@ class ConnectedChannel:
         return decode(frames)
 
     def check(self) -> None:
+        self._follow_events()
+        if self._is_lost and not self._socket.poll(0):
+            raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
+        self._refuse_to_wait()
+
+    def close(self) -> None:
+        """Deliver what was sent if the peer is there, then let go of it."""
+        if self._socket.closed:
+            return
+        self._follow_events()
+        if self._is_lost or self._is_refused:
+            self._socket.linger = 0
+        elif not self._is_connected:
+            self._socket.linger = int(FAREWELL_S * 1000)
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close()
+        self._context.term()
+
+    def _follow_events(self) -> None:
         for event in _events(self._monitor):
             if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._is_connected = True
             elif event["event"] & _HANDSHAKE_FAILED:
-                raise PeerLost(
-                    f"{self.peer} at {self._address} refused the connection: one side's public key is not the one "
-                    "that the other side expects"
-                )
+                self._is_refused = True
             elif self._is_connected:
                 self._is_lost = True
-        if self._is_lost and not self._socket.poll(0):
-            raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
+
+    def _refuse_to_wait(self) -> None:
+        """Raise if the peer will not come, or did not come in time."""
+        if self._is_refused:
+            raise PeerLost(
+                f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
+                "the other side expects"
+            )
         if not self._is_connected and time.monotonic() > self._deadline:
             raise PeerLost(
                 f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; it may not be "
                 "running, or the keys do not match"
             )
 
-    def close(self) -> None:
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close(linger=None if self._is_connected and not self._is_lost else 0)
-        self._context.term()
+    def _waiting(self) -> Iterator[list[Frame]]:
+        """Messages that arrived and were not asked for."""
+        while self._socket.poll(0):
+            yield [part.buffer for part in self._socket.recv_multipart(copy=False)]
 
 
 def check_loopback(address: str, keys: KeyPair | None) -> None:
@@ -313,11 +365,18 @@ def check_loopback(address: str, keys: KeyPair | None) -> None:
 
 @dataclass(slots=True)
 class _PeerState:
-    """What the listener knows of a peer: its connection's descriptor, and messages not yet asked for."""
+    """What the listener knows of a peer: its connection (descriptor, serial), and messages not yet asked for."""
 
-    descriptor: int | None = None
-    is_lost: bool = False
+    connection: tuple[int, int] | None = None
     inbox: deque[list[Frame]] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class _Connection:
+    """The latest connection on a descriptor."""
+
+    serial: int = 0
+    is_open: bool = True
 
 
 @dataclass(frozen=True, slots=True)

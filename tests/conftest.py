@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pandas as pd
 import pytest
+
+# Set before numba loads: idle compiled threads must not spin while other processes of a test need the cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

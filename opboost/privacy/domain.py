@@ -25,7 +25,7 @@ class IntegerDomain:
     hi: int
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.lo, (int, np.integer)) and isinstance(self.hi, (int, np.integer))):
+        if not (_is_integer(self.lo) and _is_integer(self.hi)):
             raise ParameterError(f"a domain needs integer ends; got lo={self.lo!r}, hi={self.hi!r}")
         if not self.lo < self.hi:
             raise ParameterError(f"a domain needs lo < hi; got lo={self.lo}, hi={self.hi}")
@@ -48,8 +48,10 @@ class IntegerDomain:
             If a code is not an integer or lies outside the domain; nothing is drawn then.
         """
         codes = np.asarray(codes)
-        if codes.dtype.kind not in "iu":
-            raise ParameterError(f"codes must be integers; got dtype {codes.dtype}. Nothing was drawn")
+        if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
+            raise ParameterError(
+                f"codes must be integers in one dimension; got {codes.ndim} of {codes.dtype}. Nothing was drawn"
+            )
         if codes.size and (codes.min() < self.lo or codes.max() > self.hi):
             n_outside = int(((codes < self.lo) | (codes > self.hi)).sum())
             raise ParameterError(f"{n_outside} codes lie outside the domain [{self.lo}, {self.hi}]. Nothing was drawn")
@@ -82,6 +84,8 @@ class Partition:
     _cells: NDArray[np.int32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not all(_is_integer(start) for start in self.starts):
+            raise ParameterError("the edges of a partition must be integers")
         edges = np.array([*self.starts, self.domain.hi + 1], dtype=np.int64) - self.domain.lo
         if len(self.starts) == 0 or edges[0] != 0:
             raise ParameterError(f"the first cell of a partition must start at {self.domain.lo}; got {self.starts[:1]}")
@@ -100,7 +104,7 @@ class Partition:
     @classmethod
     def of_width(cls, domain: IntegerDomain, theta: int) -> Partition:
         """Cells of width `theta`, anchored at ``domain.lo``; the last one may be narrower."""
-        if isinstance(theta, bool) or not isinstance(theta, (int, np.integer)) or not 1 <= theta <= domain.size:
+        if not _is_integer(theta) or not 1 <= theta <= domain.size:
             raise ParameterError(f"theta must be an integer between 1 and the {domain.size} points; got {theta!r}")
         return cls(domain, tuple(range(domain.lo, domain.hi + 1, int(theta))))
 
@@ -120,3 +124,7 @@ class Partition:
         if self.even_width is not None:
             return positions // self.even_width
         return self._cells[positions].astype(np.int64)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

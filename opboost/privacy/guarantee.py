@@ -19,7 +19,7 @@ class ColumnGuarantee:
     law : str
         Law of the noise; empty for randomised response.
     epsilon : float
-        Exact loss between two values one unit apart.
+        Exact loss between two values one unit apart, as `unit` says: for a Local-Map, only inside a cell.
     unit : str
         What one unit is.
     domain_loss : float
@@ -110,15 +110,20 @@ def compose(columns: tuple[ColumnGuarantee, ...], *, is_secure: bool, bounds_are
             certified=False,
             **common,
         )
+    is_local = any(column.mechanism == "local" for column in columns)
     not_protected = ["the active party's labels and own columns", "which records take part"]
-    if any(column.mechanism == "local" for column in columns):
-        not_protected.append("the cell of each value released by a Local-Map: its index is published exactly")
+    if is_local:
+        not_protected.append(
+            "the cell of each value released by a Local-Map: its index is published exactly, and so is the value where "
+            "the cell has one point"
+        )
     if not bounds_are_public:
         not_protected.append("the extremes of the columns, because their bounds were taken from the data")
     return Guarantee(
-        notion="dLDP",
+        notion="dLDP inside the cells of Local-Map" if is_local else "dLDP",
         unit="one step of the mapped integer domain, or any change of an unordered category",
-        neighbours="two records of which every released column differs by one unit",
+        neighbours="two records of which every released column differs by one unit"
+        + (", inside a cell where it is released by a Local-Map" if is_local else ""),
         protected=(
             "The values of the released columns, against everyone who sees what was released, in proportion to "
             "the distance between records."
@@ -144,7 +149,9 @@ def nothing_released() -> Guarantee:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, float) and math.isinf(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise ValueError("a guarantee holds a loss that is not a number")
         return "inf"
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]

@@ -30,6 +30,9 @@ from opboost.errors import ParameterError
 # A reported loss may be below the exact one by rounding only; reports are moved up by this much, relatively.
 ROUND_UP = 1.0 + 1e-12
 
+# Below this budget outputs are uniform for all practical purposes, and the samplers would settle every draw.
+LEAST_EPSILON = 1e-9
+
 
 class Law(StrEnum):
     """Names of the laws, as users write them."""
@@ -81,28 +84,38 @@ class Kernel:
         """Log of the weights' sum in row `x`; zero for a clamped kernel, whose tails are not cut but moved."""
         if self.is_clamped or math.isinf(self.exponent):
             return np.zeros(np.shape(x))
-        left = -np.expm1(-self.exponent * (np.asarray(x) + 1.0))
-        right = -np.expm1(-self.exponent * (self.n - 1.0 - np.asarray(x)))
-        return np.log(left + math.exp(-self.exponent) * right) - _log_one_minus_exp(-self.exponent)
+        return np.log(self._total(np.asarray(x))) - _log_one_minus_exp(-self.exponent)
 
     def divergence(self, x: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
         """Exact ``max over y of log P[x, y] - log P[other, y]``, elementwise."""
-        distance = np.abs(np.asarray(x) - np.asarray(other))
+        x, other = np.asarray(x), np.asarray(other)
+        distance = np.abs(x - other)
         if math.isinf(self.exponent):
             return np.where(distance == 0, 0.0, np.inf)
-        return self.exponent * distance + self.log_norm(other) - self.log_norm(x)
+        if self.is_clamped:
+            return self.exponent * distance
+        # The norms' ratio is written so that nothing cancels, however small the exponent.
+        low, high = np.minimum(x, other), np.maximum(x, other)
+        between = self.n - 1 - high - low
+        difference = np.expm1(-self.exponent * distance) * np.expm1(-self.exponent * between)
+        ratio = np.log1p(difference * np.exp(-self.exponent * (low + 1.0)) / self._total(low))
+        return self.exponent * distance + np.where(other >= x, ratio, -ratio)
 
     def loss(self, t: int) -> float:
         """Exact privacy loss at distance at most `t`: the largest log-ratio of two rows so far apart.
 
-        For the normalised shape ``log_norm`` is concave and symmetric, so the worst pair at distance s is ``(0, s)``;
-        the curve may fall again near the far end, hence the maximum over s.
+        For the normalised shape ``log_norm`` is concave and symmetric, so the worst pair at distance t is ``(0, t)``;
+        and it never falls by more than the exponent from one point to the next, so the curve only rises.
         """
         t = min(int(t), self.n - 1)
         if t <= 0:
             return 0.0
-        distances = np.arange(1, t + 1) if not self.is_clamped else np.array([t])
-        return float(self.divergence(np.zeros_like(distances), distances).max()) * ROUND_UP
+        return float(self.divergence(np.array(0), np.array(t))) * ROUND_UP
+
+    def _total(self, x: NDArray[np.int64]) -> NDArray[np.float64]:
+        """``(1 - q)`` times the weights' sum in row `x`."""
+        below = -np.expm1(-self.exponent * (x + 1.0))
+        return below - math.exp(-self.exponent) * np.expm1(-self.exponent * (self.n - 1.0 - x))
 
 
 def kernel(law: Law, n: int, epsilon: float) -> Kernel:
@@ -140,6 +153,8 @@ def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
         raise ParameterError(f"{name} must be a positive number; got {epsilon!r}. Nothing was drawn")
     if not epsilon > 0:
         raise ParameterError(f"{name} must be positive (inf means no noise); got {epsilon}. Nothing was drawn")
+    if epsilon < LEAST_EPSILON:
+        raise ParameterError(f"{name} must be at least {LEAST_EPSILON:g}; got {epsilon}. Nothing was drawn")
     return float(epsilon)
 
 

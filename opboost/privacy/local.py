@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Codes
 from opboost.errors import ParameterError
+from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import check_epsilon
 from opboost.privacy.settling import Boundary, LazyUniform
 from opboost.rng import BitSource
@@ -39,8 +40,8 @@ class RandomisedResponse:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if self.n_categories < 2:
-            raise ParameterError(f"randomised response needs at least 2 categories; got {self.n_categories}")
+        if not isinstance(self.n_categories, (int, np.integer)) or self.n_categories < 2:
+            raise ParameterError(f"randomised response needs at least 2 categories; got {self.n_categories!r}")
 
     @property
     def keep(self) -> float:
@@ -60,11 +61,9 @@ class RandomisedResponse:
 
     def randomise(self, codes: Codes, *, rng: BitSource) -> Codes:
         """Draw one category per category ``0 .. k - 1``, shape ``(n_values,)``, with exactly these probabilities."""
-        codes = np.asarray(codes)
-        if codes.size and (codes.min() < 0 or codes.max() >= self.n_categories):
-            raise ParameterError(f"categories must lie in 0..{self.n_categories - 1}. Nothing was drawn")
+        codes = IntegerDomain(0, self.n_categories - 1).positions(codes)
         if math.isinf(self.epsilon):
-            return codes.astype(np.int64)
+            return codes
         is_kept = self._keeps(rng.words(len(codes)), rng)
         offset = self._other(rng.words(len(codes)), rng)
         return np.where(is_kept, codes, (codes + offset) % self.n_categories).astype(np.int64)

@@ -8,7 +8,6 @@ a weaker promise than epsilon-LDP with the same number.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -27,11 +26,8 @@ Positions = NDArray[np.int64]
 # Values that are randomised at a time: bounds the memory beyond input and output.
 CHUNK = 1 << 15
 
-# Points up to which the loss curve of an Adj-Map is found by looking at all distances.
-MAX_PAIRWISE_DOMAIN = 4096
-
-# Above that, points per even cell up to which it is found by looking at the distances that can be the worst.
-MAX_PAIRWISE_WIDTH = 2048
+# Points up to which the loss curve of an Adj-Map with uneven cells is found, by looking at all distances.
+MAX_UNEVEN_DOMAIN = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +229,8 @@ class AdjMap(_PartitionedMap):
 
     def __post_init__(self) -> None:
         _PartitionedMap.__post_init__(self)
-        if isinstance(self.alpha, bool) or not (self.alpha > 0 and math.isfinite(self.alpha)):
+        is_number = isinstance(self.alpha, (int, float, np.integer, np.floating)) and not isinstance(self.alpha, bool)
+        if not is_number or not (self.alpha > 0 and math.isfinite(self.alpha)):
             raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
         self._set_inner(self.epsilon_ner)
         object.__setattr__(self, "outer", kernel(self.law, self.cells.n_cells, self.epsilon_prt))
@@ -255,6 +252,8 @@ class AdjMap(_PartitionedMap):
 
     def partition_bound(self, t: int) -> float:
         """The Partition-dLDP bound at distance `t`, with the number of borders that `t` points can cross at most."""
+        if t > 0 and math.isinf(self.epsilon):
+            return math.inf
         borders = self.cells.cell_starts[1:]
         crossed = np.searchsorted(borders, borders + t - 1, side="right") - np.arange(len(borders))
         n_borders = int(crossed.max(initial=0)) if t > 0 else 0
@@ -274,58 +273,37 @@ class AdjMap(_PartitionedMap):
     def loss(self, t: int) -> float:
         """Exact loss between inputs at distance at most `t`.
 
+        The worst output is in the first input's own cell. With even cells the loss rises with the distance, so the
+        pairs exactly `t` apart decide; with uneven ones all distances up to `t` are looked at.
+
         Raises
         ------
         ParameterError
-            If there are too many pairs of inputs to look at: see `MAX_PAIRWISE_DOMAIN` and `MAX_PAIRWISE_WIDTH`.
+            If the cells are uneven and the domain has more than `MAX_UNEVEN_DOMAIN` points.
         """
         t = min(int(t), self.domain.size - 1)
         if t <= 0:
             return 0.0
         if math.isinf(self.epsilon):
             return math.inf
-        return max(self._loss_at(s) for s in self._telling_distances(t)) * ROUND_UP
-
-    def _telling_distances(self, t: int) -> Iterable[int]:
-        """Distances up to `t` among which the worst is sure to be.
-
-        With even cells the loss at distance s depends on ``s mod theta`` and on the borders crossed, and as a function
-        of the borders it rises to a peak and then falls (``log_norm`` is concave). So the worst distance is among the
-        last theta ones, or around the peak.
-        """
-        if self.domain.size <= MAX_PAIRWISE_DOMAIN:
-            return range(1, t + 1)
-        theta = self.cells.even_width
-        if theta is None or theta > MAX_PAIRWISE_WIDTH:
+        if self.cells.even_width is not None:
+            return self._loss_at(t) * ROUND_UP
+        if self.domain.size > MAX_UNEVEN_DOMAIN:
             raise ParameterError(
-                f"the exact loss of an Adj-Map on more than {MAX_PAIRWISE_DOMAIN} points is known for even cells of at "
-                f"most {MAX_PAIRWISE_WIDTH} points; the domain has {self.domain.size}. Use `partition_bound`"
+                f"the exact loss of an Adj-Map with uneven cells is found for at most {MAX_UNEVEN_DOMAIN} points; the "
+                f"domain has {self.domain.size}. Its bound is `partition_bound`"
             )
-        crossed = np.arange(self.cells.n_cells)
-        peak = int(self.outer.divergence(np.zeros_like(crossed), crossed).argmax())
-        near_peak = range(max(1, (peak - 2) * theta), min(t, (peak + 2) * theta) + 1)
-        return {*range(max(1, t - theta), t + 1), *near_peak}
+        return max(self._loss_at(s) for s in range(1, t + 1)) * ROUND_UP
 
     def _loss_at(self, distance: int) -> float:
-        """Largest log-ratio of two rows exactly so far apart.
-
-        The worst output lies in the first input's cell, or in one between the two if a cell is so wide that its inner
-        loss exceeds the step between cells, or in the other's cell; beyond, nothing is worse. Of even cells in between
-        the nearest is the worst, since all have the same inner loss.
-        """
+        """Largest log-ratio, in the first input's own cell, of two rows exactly so far apart."""
         low = self._telling_inputs(distance)
-        worst = -math.inf
-        for x, other in ((low, low + distance), (low + distance, low)):
-            mine, theirs = self.cells.cell_of(x), self.cells.cell_of(other)
-            n_crossed = np.abs(mine - theirs)
-            borders = self.outer.divergence(mine, theirs)
-            steps = range(int(n_crossed.max()) + 1) if self.cells.even_width is None else (0, 1, n_crossed)
-            for step in steps:
-                taken = np.minimum(step, n_crossed)
-                reached = mine + np.sign(theirs - mine) * taken
-                ratio = borders - 2 * self.outer.exponent * taken + self._inner_divergence(reached, x, other)
-                worst = max(worst, float(ratio.max()))
-        return worst
+        pairs = ((low, low + distance), (low + distance, low))
+        return max(float(self._divergence(x, other).max()) for x, other in pairs)
+
+    def _divergence(self, x: Positions, other: Positions) -> NDArray[np.float64]:
+        cell = self.cells.cell_of(x)
+        return self.outer.divergence(cell, self.cells.cell_of(other)) + self._inner_divergence(cell, x, other)
 
     def _telling_inputs(self, distance: int) -> Positions:
         """Lower inputs of the pairs among which the worst is sure to be: near either end of the domain.

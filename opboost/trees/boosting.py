@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +74,8 @@ class BoostingParameters:
             _check(name, getattr(self, name), 0.0, math.inf)
         for name in ("subsample", "colsample_bytree"):
             _check(name, getattr(self, name), math.ulp(0.0), 1.0)
+        if self.base_score is not None:
+            _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
 
 
 def boost(

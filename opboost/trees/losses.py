@@ -21,10 +21,19 @@ from opboost.trees.kernels import logistic_gradients, softmax_gradients, squared
 # Gradients fill 30 bits of a 32-bit integer, so the sum over 2^31 rows still fits 62 bits.
 GRID_BITS = 30
 
+# Squares of gradients must not overflow.
+MAX_LABEL = 1e100
+
+# Residuals below this are as good as none.
+LEAST_RESIDUAL = 1e-200
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Steps of the integer gradients: ``gradient = integer / scale``.
+
+    The step is fixed by the largest weight and residual, 30 bits below them; a weight or residual that is 10^9 times
+    larger than the others leaves these no precision.
 
     Attributes
     ----------
@@ -38,7 +47,7 @@ class Grid:
     @classmethod
     def for_bounds(cls, max_grad: float, max_hess: float) -> Grid:
         """The finest grid on which gradients up to these magnitudes fit; larger ones saturate."""
-        return cls(*(2.0 ** (GRID_BITS - math.ceil(math.log2(bound))) for bound in (max_grad, max_hess)))
+        return cls(*(2.0 ** min(GRID_BITS - math.ceil(math.log2(bound)), 1000) for bound in (max_grad, max_hess)))
 
 
 class Loss(Protocol):
@@ -116,8 +125,8 @@ class SquaredError:
         return 1
 
     def check_labels(self, labels: Values) -> None:
-        if not np.isfinite(labels).all():
-            raise DataError(f"{self.name} needs finite labels; found NaN or infinity")
+        if not (np.abs(labels) <= MAX_LABEL).all():
+            raise DataError(f"{self.name} needs labels of magnitude {MAX_LABEL:g} at most; found others")
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.array([np.average(labels, weights=weights)])
@@ -128,7 +137,7 @@ class SquaredError:
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         """Room for residuals of four times the largest one at the start; what exceeds it saturates."""
         heaviest = float(weights.max())
-        largest = float(np.abs(labels - initial_scores[0]).max()) or 1.0
+        largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
         return Grid.for_bounds(4 * largest * heaviest, heaviest)
 
     def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid) -> NDArray[np.int32]:

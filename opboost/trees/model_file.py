@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError
 from opboost.trees.losses import Loss, Softmax, loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
@@ -72,11 +73,11 @@ def load_model(path: Path | str) -> Ensemble:
     """
     try:
         document = json.loads(Path(path).read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):
         raise ModelFileError(f"{path} is not a JSON file") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not an {FORMAT} file")
-    if document.get("version") != VERSION:
+    if type(document.get("version")) is not int or document["version"] != VERSION:
         raise ModelFileError(f"{path} has version {document.get('version')!r}; this package reads version {VERSION}")
     try:
         return _ensemble_from_dict(document)
@@ -92,10 +93,16 @@ def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
         raise ModelFileError("loss must be an object, features and trees must be lists")
     return Ensemble(
         tuple(_tree_from_dict(tree) for tree in trees),
-        np.array(base_scores, dtype=np.float64),
+        _floats(base_scores),
         loss_by_name(str(loss["name"]), int(loss["n_classes"])),
         tuple(Feature(**feature) for feature in features),
     )
+
+
+def _floats(numbers: object) -> Values:
+    if not isinstance(numbers, list) or not all(type(number) in (int, float) for number in numbers):
+        raise ModelFileError("base_scores must be a list of numbers")
+    return np.array(numbers, dtype=np.float64)
 
 
 def _tree_to_dict(tree: Tree, *, statistics: bool) -> dict[str, list[object]]:
@@ -108,7 +115,8 @@ def _tree_from_dict(document: Mapping[str, Any]) -> Tree:
     arrays = {}
     for name, dtype in _DTYPES.items():
         raw = np.array(document.get(name, [0.0] * n_nodes) if name == "covers" else document[name])
-        if raw.shape != (n_nodes,) or not np.can_cast(raw.dtype, dtype, casting="same_kind"):
+        is_sound = raw.shape == (n_nodes,) and np.can_cast(raw.dtype, dtype, casting="same_kind")
+        if not is_sound or (np.issubdtype(dtype, np.integer) and (raw.astype(dtype) != raw).any()):
             raise ModelFileError(f"a tree's {name} must be a list of {n_nodes} entries of type {np.dtype(dtype)}")
         arrays[name] = raw.astype(dtype)
     return Tree(**arrays)

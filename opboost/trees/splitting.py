@@ -61,7 +61,7 @@ class GreedySplitter:
         missing_left, left_sums = np.zeros(n_nodes, np.bool_), np.zeros((n_nodes, 2), np.int64)
         best_cuts(
             histograms, totals, self.axes.offsets, columns, self.grid.grad_scale, self.grid.hess_scale,
-            self.reg_lambda, self.min_child_weight, gains, best_columns, cuts, missing_left, left_sums,
+            float(self.reg_lambda), float(self.min_child_weight), gains, best_columns, cuts, missing_left, left_sums,
         )  # fmt: skip
         is_worthwhile = (gains > MIN_GAIN) & (gains >= self.gamma)
         return BestCuts(is_worthwhile, gains, best_columns, cuts, missing_left, left_sums)

@@ -54,7 +54,8 @@ class Tree:
         splits = self.columns >= 0
         children = np.concatenate([self.lefts[splits], self.rights[splits]])
         is_ordered = (self.lefts[splits] > nodes[splits]).all() and (self.rights[splits] > nodes[splits]).all()
-        if not is_ordered or (children >= self.n_nodes).any() or len(np.unique(children)) != self.n_nodes - 1:
+        is_reached_once = len(children) == len(np.unique(children)) == self.n_nodes - 1
+        if not is_ordered or (children >= self.n_nodes).any() or not is_reached_once:
             raise ModelFileError("a tree's children must come after their parent, each with exactly one parent")
         for name in ("thresholds", "values", "gains", "covers"):
             if not np.isfinite(getattr(self, name)).all():
@@ -95,6 +96,12 @@ class Feature:
     owner: str | None = None
     rank: int | None = None
     missing_left: bool = False
+
+    def __post_init__(self) -> None:
+        is_rank = self.rank is None or (type(self.rank) is int and self.rank >= 0)
+        is_named = isinstance(self.name, str) and (self.owner is None or isinstance(self.owner, str))
+        if not is_named or not is_rank or not isinstance(self.missing_left, bool):
+            raise ModelFileError("a feature needs a name, and an owner's test an owner, a rank and a way for missing")
 
 
 @dataclass(frozen=True)

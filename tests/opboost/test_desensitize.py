@@ -17,7 +17,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import MAX_PAIRWISE_DOMAIN, AdjMap, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
 from opboost.rng import seeded
 from opboost.schema import ColumnSchema, Kind, Missing
 
@@ -118,7 +118,7 @@ def test_a_column_with_ten_percent_more_loss_is_caught_by_the_same_enumeration(m
 
 
 def test_an_adj_map_on_a_large_domain_reports_no_less_than_it_loses():
-    chosen = MechanismSettings(mechanism="adj", domain_size=MAX_PAIRWISE_DOMAIN + 1, theta=64)
+    chosen = MechanismSettings(mechanism="adj", domain_size=5000, theta=64)
     mechanism = ColumnMechanism(NUMERIC, chosen)
     assert mechanism.value.loss(1) <= mechanism.guarantee().epsilon <= mechanism.value.partition_bound(1)
 
@@ -226,20 +226,27 @@ def test_more_ordered_categories_than_points_are_refused():
         ColumnMechanism(grades, MechanismSettings(domain_size=5))
 
 
-@given(st.sampled_from([33, 65, 257, 1025]), st.integers(1, 64 * 16), st.integers(0, 64 * 16), budgets)
+@given(
+    st.sampled_from(list(Law)),
+    st.sampled_from([33, 65, 257, 1025]),
+    st.integers(1, 1024),
+    st.integers(0, 1024),
+    budgets,
+)
 @settings(max_examples=100, deadline=None)
-def test_a_budget_in_original_units_is_not_exceeded_by_values_so_far_apart(n, sixteenths, start, cost):
+def test_a_budget_in_original_units_is_not_exceeded_by_values_so_far_apart(law, n, sixteenths, start, cost):
     """Bounds, sizes and values are binary fractions, so that no step of the mapping rounds."""
-    schema, domain = ColumnSchema(name="income", lower=0, upper=64), IntegerDomain(1, n)
+    schema = ColumnSchema(name="income", lower=0, upper=64)
     per = sixteenths / 16
-    mechanism = GlobalMap(epsilon=epsilon_in_units(cost, per, schema, domain), domain=domain)
+    chosen = MechanismSettings(domain_size=n, law=law)
+    mechanism = GlobalMap(epsilon=epsilon_in_units(cost, per, schema, chosen), domain=chosen.domain, law=law)
     codes = [math.ceil(1 + min(value, 64) / 64 * (n - 1)) for value in (start / 16, start / 16 + per)]
     assert mechanism.loss(codes[1] - codes[0]) <= cost * (1 + ROUNDING)
 
 
 def test_a_budget_in_original_units_is_spent_where_the_units_are_points():
     schema = ColumnSchema(name="income", lower=0, upper=1000)
-    assert epsilon_in_units(0.5, 100, schema, IntegerDomain(0, 1000)) == 0.5 / 100
+    assert epsilon_in_units(0.5, 100, schema, MechanismSettings(domain_size=1001)) == 0.5 / 100
 
 
 @pytest.mark.parametrize(
@@ -256,4 +263,10 @@ def test_a_budget_in_original_units_is_spent_where_the_units_are_points():
 )
 def test_a_budget_in_original_units_that_makes_no_sense_is_refused(cost, per, words):
     with pytest.raises(ParameterError, match=words):
-        epsilon_in_units(cost, per, NUMERIC, IntegerDomain(1, 10))
+        epsilon_in_units(cost, per, NUMERIC, MechanismSettings(domain_size=10))
+
+
+@pytest.mark.parametrize("mechanism", ["local", "adj"])
+def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than_the_distance(mechanism):
+    with pytest.raises(ParameterError, match="needs the mechanism global"):
+        epsilon_in_units(1, 1, NUMERIC, MechanismSettings(mechanism=mechanism))

@@ -33,14 +33,8 @@ def _one_thread() -> Iterator[None]:
 def _expected_failures(estimator: Any) -> dict[str, str]:
     if estimator.bounds is None:
         return {}
-    reasons = {
-        "check_sample_weight_equivalence_on_dense_data": (
-            "every row draws its own noise, so a row twice is not a row of weight two"
-        )
-    }
-    if isinstance(estimator, OpBoostClassifier):
-        reasons["check_estimators_nan_inf"] = "a gap in a passive column goes unnoticed where no tree asks about it"
-    return reasons
+    reason = "every row draws its own noise, so a row twice is not a row of weight two"
+    return {"check_sample_weight_equivalence_on_dense_data": reason}
 
 
 @parametrize_with_checks(
@@ -335,3 +329,20 @@ def test_fitting_leaves_every_parameter_as_it_was_given() -> None:
     before = model.get_params()
     assert model.fit(_frame(), _numbers(_frame())).get_params() == before
     assert all(before[name] is value for name, value in given.items())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"missing": "impute"}, "missing must be refuse or category"),
+        ({"bounds": {0: (5,)}}, "bounds must map columns"),
+        ({"bounds": {0: 5}}, "bounds must map columns"),
+        ({"random_state": -1}, "random_state must be"),
+        ({"random_state": np.random.default_rng(0)}, "random_state must be"),
+        ({"base_score": np.nan}, "base_score must be"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(change, words):
+    X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
+    with pytest.raises(ParameterError, match=words):
+        OpBoostClassifier(**change).fit(X, y)

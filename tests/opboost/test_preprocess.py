@@ -86,6 +86,16 @@ def test_numbers_are_rounded_up_to_the_next_code():
     assert codes.tolist() == [1, 2, 2, 3, 6, 10, 10]
 
 
+@pytest.mark.parametrize(
+    ("lower", "upper", "step"), [(0, 100, 1), (1, 1000, 1), (17, 90, 1), (0, 10, 0.1), (-5, 5, 0.01)]
+)
+def test_numbers_that_lie_on_the_points_of_the_domain_get_consecutive_codes(lower, upper, step):
+    n = round((upper - lower) / step) + 1
+    schema = ColumnSchema(name="age", lower=lower, upper=upper)
+    values = pd.Series([lower + i * step for i in range(n)])
+    assert encode(values, schema, domain=IntegerDomain(1, n)).codes.tolist() == list(range(1, n + 1))
+
+
 def test_numbers_outside_are_refused_where_the_schema_says_so_and_never_shown():
     schema = numeric(outside=Outside.REFUSE)
     assert encode(pd.Series([0.0, 90.0]), schema, domain=DOMAIN).n_clipped == 0
@@ -197,3 +207,11 @@ def test_own_features_of_no_column_keep_the_number_of_rows():
     names, matrix = own_features(pd.DataFrame({"age": [1, 2, 3]}), ())
     assert names == ()
     assert matrix.shape == (3, 0)
+
+
+@pytest.mark.parametrize(
+    "column", [pd.Series(pd.to_datetime(["2020-01-01"])), pd.Series([10**400, 1], dtype=object), pd.Series([1 + 2j])]
+)
+def test_cells_that_are_no_real_numbers_are_refused(column):
+    with pytest.raises(DataError, match="column 'age'"):
+        encode(column, ColumnSchema(name="age", lower=0, upper=100), domain=IntegerDomain(1, 10))

@@ -129,3 +129,15 @@ def test_categories_that_a_file_gives_as_numbers_are_read_as_text():
 def test_a_description_that_is_not_allowed_is_refused_with_what_is(description, words):
     with pytest.raises(SchemaError, match=f"column 'age'.*{words}"):
         column_from_mapping("age", description)
+
+
+def test_a_kind_given_as_text_is_that_kind_or_refused():
+    assert ColumnSchema(name="city", kind="unordered", categories=("a", "b")).kind is Kind.UNORDERED
+    assert ColumnSchema(name="age", lower=0, upper=1, missing="category").missing is Missing.CATEGORY
+    with pytest.raises(SchemaError, match="kind is 'banana'; allowed are numeric, ordered, unordered"):
+        ColumnSchema(name="city", kind="banana", categories=("a", "b"))
+
+
+def test_bounds_whose_difference_overflows_are_refused():
+    with pytest.raises(SchemaError, match="finite with lower < upper"):
+        ColumnSchema(name="age", lower=-1.7e308, upper=1.7e308)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import ParameterError
@@ -93,6 +93,7 @@ def test_cells_of_equal_width_are_anchored_below_and_clipped_above(domain, data)
 
 
 @given(uneven_partitions())
+@example(partition=Partition(IntegerDomain(0, 2), (0, 1)))
 @settings(max_examples=100, deadline=None)
 def test_every_point_lies_in_exactly_one_cell(partition):
     cells = partition.cell_of(np.arange(partition.domain.size))

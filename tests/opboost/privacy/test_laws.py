@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -194,3 +195,19 @@ def test_a_budget_that_is_not_a_positive_number_is_refused_by_name(epsilon):
 def test_a_positive_budget_comes_back_as_a_float(epsilon):
     assert check_epsilon(epsilon) == epsilon
     assert type(check_epsilon(epsilon)) is float
+
+
+@pytest.mark.parametrize("law", [Law.EXPONENTIAL, Law.CALIBRATED])
+@pytest.mark.parametrize("n", [3, 10, 100, 1000])
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-4, 1.0])
+def test_the_reported_loss_covers_the_exact_one_however_small_the_budget(law, n, epsilon):
+    chosen = kernel(law, n, epsilon)
+    with localcontext(prec=60):
+        q = (-Decimal(chosen.exponent)).exp()
+        exact = Decimal(chosen.exponent) + ((1 + q - q**2 - q ** (n - 1)) / (1 - q**n)).ln()
+        assert exact <= Decimal(chosen.loss(1)) <= exact * (1 + Decimal("1e-10"))
+
+
+def test_a_budget_too_small_to_draw_with_is_refused():
+    with pytest.raises(ParameterError, match="epsilon must be at least 1e-09"):
+        check_epsilon(5e-324)

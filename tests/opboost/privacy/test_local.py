@@ -163,7 +163,7 @@ def test_an_infinite_budget_keeps_every_category_and_draws_no_bit():
 @pytest.mark.parametrize("codes", [[-1], [3], [0, 1, 2, 777]])
 def test_codes_that_are_not_categories_are_refused_unseen_and_before_any_bit_is_drawn(codes):
     rng = seeded(1)
-    with pytest.raises(ParameterError, match=r"must lie in 0\.\.2\. Nothing was drawn") as caught:
+    with pytest.raises(ParameterError, match=r"outside the domain \[0, 2\]\. Nothing was drawn") as caught:
         RandomisedResponse(epsilon=1.0, n_categories=3).randomise(np.array(codes), rng=rng)
     assert "777" not in str(caught.value)
     assert rng.words(1) == seeded(1).words(1)
@@ -179,3 +179,15 @@ def test_fewer_than_two_categories_are_refused(n_categories):
 def test_a_budget_that_is_not_a_positive_number_is_refused_by_name(epsilon):
     with pytest.raises(ParameterError, match="epsilon must be"):
         RandomisedResponse(epsilon=epsilon, n_categories=2)
+
+
+@pytest.mark.parametrize("codes", [[0.5, 1.7], [np.nan], [True]])
+def test_codes_that_are_no_integers_are_refused(codes):
+    with pytest.raises(ParameterError, match="codes must be integers"):
+        RandomisedResponse(epsilon=1.0, n_categories=3).randomise(np.array(codes), rng=seeded(1))
+
+
+@pytest.mark.parametrize("n_categories", [2.5, "3", 1])
+def test_a_number_of_categories_that_is_no_integer_of_two_or_more_is_refused(n_categories):
+    with pytest.raises(ParameterError, match="at least 2 categories"):
+        RandomisedResponse(epsilon=1.0, n_categories=n_categories)

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from opboost.errors import ParameterError
-from opboost.privacy import order_preserving
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.privacy.laws import Law, kernel
-from opboost.privacy.order_preserving import CHUNK, MAX_PAIRWISE_DOMAIN, MAX_PAIRWISE_WIDTH, AdjMap, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import CHUNK, MAX_UNEVEN_DOMAIN, AdjMap, GlobalMap, LocalMap
 from opboost.rng import seeded
 
 # Doubles carry 16 digits; the tables' logs reach 1000.
@@ -145,9 +144,7 @@ def test_the_reported_loss_is_the_enumerated_one_neither_exceeded_nor_loose(mech
 @settings(max_examples=200, deadline=None)
 def test_the_loss_found_on_large_domains_by_looking_at_few_pairs_is_the_enumerated_one(mechanism, t):
     curve = loss_curve(mechanism.log_probabilities())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_preserving, "MAX_PAIRWISE_DOMAIN", 1)
-        assert mechanism.loss(t) == pytest.approx(curve[min(t, len(curve) - 1)], rel=ROUNDING, abs=1e-11)
+    assert mechanism.loss(t) == pytest.approx(curve[min(t, len(curve) - 1)], rel=ROUNDING, abs=1e-11)
 
 
 @given(local_maps)
@@ -341,36 +338,20 @@ def test_a_share_for_the_cells_that_is_not_positive_and_finite_is_refused_by_nam
         AdjMap(epsilon=1, domain=HUNDRED, theta=10, alpha=alpha)
 
 
-@pytest.mark.parametrize("law", Law)
-@given(data=st.data())
-@settings(max_examples=15, deadline=None)
-def test_the_few_distances_and_inputs_looked_at_on_a_large_domain_hold_the_worst(law, data):
-    size = data.draw(st.integers(2, 60))
-    small = AdjMap(
-        epsilon=data.draw(st.floats(1e-3, 8)),
-        domain=IntegerDomain(0, size - 1),
-        law=law,
-        theta=data.draw(st.integers(1, min(size, 12))),
-        alpha=data.draw(st.floats(0.05, 20)),
-    )
-    t = data.draw(st.integers(1, size - 1))
-    table = small.log_probabilities()
-    worst = max(np.abs(table[s:] - table[:-s]).max() for s in range(1, t + 1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order_preserving, "MAX_PAIRWISE_DOMAIN", 1)
-        assert small.loss(t) == pytest.approx(worst, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "cells",
-    [
-        {"theta": MAX_PAIRWISE_WIDTH + 1},
-        {"partition": Partition(IntegerDomain(0, MAX_PAIRWISE_DOMAIN), (0, 64, 65))},
-    ],
-    ids=["wide cells", "uneven cells"],
-)
-def test_an_adj_map_too_large_for_its_exact_curve_points_to_the_bound(cells):
-    large = AdjMap(epsilon=0.1, domain=IntegerDomain(0, MAX_PAIRWISE_DOMAIN), **cells)
+def test_an_uneven_adj_map_too_large_for_its_exact_curve_points_to_the_bound():
+    domain = IntegerDomain(0, MAX_UNEVEN_DOMAIN)
+    large = AdjMap(epsilon=0.1, domain=domain, partition=Partition(domain, (0, 64, 65)))
     with pytest.raises(ParameterError, match="partition_bound"):
         large.loss(1)
     assert 0 < large.partition_bound(1) < math.inf
+
+
+def test_without_noise_an_adj_map_loses_everything_and_its_bound_says_so():
+    free = AdjMap(epsilon=math.inf, domain=HUNDRED, theta=1)
+    assert free.loss(1) == free.partition_bound(1) == math.inf
+
+
+@pytest.mark.parametrize("starts", [(1, 2.5), (1, "a"), (True, 3)])
+def test_edges_that_are_no_integers_are_refused(starts):
+    with pytest.raises(ParameterError, match="edges of a partition must be integers"):
+        Partition(IntegerDomain(1, 9), starts)

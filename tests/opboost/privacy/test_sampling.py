@@ -211,12 +211,12 @@ def test_outputs_never_leave_the_domain(chosen, seed):
     assert outputs.max() < chosen.n
 
 
-@given(st.booleans(), st.lists(st.integers(1, 50), min_size=2, max_size=6), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@given(st.booleans(), st.lists(st.sampled_from([1, 7, 50, 300, 1100]), min_size=2, max_size=6), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
 def test_every_value_is_drawn_by_the_kernel_of_its_own_cell(is_clamped, widths, seed):
-    several = [Kernel(width, 0.1 * (i + 1), is_clamped=is_clamped) for i, width in enumerate(widths)]
+    several = [Kernel(width, 0.003 * (i + 1), is_clamped=is_clamped) for i, width in enumerate(widths)]
     cells = np.arange(60) % len(several)
-    centres = np.array([i % several[cell].n for i, cell in enumerate(cells)])
+    centres = np.array([i * 7919 % several[cell].n for i, cell in enumerate(cells)])
     words = seeded(seed).words(60).tolist()
     together = draw(centres, cells, several, rng=Forced(words, 1))
     values = zip(cells, centres, words, strict=True)
