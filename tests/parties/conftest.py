@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -28,9 +27,6 @@ from protocols.channel import Channel
 from protocols.keys import generate, read_secret
 from protocols.memory import memory_pair
 from protocols.zmq_channel import ConnectedChannel, Listener, Timing
-
-# Compiled threads that wait should sleep: spinning ones slow small tables a hundredfold on a busy machine.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 N_ROWS = 300
@@ -220,7 +216,7 @@ class Site:
     def start(self, command: str, *options: str) -> subprocess.Popen[str]:
         call = [sys.executable, "-m", "parties.cli", command, str(self.write()), *options]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(call, text=True, env={**os.environ, "COLUMNS": "500"}, **pipes)
+        return subprocess.Popen(call, text=True, **pipes)
 
 
 class Sites:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
-from parties.config import ActiveRun, DesensitizeSection, PassiveRun, read_role, read_run, read_schema
+from opboost.trees.boosting import BoostingParameters
+from parties.config import ActiveRun, DesensitizeSection, ModelSection, PassiveRun, read_role, read_run, read_schema
 from parties.errors import ConfigError
 
 ACTIVE: dict[str, Any] = {
@@ -130,6 +131,8 @@ def test_an_active_run_needs_every_one_of_its_keys(tmp_path: Path, key: str) -> 
         (ACTIVE, "run_id", 7, "run_id: Input should be a valid string; found 7"),
         (ACTIVE, "passive", [], "passive: Tuple should have at least 1 item"),
         (ACTIVE, "timeout", 0, "timeout: Input should be greater than 0; found 0"),
+        (ACTIVE, "timeout", math.inf, "timeout: Input should be less than or equal to 3600; found inf"),
+        (ACTIVE, "wait", math.inf, "wait: Input should be less than or equal to 604800; found inf"),
         (ACTIVE, "wait", -1, "wait: Input should be greater than 0"),
         (ACTIVE, "model.objective", "rank", "model.objective: Input should be 'binary:logistic', 'reg:squarederror'"),
         (ACTIVE, "model.max_depth", 2.5, "model.max_depth: Input should be a valid integer"),
@@ -188,6 +191,10 @@ def read_schema_of(folder: Path, document: object) -> tuple[TableSchema, tuple[s
     return read_schema(path)
 
 
+def test_a_model_has_the_defaults_of_the_boosting_parameters() -> None:
+    assert ModelSection().parameters() == BoostingParameters()
+
+
 def test_a_schema_file_describes_columns_in_its_order(tmp_path: Path) -> None:
     schema, ignore = read_schema_of(tmp_path, SCHEMA)
     assert (schema.id, schema.label, ignore) == ("key", "y", ("note",))
@@ -226,6 +233,11 @@ def test_a_fault_in_a_schema_file_is_refused_by_file_and_column(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"schema\.yaml: .*{words}"):
         read_schema_of(tmp_path, changed(SCHEMA, place, value))
+
+
+def test_unknown_keys_of_a_schema_file_are_named_whatever_their_type(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown keys 1, colour; allowed are"):
+        read_schema_of(tmp_path, {**SCHEMA, 1: 2, "colour": "red"})
 
 
 def section(**columns: dict[str, Any]) -> DesensitizeSection:

@@ -101,6 +101,15 @@ def test_a_guarantee_reads_back_as_it_was_written(
     assert guarantee_from_dict(through_json(guarantee.to_dict())) == guarantee
 
 
+@pytest.mark.parametrize("mechanism", ["global", "local", "adj"])
+def test_a_guarantee_without_noise_reads_back_as_none(mechanism: str) -> None:
+    own = MechanismSettings(mechanism=mechanism, epsilon=math.inf, theta=5, domain_size=20)
+    promise = ColumnMechanism(ColumnSchema(name="x", lower=0, upper=1, missing=Missing.CATEGORY), own).guarantee()
+    guarantee = compose((promise,), is_secure=True)
+    assert guarantee.notion == "none"
+    assert guarantee_from_dict(through_json(guarantee.to_dict())) == guarantee
+
+
 def test_an_infinite_budget_is_written_as_a_word() -> None:
     mechanism = ColumnMechanism(ColumnSchema(name="x", lower=0, upper=1), MechanismSettings(epsilon=math.inf))
     assert mechanism_to_dict(mechanism)["settings"]["epsilon"] == "inf"  # type: ignore[index, call-overload]
@@ -137,6 +146,11 @@ def test_the_document_that_is_varied_below_is_sound() -> None:
         {"test": {"category": -1}},
         {"test": {"category": "high"}},
         {"test": {"threshold": "half"}},
+        {"test": {"threshold": "nan"}},
+        {"test": {"threshold": 10**400}},
+        {"column": {"schema": {"kind": "numeric", "lower": 0, "upper": 10**400}}},
+        {"column": {"settings": None}},
+        {"column": {"settings": []}},
         {"settings": {"epsilon": 0}},
         {"settings": {"epsilon": "lots"}},
         {"settings": {"mechanism": "map"}},
@@ -160,6 +174,12 @@ def test_a_guarantee_without_one_of_its_parts_is_refused(key: str) -> None:
     assert guarantee_from_dict(whole).epsilon == 1.0
     with pytest.raises(ConfigError, match="the guarantee is malformed"):
         guarantee_from_dict({name: value for name, value in whole.items() if name != key})
+
+
+@pytest.mark.parametrize("columns", [[1], ["x"], [[]], [{}]], ids=str)
+def test_a_guarantee_whose_columns_are_no_promises_is_refused(columns: list[object]) -> None:
+    with pytest.raises(ConfigError, match="the guarantee is malformed"):
+        guarantee_from_dict({"columns": columns, "not_protected": []})
 
 
 def test_a_guarantee_with_an_unknown_part_is_refused() -> None:

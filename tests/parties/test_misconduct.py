@@ -17,7 +17,7 @@ from parties.errors import ConfigError, Disagreement
 from parties.party_a import train_jointly
 from parties.party_b import serve
 from protocols.channel import Channel, expect
-from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
+from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
 from protocols.messages import (
     Abort,
     Ask,
@@ -86,6 +86,9 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
     "an empty chunk": ([offer(), chunk(n_rows=0)], UnexpectedMessage, "sent rows 0.. of column 0"),
     "a rank above the offer": (
         [offer(), chunk(highest=3)], UnexpectedMessage, "sent a rank above 2 in column 0, which has 3 ranks",
+    ),
+    "more ranks than records": (
+        [offer(n_ranks=1 << 45), chunk()], UnexpectedMessage, "more than the 300 records",
     ),
     "a rank above missing": (
         [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
@@ -172,6 +175,18 @@ def test_a_request_that_breaks_the_protocol_is_refused_and_reveals_no_threshold(
     assert "thresholds" not in sent
 
 
+def test_split_ranks_of_unequal_lengths_are_refused(together: Together, trial: Any) -> None:
+    uneven = SplitRanks.model_construct(
+        columns=np.zeros(2, np.uint32), ranks=np.zeros(1, np.uint32), missing_left=np.zeros(2, np.bool_)
+    )
+    found = together(
+        lambda channels: recite(channels[0], BANK, [uneven]),
+        {"shop": lambda channel: party_b.train(trial.passive("shop"), channel)},
+    )
+    assert type(found["shop"]) is DecodeError
+    assert found["bank"] == str(found["shop"])
+
+
 def test_presence_may_be_asked_of_a_column_with_missing_cells(together: Together, trial: Any) -> None:
     def ask_and_end(channels: Sequence[Channel]) -> str:
         return recite(channels[0], BANK, [splits(1, 32), Done()])
@@ -240,7 +255,7 @@ def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, tr
     assert isinstance(found["post"], ParameterError)
     assert isinstance(found["bank"], PeerAborted)
     assert str(found["bank"]) == "post ended the run while desensitizing: the source of bits is dry"
-    assert isinstance(found["shop"], (PeerAborted, PeerLost))
+    assert isinstance(found["shop"], PeerAborted)
 
 
 def test_a_party_that_leaves_while_trees_grow_is_noticed_before_they_are_grown(together: Together, trial: Any) -> None:

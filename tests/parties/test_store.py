@@ -81,11 +81,12 @@ def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
     assert (tmp_path / "empty" / "meta.json").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["file", "file/runs"])
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "run.yaml").write_text("party: bank\n")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="cannot be written: Not a directory"):
-        RunFolder(tmp_path / "file" / "runs").create(tmp_path / "run.yaml", party="bank", role="active")
+        RunFolder(tmp_path / place).create(tmp_path / "run.yaml", party="bank", role="active")
 
 
 def test_the_active_partys_share_reads_back_to_the_bit(folder: RunFolder) -> None:
@@ -174,6 +175,12 @@ def test_predictions_are_written_by_the_files_name_and_never_replaced(tmp_path: 
         write_predictions(predictions.iloc[:1], path)
     assert path.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+def test_predictions_for_an_absent_folder_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RunFolderError, match=f"{name} cannot be written"):
+        write_predictions(pd.DataFrame({"id": ["a"]}), tmp_path / "none" / name)
 
 
 def test_no_file_of_a_share_is_executable_code(folder: RunFolder) -> None:

@@ -160,6 +160,22 @@ def test_an_unreadable_file_is_refused_in_one_sentence(tmp_path: Path, name: str
     assert "\n" not in str(refusal.value)
 
 
+def test_an_empty_cell_beyond_the_header_does_not_shift_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("key,age,town,y\na,20,1,0,\nb,30,1,1,\n")
+    table = read(path)
+    assert list(table.ids) == ["a", "b"]
+    assert table.features["age"].tolist() == [20, 30]
+
+
+@pytest.mark.parametrize("rows", ["a,20,1,0,9\nb,30,1,1,8\n", "a,20,1,0,9\nb,30,1,1\n"])
+def test_more_cells_than_columns_are_refused(tmp_path: Path, rows: str) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(f"key,age,town,y\n{rows}")
+    with pytest.raises(TableError, match=r"data\.csv has rows with more cells than its header names columns"):
+        read(path)
+
+
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"none\.csv cannot be read: No such file or directory"):
         read(tmp_path / "none.csv")
@@ -186,6 +202,12 @@ def test_a_list_of_ids_selects_its_records_in_the_order_of_the_ids(tmp_path: Pat
     assert chosen.features.index.tolist() == [0, 1]
     assert chosen.labels is not None
     assert chosen.labels.tolist() == [1.0, 0.0]
+
+
+def test_an_absent_list_of_ids_is_named(tmp_path: Path) -> None:
+    table = read(write(tmp_path, FRAME))
+    with pytest.raises(TableError, match=r"none\.txt cannot be read"):
+        select(table, tmp_path / "none.txt", tmp_path / "data.csv")
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,31 @@ def test_an_abort_to_a_peer_that_has_left_is_no_error(ends: Ends, within: Within
     within(5, lambda: abort(ends.channel(reader), "greeting", "no longer needed"))
 
 
+@DIRECTIONS
+def test_a_sender_whose_peer_aborted_and_left_learns_why(ends: Ends, within: Within, sender: str, reader: str) -> None:
+    out, into = ends.channel(sender), ends.channel(reader)
+
+    def stop_reading() -> None:
+        time.sleep(0.5)
+        abort(into, "reading", "a rank is too high")
+        ends.leave[reader]()
+
+    def send_on() -> None:
+        while True:
+            out.send(chunk(0, 1 << 14))
+
+    stopping = threading.Thread(target=stop_reading, daemon=True)
+    stopping.start()
+    with pytest.raises(PeerAborted, match=f"{reader} ended the run while reading: a rank is too high"):
+        within(10, send_on)
+    stopping.join(10)
+
+
+def test_closing_twice_is_no_error(ends: Ends, within: Within) -> None:
+    for channel in (ends.a, ends.b, ends.a, ends.b):
+        within(5, channel.close)
+
+
 def test_a_living_peer_passes_the_check(ends: Ends, within: Within) -> None:
     for _ in range(3):
         within(5, ends.a.check)
@@ -155,8 +180,8 @@ def test_large_messages_pass(ends: Ends, within: Within, sender: str, reader: st
 def test_a_slow_reader_holds_the_sender_back_and_loses_nothing(
     ends: Ends, within: Within, sender: str, reader: str
 ) -> None:
-    # 600 messages of 128 KiB are more than the queues of both sides and the kernel's buffers take in.
-    n_messages, n_bytes = 600, 1 << 17
+    # 3000 messages of 16 KiB are more than the queues of both sides and the kernel's buffers take in.
+    n_messages, n_bytes = 3000, 1 << 14
     out, into = ends.channel(sender), ends.channel(reader)
     thread = threading.Thread(target=lambda: [out.send(chunk(i, n_bytes)) for i in range(n_messages)], daemon=True)
     thread.start()

@@ -60,7 +60,9 @@ MESSAGES = st.one_of(
     ),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
-    st.builds(SplitRanks, columns=_arrays("<u4"), ranks=_arrays("<u4"), missing_left=_arrays("|b1")),
+    st.integers(0, 30).flatmap(lambda n: st.builds(
+        SplitRanks, columns=hnp.arrays("<u4", n), ranks=hnp.arrays("<u4", n), missing_left=hnp.arrays("|b1", n)
+    )),
     st.builds(Thresholds, router=st.none() | _documents),
     st.builds(Ask, ids=st.lists(_texts, max_size=5).map(tuple), desensitized=st.booleans()),
     st.builds(
@@ -90,7 +92,7 @@ def only_refuses(frames: Sequence[Frame], reader: Callable[[Sequence[Frame]], Me
         return
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(message=MESSAGES)
 def test_decoding_returns_what_was_encoded(message: Message) -> None:
     frames = [bytes(frame) for frame in encode(message)]
@@ -191,13 +193,13 @@ def misdescribed(draw: st.DrawFn) -> list[bytes]:
     return [msgpack.packb(header), *(draw(st.binary(min_size=size, max_size=size)) for size in sizes)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(frames=mutated())
 def test_a_damaged_message_is_read_or_refused_and_nothing_else(frames: list[bytes]) -> None:
     only_refuses(frames)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(frames=misdescribed())
 def test_a_header_that_lies_about_its_arrays_is_read_or_refused_and_nothing_else(frames: list[bytes]) -> None:
     only_refuses(frames)
@@ -236,6 +238,10 @@ def _header(**changes: object) -> bytes:
         ([msgpack.packb([1])], "not a map"),
         ([_header() + b"\x00", b"abc"], "not MessagePack"),
         ([pickle.dumps(Done), b"abc"], "not MessagePack"),
+        ([_header(version=None), b"abc"], "names no protocol version"),
+        ([_header(version=True), b"abc"], "names no protocol version"),
+        ([_header(version=float(VERSION)), b"abc"], "names no protocol version"),
+        ([b"\x81\xa7version" + b"\x91" * 1000 + b"\x90"], "names no protocol version"),
         ([_header(kind="surprise"), b"abc"], "unknown kind"),
         ([_header(kind="offered column"), b"abc"], "unknown kind"),
         ([_header(kind=["rank chunk"]), b"abc"], "unknown kind"),

@@ -115,6 +115,19 @@ def test_arbitrary_bytes_are_never_a_key(tmp_path_factory: pytest.TempPathFactor
         read_public(path)
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "../a", ".a", "a b", "a" * 65])
+def test_a_name_that_could_lead_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(KeyFileError, match=r"cannot name a key; letters, digits, '_', '\.' and '-' are allowed"):
+        generate(tmp_path, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_hold_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(KeyFileError, match=r"file cannot hold keys: File exists\. Nothing was written"):
+        generate(tmp_path / "file", "bank")
+
+
 def test_an_absent_key_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"nowhere\.public cannot be read: No such file"):
         read_public(tmp_path / "nowhere.public")

@@ -116,6 +116,12 @@ def test_a_field_of_the_wrong_type_range_or_shape_is_refused(
     assert {error["loc"][0] for error in refusal.value.errors()} == {name}
 
 
+@pytest.mark.parametrize("name", sorted(SPLITS))
+def test_split_tests_come_in_arrays_of_one_length(name: str) -> None:
+    with pytest.raises(ValidationError, match="must have one length"):
+        SplitRanks(**{**SPLITS, name: SPLITS[name][:1]})
+
+
 @pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4"])
 def test_ranks_travel_in_any_of_three_unsigned_types(dtype: str) -> None:
     assert RankChunk(column=0, start=0, ranks=np.arange(3, dtype=dtype)).ranks.dtype.str == dtype

@@ -9,10 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
+from protocols.channel import abort
 from protocols.errors import KeyFileError, PeerLost
-from protocols.messages import Abort, Done
+from protocols.messages import Abort, Done, RankChunk
 from protocols.zmq_channel import ConnectedChannel, Listener, Timing, check_loopback
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -27,6 +29,7 @@ def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network:
     stranger.send(Done())
     with pytest.raises(PeerLost, match="refused the connection: one side's public key"):
         within(5, stranger.receive)
+    within(0.5, lambda: abort(stranger, "greeting", "refused"))
     assert network.events[0] == "refused a connection: its key is not on the list of peers"
     with pytest.raises(PeerLost, match=r"b did not connect .* within 0\.6 s"):
         within(5, listener.channel("b").receive)
@@ -72,6 +75,11 @@ def test_a_connection_without_keys_is_allowed_on_loopback(host: str) -> None:
     check_loopback(f"tcp://{host}:5555", None)
 
 
+def test_a_connection_with_keys_needs_the_other_sides_public_key(network: Any) -> None:
+    with pytest.raises(KeyFileError, match="the public key of a is needed"):
+        network.connect("tcp://127.0.0.1:9", server=None)
+
+
 def test_a_peer_that_never_comes_is_given_up_on(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=HASTY)
     address = listener.address
@@ -105,6 +113,44 @@ def test_a_name_that_is_not_in_the_run_is_dropped(network: Any, within: Within) 
     time.sleep(0.3)
     listener.channel("b").check()
     assert network.events == ["dropped a message from a party that is not in this run"]
+
+
+def test_the_end_of_a_strangers_connection_is_not_taken_for_a_peers(network: Any, within: Within) -> None:
+    listener = network.listen("b", encrypted=False)
+    for name in ("stranger", "b"):
+        # The listener looks at neither before both have come, so that b may get the stranger's descriptor.
+        channel = network.connect(listener.address, name, own=None, server=None)
+        channel.send(Done())
+        time.sleep(0.2)
+        if name == "stranger":
+            channel.check()
+            network.leave(channel)
+            time.sleep(0.2)
+    assert within(5, listener.channel("b").receive) == Done()
+    listener.channel("b").check()
+
+
+def test_last_words_arrive_even_before_the_handshake_is_over(network: Any, within: Within) -> None:
+    listener = network.listen("b")
+    hasty = network.connect(listener.address)
+    abort(hasty, "encoding its columns", "3 cells are missing")
+    network.leave(hasty)
+    assert within(5, listener.channel("b").receive) == Abort(phase="encoding its columns", reason="3 cells are missing")
+
+
+def test_a_listener_that_pauses_longer_than_the_timeout_loses_no_sender(network: Any, within: Within) -> None:
+    timing = Timing(timeout_s=0.5, wait_s=5)
+    listener = network.listen("b", timing=timing)
+    sender = network.connect(listener.address, timing=timing)
+    ranks = np.zeros(1 << 16, np.uint8)
+    thread = threading.Thread(
+        target=lambda: [sender.send(RankChunk(column=0, start=i, ranks=ranks)) for i in range(400)], daemon=True
+    )
+    thread.start()
+    time.sleep(1.5)
+    found = within(20, lambda: [listener.channel("b").receive().start for _ in range(400)])
+    assert found == list(range(400))
+    thread.join(5)
 
 
 def test_a_message_under_another_partys_name_is_dropped(network: Any, within: Within) -> None:
