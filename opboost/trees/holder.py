@@ -6,7 +6,8 @@ the loss's grid, so the answers do not depend on how the rows are divided among 
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,56 +82,50 @@ class LocalHolder:
         self._scores = np.repeat(initial_scores[:, None], n_rows, axis=1)
         self._round_gradients = np.empty((0, n_rows, 2), dtype=np.int32)
         self._output = 0
-        self._rows = np.empty(n_rows, dtype=np.int32)
-        self._gradients = np.empty((n_rows, 2), dtype=np.int32)
-        self._spare_rows = np.empty_like(self._rows)
-        self._spare_gradients = np.empty_like(self._gradients)
-        self._begins = np.zeros(1, dtype=np.int64)
-        self._ends = np.zeros(1, dtype=np.int64)
+        self._rows = np.empty((2, n_rows), dtype=np.uint32)
+        self._gradients = np.empty((2, n_rows), dtype=np.int64)
+        self._goes_left = np.empty(n_rows, dtype=np.uint8)
+        self._nodes = _Places.root(n_rows)
 
     def start_tree(self, output: int) -> None:
         if output == 0:
             self._round_gradients = self._loss.gradients(self._scores, self._labels, self._weights, self._grid)
             if self._subsample < 1.0:
-                is_left_out = self._rng.random(len(self._rows)) >= self._subsample
+                is_left_out = self._rng.random(len(self._labels)) >= self._subsample
                 self._round_gradients[:, is_left_out] = 0
         self._output = output
-        self._rows[:] = np.arange(len(self._rows), dtype=np.int32)
-        self._gradients[:] = self._round_gradients[output]
-        self._begins = np.zeros(1, dtype=np.int64)
-        self._ends = np.full(1, len(self._rows), dtype=np.int64)
+        n_rows = len(self._labels)
+        self._rows[0] = np.arange(n_rows, dtype=np.uint32)
+        self._gradients[0] = self._round_gradients[output].view(np.int64)[:, 0]
+        self._nodes = _Places.root(n_rows)
 
     def histograms(self, nodes: Nodes) -> Sums:
         axes = self._table.axes
         out = np.zeros((len(nodes), axes.n_bins, 2), dtype=np.int64)
-        begins, ends = self._begins[nodes], self._ends[nodes]
-        build_histograms(self._table.bins, self._rows, self._gradients, begins, ends, axes.offsets, out)
+        build_histograms(self._table.bins, self._rows, self._gradients, *self._nodes.of(nodes), axes.offsets, out)
         return out
 
     def totals(self, nodes: Nodes) -> Sums:
         out = np.empty((len(nodes), 2), dtype=np.int64)
-        sum_nodes(self._gradients, self._begins[nodes], self._ends[nodes], out)
+        sum_nodes(self._gradients, *self._nodes.of(nodes), out)
         return out
 
     def divide(self, splits: Splits) -> None:
-        begins, ends = self._begins[splits.nodes], self._ends[splits.nodes]
+        sides, begins, ends = self._nodes.of(splits.nodes)
         middles = np.empty_like(begins)
         offsets = self._table.axes.offsets
         missing_bins = offsets[splits.columns + 1] - offsets[splits.columns] - 1
         divide_rows(
-            self._table.bins, self._rows, self._gradients, begins, splits.columns, splits.cuts, splits.missing_left,
-            missing_bins, *_blocks(begins, ends), self._spare_rows, self._spare_gradients, middles,
+            self._table.bins, self._rows, self._gradients, self._goes_left, sides, begins, splits.columns,
+            splits.cuts, splits.missing_left, missing_bins, *_blocks(begins, ends), middles,
         )  # fmt: skip
-        n_nodes = max(len(self._begins), int(splits.rights.max()) + 1, int(splits.lefts.max()) + 1)
-        self._begins = np.resize(self._begins, n_nodes)
-        self._ends = np.resize(self._ends, n_nodes)
-        self._begins[splits.lefts], self._ends[splits.lefts] = begins, middles
-        self._begins[splits.rights], self._ends[splits.rights] = middles, ends
+        self._nodes = self._nodes.extended(splits.lefts, 1 - sides, begins, middles)
+        self._nodes = self._nodes.extended(splits.rights, 1 - sides, middles, ends)
 
     def finish_tree(self, tree: Tree, learning_rate: float) -> None:
         leaves = np.flatnonzero(tree.is_leaf)
         values = learning_rate * tree.values[leaves]
-        add_to_scores(self._scores[self._output], self._rows, self._begins[leaves], self._ends[leaves], values)
+        add_to_scores(self._scores[self._output], self._rows, *self._nodes.of(leaves), values)
 
 
 class SummedHolders:
@@ -162,6 +157,32 @@ class SummedHolders:
     def finish_tree(self, tree: Tree, learning_rate: float) -> None:
         for holder in self._holders:
             holder.finish_tree(tree, learning_rate)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where each node's rows lie: side, first place and end; all arrays have shape ``(n_nodes,)``."""
+
+    sides: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def root(cls, n_rows: int) -> _Places:
+        return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, n_rows, np.int64))
+
+    def of(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        return self.sides[nodes], self.begins[nodes], self.ends[nodes]
+
+    def extended(self, nodes: Nodes, *places: NDArray[np.int64]) -> _Places:
+        """The same with further nodes."""
+        arrays = []
+        for known, new in zip((self.sides, self.begins, self.ends), places, strict=True):
+            grown = np.zeros(max(len(known), int(nodes.max()) + 1), np.int64)
+            grown[: len(known)] = known
+            grown[nodes] = new
+            arrays.append(grown)
+        return _Places(*arrays)
 
 
 def _blocks(

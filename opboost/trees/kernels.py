@@ -1,9 +1,11 @@
-# mypy: disable-error-code="no-untyped-def,misc"
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
 """Every compiled loop of the tree core, and nothing else.
 
 Layout: bins are column-major, ``bins[column, row]``, so that one column's histogram (4 KiB) stays in the first-level
-cache while its rows stream by; the rows of a node are contiguous in `rows`, in ascending order, and their gradients lie
-beside them in the same order. Sums are int64 and hence exact. Threads divide columns or blocks of rows, never a sum.
+cache while its rows stream by. The rows of a node are contiguous in `rows`, in ascending order, and their gradients lie
+in the same places of `gradients`, g in the low and h in the high half of a 64-bit integer. Both arrays have two sides,
+``rows[side, place]``: dividing a node moves its rows to the other side. Sums are int64 and hence exact. Threads divide
+columns or blocks of rows, never a sum.
 
 A row goes left when its bin is at most the cut, or when it is in the missing bin (the column's last) and missing goes
 left.
@@ -15,7 +17,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
 
 LARGEST = 2**31 - 1
 
@@ -70,27 +74,72 @@ def softmax_gradients(scores, labels, weights, grad_scale, hess_scale, out):
 
 
 @njit(parallel=True, **_options)
-def build_histograms(bins, rows, gradients, begins, ends, offsets, out):
-    """Sum gradients per bin: ``out[node, bin] = (sum of g, sum of h)`` over the node's rows. `out` starts at zero."""
+def build_histograms(bins, rows, gradients, sides, begins, ends, offsets, out):
+    """Sum gradients per bin: ``out[node, bin] = (sum of g, sum of h)`` over the node's rows. `out` starts at zero.
+
+    Four columns share one pass over the rows: the row's number and gradients are read once for four independent sums,
+    which keeps the processor busy while a sum waits for its last store (1.6 times faster than column by column).
+    """
     n_columns = bins.shape[0]
-    for task in prange(len(begins) * n_columns):
-        node, c = task // n_columns, task % n_columns
-        column = bins[c]
-        histogram = out[node, offsets[c] : offsets[c + 1]]
-        for i in range(begins[node], ends[node]):
-            b = column[rows[i]]
-            histogram[b, 0] += gradients[i, 0]
-            histogram[b, 1] += gradients[i, 1]
+    n_groups = (n_columns + 3) // 4
+    for task in prange(len(begins) * n_groups):
+        node, first = task // n_groups, 4 * (task % n_groups)
+        node_rows = rows[sides[node], begins[node] : ends[node]]
+        node_gradients = gradients[sides[node], begins[node] : ends[node]]
+        if first + 4 <= n_columns:
+            _sum_four_columns(bins, first, node_rows, node_gradients, offsets, out[node])
+        else:
+            for c in range(first, n_columns):
+                _sum_column(bins[c], node_rows, node_gradients, out[node, offsets[c] : offsets[c + 1]])
+
+
+@njit(**_options)
+def _sum_column(column, rows, gradients, histogram):
+    for i in range(len(rows)):
+        _add(histogram, np.int64(column[rows[i]]), gradients[i])
+
+
+@njit(**_options)
+def _sum_four_columns(bins, c, rows, gradients, offsets, out):
+    column0, column1, column2, column3 = bins[c], bins[c + 1], bins[c + 2], bins[c + 3]
+    histogram0, histogram1 = out[offsets[c] : offsets[c + 1]], out[offsets[c + 1] : offsets[c + 2]]
+    histogram2, histogram3 = out[offsets[c + 2] : offsets[c + 3]], out[offsets[c + 3] : offsets[c + 4]]
+    for i in range(len(rows)):
+        row, gradient = rows[i], gradients[i]
+        _add(histogram0, np.int64(column0[row]), gradient)
+        _add(histogram1, np.int64(column1[row]), gradient)
+        _add(histogram2, np.int64(column2[row]), gradient)
+        _add(histogram3, np.int64(column3[row]), gradient)
+
+
+@intrinsic
+def _add(typing_context, histogram, b, gradient):
+    """Add a packed gradient to bin `b` of a contiguous ``(n_bins, 2)`` histogram, both sums in one 128-bit operation.
+
+    The compiler does not join the two additions by itself; joined, the whole pass is 1.4 times faster.
+    """
+
+    def generate(context, builder, signature, arguments):
+        pair, half_pair = ir.VectorType(ir.IntType(64), 2), ir.VectorType(ir.IntType(32), 2)
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(builder.bitcast(array.data, pair.as_pointer()), [arguments[1]], inbounds=True)
+        sums = builder.load(place)
+        sums.align = 8
+        added = builder.add(sums, builder.sext(builder.bitcast(arguments[2], half_pair), pair))
+        builder.store(added, place).align = 8
+        return context.get_dummy_value()
+
+    return types.void(histogram, types.int64, types.int64), generate
 
 
 @njit(parallel=True, **_options)
-def sum_nodes(gradients, begins, ends, out):
+def sum_nodes(gradients, sides, begins, ends, out):
     """Sum gradients per node: ``out[node] = (sum of g, sum of h)``."""
     for node in prange(len(begins)):
-        grad, hess = 0, 0
+        grad, hess = np.int64(0), np.int64(0)
         for i in range(begins[node], ends[node]):
-            grad += gradients[i, 0]
-            hess += gradients[i, 1]
+            grad += np.int64(np.int32(gradients[sides[node], i]))
+            hess += gradients[sides[node], i] >> 32
         out[node, 0] = grad
         out[node, 1] = hess
 
@@ -122,8 +171,11 @@ def best_cuts(
             left_g, left_h = np.int64(0), np.int64(0)
             n_cuts = missing - first if has_missing else missing - first - 1
             for cut in range(n_cuts):
-                left_g += histograms[node, first + cut, 0]
-                left_h += histograms[node, first + cut, 1]
+                g, h = histograms[node, first + cut, 0], histograms[node, first + cut, 1]
+                if g == 0 and h == 0:
+                    continue
+                left_g += g
+                left_h += h
                 gain = _gain(left_g, left_h, total_g, total_h, grad_scale, hess_scale, reg_lambda, min_child_weight)
                 if gain - whole > gains[node]:
                     gains[node] = gain - whole
@@ -153,31 +205,24 @@ def _gain(left_g, left_h, total_g, total_h, grad_scale, hess_scale, reg_lambda, 
     return left + _score(right_g / grad_scale, right_hess, reg_lambda)
 
 
-@njit(**_options)
-def _goes_left(b, cut, missing_left, missing_bin):
-    return b <= cut or (missing_left and b == missing_bin)
-
-
 @njit(parallel=True, **_options)
 def divide_rows(
-    bins, rows, gradients, begins, columns, cuts, missing_left, missing_bins, block_nodes, block_begins, block_ends,
-    spare_rows, spare_gradients, middles,
+    bins, rows, gradients, goes_left, sides, begins, columns, cuts, missing_left, missing_bins,
+    block_nodes, block_begins, block_ends, middles,
 ):  # fmt: skip
-    """Divide every node's rows in place, left before right, both in their old order.
+    """Move every node's rows to the other side's arrays, left before right, both in their old order.
 
     Each block of rows belongs to one node; blocks are counted, given their places by running sums, and moved, each
-    by one thread. `middles` receives where each right child begins.
+    by one thread. `goes_left` is room for a flag per row; `middles` receives where each right child begins.
     """
     n_blocks = len(block_nodes)
     left_places = np.empty(n_blocks, dtype=np.int64)
     right_places = np.empty(n_blocks, dtype=np.int64)
     for block in prange(n_blocks):
         k = block_nodes[block]
-        column = bins[columns[k]]
-        count = 0
-        for i in range(block_begins[block], block_ends[block]):
-            count += _goes_left(column[rows[i]], cuts[k], missing_left[k], missing_bins[k])
-        left_places[block] = count
+        here = slice(block_begins[block], block_ends[block])
+        missing_bin = missing_bins[k] if missing_left[k] else -1
+        left_places[block] = _flag(bins[columns[k]], rows[sides[k], here], cuts[k], missing_bin, goes_left[here])
     middles[:] = begins
     for block in range(n_blocks):
         k = block_nodes[block]
@@ -188,32 +233,37 @@ def divide_rows(
         k = block_nodes[block]
         right_places[block] = middles[k] + (block_begins[block] - begins[k]) - (left_places[block] - begins[k])
     for block in prange(n_blocks):
-        k = block_nodes[block]
-        column = bins[columns[k]]
+        side = sides[block_nodes[block]]
         left, right = left_places[block], right_places[block]
         for i in range(block_begins[block], block_ends[block]):
-            if _goes_left(column[rows[i]], cuts[k], missing_left[k], missing_bins[k]):
-                place = left
-                left += 1
-            else:
-                place = right
-                right += 1
-            spare_rows[place] = rows[i]
-            spare_gradients[place, 0] = gradients[i, 0]
-            spare_gradients[place, 1] = gradients[i, 1]
-    for block in prange(n_blocks):
-        for i in range(block_begins[block], block_ends[block]):
-            rows[i] = spare_rows[i]
-            gradients[i, 0] = spare_gradients[i, 0]
-            gradients[i, 1] = spare_gradients[i, 1]
+            # Which way a row goes cannot be predicted, so there is no branch on it.
+            flag = np.int64(goes_left[i])
+            place = right + flag * (left - right)
+            rows[1 - side, place] = rows[side, i]
+            gradients[1 - side, place] = gradients[side, i]
+            left += flag
+            right += 1 - flag
+
+
+@njit(**_options)
+def _flag(column, rows, cut, missing_bin, goes_left):
+    """Note which rows go left, and count them; no bin is negative."""
+    count = 0
+    for i in range(len(rows)):
+        b = column[rows[i]]
+        flag = (b <= cut) | (b == missing_bin)
+        goes_left[i] = flag
+        count += flag
+    return count
 
 
 @njit(parallel=True, **_options)
-def add_to_scores(scores, rows, begins, ends, values):
+def add_to_scores(scores, rows, sides, begins, ends, values):
     """Add each leaf's value to the scores of its rows."""
     for leaf in prange(len(begins)):
-        for i in range(begins[leaf], ends[leaf]):
-            scores[rows[i]] += values[leaf]
+        leaf_rows = rows[sides[leaf], begins[leaf] : ends[leaf]]
+        for i in range(len(leaf_rows)):
+            scores[leaf_rows[i]] += values[leaf]
 
 
 @njit(parallel=True, **_options)

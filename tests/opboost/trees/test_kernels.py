@@ -64,6 +64,16 @@ class Rows:
         ends = np.cumsum(sizes)
         return cls(bins, rng.permutation(n_rows).astype(np.int32), gradients, ends - sizes, ends)
 
+    def two_sided(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows and packed gradients with every other node on side 1, and nonsense on the side that a node is not on."""
+        sides = np.arange(len(self.begins)) % 2
+        rows = np.full((2, len(self.rows)), 2**32 - 1, np.uint32)
+        gradients = np.full((2, len(self.rows)), -1, np.int64)
+        for side, node in zip(sides, self.nodes, strict=True):
+            rows[side, node] = self.rows[node]
+            gradients[side, node] = self.gradients.view(np.int64)[node, 0]
+        return rows, gradients, sides
+
     @property
     def nodes(self) -> list[slice]:
         return [slice(begin, end) for begin, end in zip(self.begins, self.ends, strict=True)]
@@ -78,7 +88,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def test_histograms_sum_the_gradients_of_every_bin(sizes: list[int], seed: int) -> None:
     case = Rows.random(sizes, seed)
     out = np.zeros((len(sizes), OFFSETS[-1], 2), np.int64)
-    build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, out)
+    build_histograms(case.bins, *case.two_sided(), case.begins, case.ends, OFFSETS, out)
     expected = np.zeros_like(out)
     for k, node in enumerate(case.nodes):
         for row, gradient in zip(case.rows[node], case.gradients[node], strict=True):
@@ -87,19 +97,32 @@ def test_histograms_sum_the_gradients_of_every_bin(sizes: list[int], seed: int) 
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("n_columns", [4, 5, 9])
+def test_columns_summed_four_at_a_time_have_the_sums_that_each_has_alone(n_columns: int) -> None:
+    case = Rows.random([40, 0, 25], seed=n_columns)
+    chosen = np.arange(n_columns) % 3
+    offsets = np.concatenate([[0], np.cumsum(N_VALUE_BINS[chosen] + 1)])
+    alone, together = np.zeros((3, OFFSETS[-1], 2), np.int64), np.zeros((3, offsets[-1], 2), np.int64)
+    build_histograms(case.bins, *case.two_sided(), case.begins, case.ends, OFFSETS, alone)
+    build_histograms(case.bins[chosen], *case.two_sided(), case.begins, case.ends, offsets, together)
+    for c, column in enumerate(chosen):
+        expected = alone[:, OFFSETS[column] : OFFSETS[column + 1]]
+        np.testing.assert_array_equal(together[:, offsets[c] : offsets[c + 1]], expected)
+
+
 @settings(max_examples=60, deadline=None)
 @given(SIZES, SEEDS)
 def test_node_sums_are_the_sums_of_the_nodes_gradients(sizes: list[int], seed: int) -> None:
     case = Rows.random(sizes, seed)
     out = np.empty((len(sizes), 2), np.int64)
-    sum_nodes(case.gradients, case.begins, case.ends, out)
+    sum_nodes(*case.two_sided()[1:], case.begins, case.ends, out)
     np.testing.assert_array_equal(out, [case.gradients[node].sum(axis=0, dtype=np.int64) for node in case.nodes])
 
 
 def test_sums_beyond_thirty_two_bits_are_exact() -> None:
-    largest = np.full((1000, 2), 2**31 - 1, np.int32)
+    largest = np.full((1, 1000, 2), 2**31 - 1, np.int32).view(np.int64)[:, :, 0]
     out = np.empty((1, 2), np.int64)
-    sum_nodes(largest, np.array([0]), np.array([1000]), out)
+    sum_nodes(largest, np.array([0]), np.array([0]), np.array([1000]), out)
     assert out.tolist() == [[1000 * (2**31 - 1)] * 2]
 
 
@@ -123,12 +146,16 @@ def _check_division(case: Rows, columns: np.ndarray, cuts: np.ndarray, missing_l
     ]
     block_nodes, block_begins, block_ends = np.array(blocks, np.int64).T.copy()
     middles = np.empty_like(case.begins)
+    rows, gradients, sides = case.two_sided()
     divide_rows(
-        case.bins, case.rows, case.gradients, case.begins, columns, cuts, missing_left, missing_bins,
-        block_nodes, block_begins, block_ends, np.empty_like(case.rows), np.empty_like(case.gradients), middles,
+        case.bins, rows, gradients, np.empty(rows.shape[1], np.uint8), sides, case.begins, columns, cuts, missing_left,
+        missing_bins, block_nodes, block_begins, block_ends, middles,
     )  # fmt: skip
-    np.testing.assert_array_equal(case.rows, expected_rows)
-    np.testing.assert_array_equal(case.gradients, expected_gradients)
+    for k, node in enumerate(case.nodes):
+        np.testing.assert_array_equal(rows[1 - sides[k], node], expected_rows[node])
+        np.testing.assert_array_equal(
+            gradients[1 - sides[k], node].view(np.int32).reshape(-1, 2), expected_gradients[node]
+        )
     np.testing.assert_array_equal(middles, expected_middles)
 
 
@@ -256,8 +283,9 @@ def test_a_node_without_an_allowed_cut_has_a_gain_of_minus_infinity() -> None:
 
 def test_each_leaf_adds_its_value_to_its_own_rows() -> None:
     scores = np.zeros(5)
-    rows = np.array([4, 0, 3, 1, 2], np.int32)
-    add_to_scores(scores, rows, np.array([0, 2, 3]), np.array([2, 3, 5]), np.array([1.5, -2.0, 0.25]))
+    rows = np.array([[4, 0, 9, 1, 2], [9, 9, 3, 9, 9]], np.uint32)
+    sides, begins, ends = np.array([0, 1, 0]), np.array([0, 2, 3]), np.array([2, 3, 5])
+    add_to_scores(scores, rows, sides, begins, ends, np.array([1.5, -2.0, 0.25]))
     assert scores.tolist() == [1.5, 0.25, 0.25, -2.0, 1.5]
 
 
