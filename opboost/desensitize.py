@@ -152,6 +152,11 @@ class ColumnMechanism:
             )
         is_unordered = self.schema.kind is Kind.UNORDERED
         value = self.settings.for_categories(n_categories) if is_unordered else self.settings.build()
+        if isinstance(value, LocalMap) and int(value.cells.widths.max()) == 1:
+            raise ParameterError(
+                f"column {self.schema.name!r}: a Local-Map with cells of one point would publish every value exactly; "
+                "theta must be at least 2"
+            )
         object.__setattr__(self, "value", value)
         has_state = self.schema.missing is Missing.CATEGORY
         object.__setattr__(self, "missingness", self.settings.for_categories(2) if has_state else None)

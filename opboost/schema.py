@@ -193,5 +193,7 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     categories = settings.get("categories", ())
     if not isinstance(categories, (list, tuple)):
         raise SchemaError(f"column {name!r}: categories must be a list; found {type(categories).__name__}")
+    if any(isinstance(category, bool) for category in categories):
+        raise SchemaError(f"column {name!r}: a category reads as true or false; put words like yes and no in quotes")
     settings["categories"] = tuple(str(category) for category in categories)
     return ColumnSchema(name=name, **settings)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
+
+_GUARANTEE = TypeAdapter(Guarantee)
 
 # What reading a document of the wrong structure can raise.
 _MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -91,12 +93,12 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     ConfigError
         If the document is malformed.
     """
+    if set(document) != {part.name for part in fields(Guarantee)}:
+        raise ConfigError("the guarantee is malformed: it has missing or unknown parts")
     try:
-        columns = tuple(ColumnGuarantee(**_numbers(column)) for column in document["columns"])
-        rest = {key: value for key, value in _numbers(document).items() if key not in ("columns", "not_protected")}
-        return Guarantee(columns=columns, not_protected=tuple(map(str, document["not_protected"])), **rest)
-    except _MALFORMED as error:
-        raise ConfigError(f"the guarantee is malformed: {type(error).__name__}") from None
+        return _GUARANTEE.validate_python(_number(document))
+    except ValidationError as error:
+        raise ConfigError(f"the guarantee is malformed in {error.error_count()} places") from None
 
 
 def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,4 +109,6 @@ def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:
 def _number(value: Any) -> Any:
     if isinstance(value, dict):
         return _numbers(value)
+    if isinstance(value, list):
+        return [_number(item) for item in value]
     return math.inf if value == "inf" else value

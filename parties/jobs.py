@@ -85,6 +85,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     schema, ignore = read_schema(run.table_schema)
     mechanisms = run.desensitize.mechanisms(schema)
     table = _training_table(run, schema, ignore, needs_label=False)
+    folder = RunFolder(run.run_folder)
     job = PassiveJob(
         party=run.party,
         run_id=run.run_id,
@@ -94,8 +95,8 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         rng=_bits(run),
         opaque_names=run.opaque_names,
         share_thresholds=run.share_thresholds,
+        before_release=folder.mark_release,
     )
-    folder = RunFolder(run.run_folder)
     with _passive_channel(run, insecure) as open_channel, _logged(folder, path, run, terminal) as log:
         channel = open_channel(log)
         share = train(job, channel, progress=terminal.progress)
@@ -125,10 +126,9 @@ def predict_active(
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     model = folder.load_joint_model()
-    passive = {m.schema.name: m.schema for router in model.routers.values() for m in router.mechanisms}
-    known = TableSchema(columns=(*schema.columns, *passive.values()), id=schema.id, label=schema.label)
     source = data or run.data
-    table = read_table(source, known if mode == "local" else schema, ignore=ignore, needs_label=False)
+    known = _with_passive_columns(schema, model) if mode == "local" else schema
+    table = read_table(source, known, ignore=ignore, needs_label=False)
     if ids is not None:
         table = select(table, ids, source)
     names, matrix = own_features(table.features, schema.columns)
@@ -186,6 +186,12 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         )
         log.step("answered", f"answered for {n_answered} records, {channel.traffic.sent_bytes} bytes sent")
     return n_answered
+
+
+def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
+    """The schema of a table that holds the passive parties' columns too."""
+    passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
+    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
 
 
 def _training_table(

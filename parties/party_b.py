@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -56,6 +56,8 @@ class PassiveJob:
         Whether the active party may have the thresholds and the public encoding, and so score alone.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
+    before_release : callable
+        Called when both sides have agreed and before the first bit of noise is drawn.
     """
 
     party: str
@@ -67,6 +69,7 @@ class PassiveJob:
     opaque_names: bool = True
     share_thresholds: bool = False
     bounds_are_public: bool = True
+    before_release: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,7 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
         phase.enter("greeting")
         greet(channel, _hello(job, Task.TRAIN))
         phase.enter("desensitizing")
+        job.before_release()
         columns = _release(job, encoded, progress)
         guarantee = compose(
             tuple(mechanism.guarantee() for mechanism in job.mechanisms),

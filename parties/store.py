@@ -55,10 +55,11 @@ class RunFolder:
         Raises
         ------
         RunFolderError
-            If the folder holds a run already: running it anew would draw a second release.
+            If the folder holds a run already: running it anew would draw a second release. An attempt that ended
+            before it drew anything may be repeated.
         """
         try:
-            if self.path.exists() and any(self.path.iterdir()):
+            if self.path.exists() and any(self.path.iterdir()) and not self._was_left_before_release():
                 raise RunFolderError(
                     f"{self.path} holds a run already; choose another run_id, since running it anew would release the "
                     "columns a second time. Nothing was sent"
@@ -75,11 +76,22 @@ class RunFolder:
                 "role": role,
                 "started": _now(),
                 "finished": None,
+                "released": False,
                 "protocol_version": messages.VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },
         )
+
+    def mark_release(self) -> None:
+        """Note, before anything is drawn, that this run releases columns: from here on it is never run anew."""
+        self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
+
+    def _was_left_before_release(self) -> bool:
+        """Whether an earlier attempt ended before it drew or kept anything, so that it may be tried again."""
+        if not (self.path / "meta.json").exists() or (self.path / "model.json").exists():
+            return False
+        return self.read_json("meta.json").get("released") is False
 
     def finish(self, **facts: object) -> None:
         """Note the end of the run, and facts about it."""
@@ -87,9 +99,11 @@ class RunFolder:
 
     def save_joint_model(self, model: JointModel) -> None:
         """Keep the active party's share of a model."""
-        save_model(model.ensemble, self.path / "model.json")
         self.write_json("guarantee.json", {peer: promise.to_dict() for peer, promise in model.guarantees.items()})
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
+        partial = self.path / ".model.json.partial"
+        save_model(model.ensemble, partial)
+        partial.replace(self.path / "model.json")
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from protocols.codec import Frame, decode, size_bytes
 from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages import Abort, Message
+from protocols.messages import MAX_REASON, Abort, Message
 
 M = TypeVar("M", bound=Message)
 
@@ -119,6 +119,6 @@ def _aborted(peer: str, message: Abort) -> PeerAborted:
 def abort(channel: Channel, phase: str, reason: str) -> None:
     """Tell the peer that the run is over, if it can still be told."""
     try:
-        channel.send(Abort(phase=phase, reason=reason))
+        channel.send(Abort(phase=phase, reason=reason[:MAX_REASON]))
     except ProtocolError:
         return

@@ -54,6 +54,9 @@ def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
     return PlainValidator(checked)
 
 
+# Characters of an `Abort`'s reason.
+MAX_REASON = 2000
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0)]
 RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], _array_of("|u1", "<u2", "<u4")]
@@ -172,8 +175,8 @@ class Abort(Message):
     """The run is over; `reason` is a sentence without any value from the data."""
 
     kind: ClassVar[str] = "abort"
-    phase: str
-    reason: str
+    phase: Name
+    reason: Annotated[str, Field(max_length=MAX_REASON)]
 
 
 MESSAGES: dict[str, type[Message]] = {

@@ -23,7 +23,7 @@ from protocols.channel import Traffic, farewell
 from protocols.codec import MAX_ARRAY_BYTES, Frame, decode, encode
 from protocols.errors import KeyFileError, PeerLost
 from protocols.keys import KeyPair
-from protocols.messages import Message
+from protocols.messages import Abort, Message
 
 # Messages that ZeroMQ may hold per direction and peer: bounds the memory that a slow peer costs.
 HIGH_WATER_MARK = 64
@@ -31,7 +31,7 @@ HIGH_WATER_MARK = 64
 # The listener takes more: a full queue would stop the heartbeats too, and a peer that waits its turn would seem lost.
 LISTENER_HIGH_WATER_MARK = 1000
 
-# How long a party that could not connect yet tries to deliver its last words.
+# How long a party that ends a run, or could not connect yet, tries to deliver its last words.
 FAREWELL_S = 1.0
 
 # How often a waiting party looks whether its peer is still there.
@@ -142,6 +142,8 @@ class Listener:
                     raise
                 raise farewell(peer, state.inbox, f"is gone; a {kind!r} message was not sent") from None
             else:
+                if kind == Abort.kind:
+                    self._socket.linger = int(FAREWELL_S * 1000)
                 return
 
     def _receive(self, peer: str, deadline: float) -> list[Frame]:
@@ -288,6 +290,8 @@ class ConnectedChannel:
                 self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
             else:
                 break
+        if isinstance(message, Abort):
+            self._socket.linger = int(FAREWELL_S * 1000)
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:

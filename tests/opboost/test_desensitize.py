@@ -270,3 +270,8 @@ def test_a_budget_in_original_units_that_makes_no_sense_is_refused(cost, per, wo
 def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than_the_distance(mechanism):
     with pytest.raises(ParameterError, match="needs the mechanism global"):
         epsilon_in_units(1, 1, NUMERIC, MechanismSettings(mechanism=mechanism))
+
+
+def test_a_local_map_that_would_publish_every_value_is_refused():
+    with pytest.raises(ParameterError, match="theta must be at least 2"):
+        ColumnMechanism(NUMERIC, MechanismSettings(mechanism="local", theta=1))

@@ -35,7 +35,7 @@ def mechanism_settings(epsilons: st.SearchStrategy[float]) -> st.SearchStrategy[
         mechanism=st.sampled_from(("global", "local", "adj")),
         epsilon=epsilons,
         law=st.sampled_from(Law),
-        theta=st.none() | st.integers(1, 20),
+        theta=st.none() | st.integers(2, 20),
         alpha=st.floats(0.1, 3),
         domain_size=st.integers(20, 40),
         category_epsilon=st.none() | epsilons,

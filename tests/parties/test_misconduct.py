@@ -58,10 +58,13 @@ def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 
 def recite(channel: Channel, mine: Hello, script: Sequence[Message]) -> str:
     """Greet, send a script whatever the peer says, and return the reason with which the peer ends the run."""
     greet(channel, mine)
-    for message in script:
-        channel.send(message)
-    while not isinstance(message := channel.receive(), Abort):
-        pass
+    try:
+        for message in script:
+            channel.send(message)
+        while not isinstance(message := channel.receive(), Abort):
+            pass
+    except PeerAborted as error:
+        return str(error).partition(": ")[2]
     return message.reason
 
 

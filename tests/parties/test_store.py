@@ -68,10 +68,27 @@ def test_finishing_adds_the_end_and_facts(folder: RunFolder) -> None:
 
 
 def test_a_folder_that_holds_anything_is_refused_and_left_alone(folder: RunFolder, tmp_path: Path) -> None:
+    folder.mark_release()
     before = {path.name: path.read_bytes() for path in folder.path.iterdir()}
     with pytest.raises(RunFolderError, match=r"holds a run already; choose another run_id.*Nothing was sent"):
         folder.create(tmp_path / "run.yaml", party="shop", role="passive")
     assert {path.name: path.read_bytes() for path in folder.path.iterdir()} == before
+
+
+def test_an_attempt_that_ended_before_anything_was_drawn_may_be_repeated(folder: RunFolder, tmp_path: Path) -> None:
+    folder.create(tmp_path / "run.yaml", party="shop", role="passive")
+    assert folder.read_json("meta.json")["party"] == "shop"
+    (folder.path / "model.json").write_text("{}")
+    with pytest.raises(RunFolderError, match="holds a run already"):
+        folder.create(tmp_path / "run.yaml", party="shop", role="passive")
+
+
+def test_a_folder_with_somebody_elses_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("party: bank\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("")
+    with pytest.raises(RunFolderError, match="holds a run already"):
+        RunFolder(tmp_path / "full").create(tmp_path / "run.yaml", party="bank", role="active")
 
 
 def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ MESSAGES = st.one_of(
         Answers, is_known=_arrays("|b1"), bits=hnp.arrays("|u1", hnp.array_shapes(min_dims=2, max_dims=2, min_side=0))
     ),
     st.just(Done()),
-    st.builds(Abort, phase=_texts, reason=_texts),
+    st.builds(Abort, phase=_texts.filter(bool), reason=_texts),
 )  # fmt: skip
 
 

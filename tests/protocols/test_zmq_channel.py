@@ -14,7 +14,7 @@ import pytest
 
 from protocols.channel import abort
 from protocols.errors import KeyFileError, PeerLost
-from protocols.messages import Abort, Done, RankChunk
+from protocols.messages import Abort, Done, Message, RankChunk
 from protocols.zmq_channel import ConnectedChannel, Listener, Timing, check_loopback
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -23,12 +23,17 @@ PATIENT = Timing(timeout_s=10, wait_s=10)
 HASTY = Timing(timeout_s=1, wait_s=0.6)
 
 
+def call_in(channel: ConnectedChannel) -> Message:
+    """Say something and wait for an answer; a refusal may come before either."""
+    channel.send(Done())
+    return channel.receive()
+
+
 def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=HASTY)
     stranger = network.connect(listener.address, own="stranger")
-    stranger.send(Done())
     with pytest.raises(PeerLost, match="refused the connection: one side's public key"):
-        within(5, stranger.receive)
+        within(5, lambda: call_in(stranger))
     within(0.5, lambda: abort(stranger, "greeting", "refused"))
     assert network.events[0] == "refused a connection: its key is not on the list of peers"
     with pytest.raises(PeerLost, match=r"b did not connect .* within 0\.6 s"):
@@ -38,9 +43,8 @@ def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network:
 def test_a_client_that_expects_another_servers_key_does_not_connect(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=HASTY)
     misled = network.connect(listener.address, server="stranger")
-    misled.send(Done())
     with pytest.raises(PeerLost, match="refused the connection: one side's public key"):
-        within(5, misled.receive)
+        within(5, lambda: call_in(misled))
     with pytest.raises(PeerLost, match="b did not connect"):
         within(5, listener.channel("b").receive)
 
@@ -53,9 +57,8 @@ def test_plain_text_and_curve_never_meet(
     client = network.connect(
         listener.address, own=client_key, server="a" if client_key else None, timing=Timing(timeout_s=10, wait_s=0.6)
     )
-    client.send(Done())
     with pytest.raises(PeerLost):
-        within(5, client.receive)
+        within(5, lambda: call_in(client))
     with pytest.raises(PeerLost, match="b did not connect"):
         within(5, listener.channel("b").receive)
 
