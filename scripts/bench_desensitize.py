@@ -9,7 +9,6 @@ The last line sums up: the largest and the median cell on one thread. ``--quick`
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import statistics
@@ -88,11 +87,11 @@ def bench_choice() -> None:
 
 def bench_opendp() -> None:
     """OpenDP's discrete Laplace, value by value as its vector domain offers it."""
-    if importlib.util.find_spec("opendp") is None:
-        say(bench="opendp", skipped="not installed")
+    try:
+        import opendp.prelude as dp
+    except ImportError as error:
+        say(bench="opendp", skipped=str(error))
         return
-    import opendp.prelude as dp
-
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     draw = dp.m.make_laplace(*space, scale=1 / 0.08)
@@ -108,11 +107,11 @@ def bench_opendp() -> None:
 
 def bench_diffprivlib() -> None:
     """Diffprivlib's truncated geometric mechanism, value by value."""
-    if importlib.util.find_spec("diffprivlib") is None:
-        say(bench="diffprivlib", skipped="not installed")
+    try:
+        from diffprivlib.mechanisms import GeometricTruncated
+    except ImportError as error:
+        say(bench="diffprivlib", skipped=str(error))
         return
-    from diffprivlib.mechanisms import GeometricTruncated
-
     mechanism = GeometricTruncated(epsilon=0.08, sensitivity=1, lower=0, upper=999)
     values = [int(code) for code in np.random.default_rng(0).integers(0, 1000, 20_000)]
 
