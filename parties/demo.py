@@ -49,44 +49,57 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     _clear(out)
     terminal.say("preparing keys, run files and the list of common ids for both parties")
     folders = _prepare(out, desensitize)
-    test_ids = out / BANK / "test_ids.txt"
     joint_started = time.monotonic()
-    terminal.say("training: two processes over ZeroMQ with CURVE")
-    _together(["party-a", BANK], ["party-b", RETAILER], folders)
-    scores = {}
-    for mode in ("routed", "desensitized"):
-        terminal.say(f"predicting jointly, {mode}")
-        target = out / BANK / "runs" / "demo" / ("predictions.csv" if mode == "routed" else f"predictions_{mode}.csv")
-        ask = ["predict", BANK, "--ids", str(test_ids), "--mode", mode, "--out", str(target)]
-        _together(ask, ["predict", RETAILER], folders)
+    _run_jointly(folders, terminal)
     joint_seconds = time.monotonic() - joint_started
-    bank, retailer = (RunFolder(folders[party] / "runs" / "demo") for party in (BANK, RETAILER))
-    scores = bank.read_json("metrics.json")
     terminal.say("training the baselines: the bank alone, and both without privacy")
-    active_only, central = _baselines(folders, test_ids)
-    guarantee = retailer.read_json("guarantee.json")
-    meta = {BANK: bank.read_json("meta.json"), RETAILER: retailer.read_json("meta.json")}
+    active_only, central = _baselines(folders, folders[BANK] / "test_ids.txt")
     summary = {
-        "dataset": DATASET,
-        "rows": meta[BANK]["n_rows"],
-        "rows_test": scores["routed"]["n_rows"],
-        "metric": "auc",
+        **_joint_results(folders),
         "score_active_only": active_only,
-        "score_joint": scores["routed"]["auc"],
-        "score_joint_desensitized": scores["desensitized"]["auc"],
         "score_central": central,
-        "guarantee": guarantee,
-        "released": f"ranks of {len(guarantee['columns'])} desensitized columns of {meta[BANK]['n_rows']} records",
-        "cost": f"{guarantee['epsilon']} between neighbouring records ({guarantee['notion']})"
-        if isinstance(guarantee["epsilon"], str)
-        else f"{guarantee['epsilon']:.3g} between neighbouring records ({guarantee['notion']})",
-        "bytes_sent": sum(party["sent_bytes"] for party in meta.values()),
         "seconds": round(joint_seconds, 2),
         "seconds_in_all": round(time.monotonic() - started, 2),
-        "folders": f"{bank.path} and {retailer.path}",
     }
     RunFolder(out).write_json("summary.json", summary)
     return summary
+
+
+def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
+    """Train once and predict in both joint modes, each party as a process of its own every time."""
+    terminal.say("training: two processes over ZeroMQ with CURVE")
+    _together(["party-a", BANK], ["party-b", RETAILER], folders)
+    for mode, name in (("routed", "predictions.csv"), ("desensitized", "predictions_desensitized.csv")):
+        terminal.say(f"predicting jointly, {mode}")
+        ids, target = folders[BANK] / "test_ids.txt", _run_folder(folders, BANK).path / name
+        ask = ["predict", BANK, "--ids", str(ids), "--mode", mode, "--out", str(target)]
+        _together(ask, ["predict", RETAILER], folders)
+
+
+def _joint_results(folders: dict[str, Path]) -> dict[str, Any]:
+    """What the two run folders say of the joint run."""
+    bank, retailer = (_run_folder(folders, party) for party in (BANK, RETAILER))
+    scores, guarantee = bank.read_json("metrics.json"), retailer.read_json("guarantee.json")
+    meta = [run.read_json("meta.json") for run in (bank, retailer)]
+    n_rows, epsilon = meta[0]["n_rows"], guarantee["epsilon"]
+    cost = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+    return {
+        "dataset": DATASET,
+        "rows": n_rows,
+        "rows_test": scores["routed"]["n_rows"],
+        "metric": "auc",
+        "score_joint": scores["routed"]["auc"],
+        "score_joint_desensitized": scores["desensitized"]["auc"],
+        "guarantee": guarantee,
+        "released": f"ranks of {len(guarantee['columns'])} desensitized columns of {n_rows} records",
+        "cost": f"{cost} between neighbouring records ({guarantee['notion']})",
+        "bytes_sent": sum(party["sent_bytes"] for party in meta),
+        "folders": f"{bank.path} and {retailer.path}",
+    }
+
+
+def _run_folder(folders: dict[str, Path], party: str) -> RunFolder:
+    return RunFolder(folders[party] / "runs" / "demo")
 
 
 def sample_folder() -> Path:
