@@ -10,6 +10,7 @@ import pytest
 
 from opboost import rng
 from opboost.errors import ParameterError, RankError
+from opboost.privacy.guarantee import Guarantee
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
 from parties.agreement import greet
@@ -36,10 +37,9 @@ from protocols.messages import (
 Together = Callable[..., dict[str, Any]]
 
 N_ROWS = 300
-GUARANTEE = {
-    "notion": "dLDP", "epsilon": 1.0, "domain_loss": 2.0, "unit": "", "neighbours": "", "protected": "",
-    "not_protected": [], "columns": [],
-}  # fmt: skip
+GUARANTEE = Guarantee(
+    notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
+).to_dict()
 SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
 BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
 
