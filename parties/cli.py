@@ -64,7 +64,8 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show versions and exit.")
     ] = False,
 ) -> None:
-    pass
+    # Before compiled loops load: while they wait they leave the cores to others, such as a party on the same machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @app.command("party-a")
@@ -149,8 +150,6 @@ def demo(
 
 def main() -> None:
     """Entry point of the console script."""
-    # Compiled loops leave the cores to the other party while they wait: two parties on one machine would fight.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     app()
 
 
