@@ -18,12 +18,13 @@ from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss, loss_by_name
 from parties.errors import ConfigError
+from protocols.keys import NAME_PATTERN
 from protocols.zmq_channel import Timing
 
 # FATE's names for the roles, accepted here and nowhere else.
 _ALIASES = {"guest": "active", "host": "passive"}
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 Positive = Annotated[float, Field(gt=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
 

@@ -17,8 +17,8 @@ from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.encoding import router_to_dict
 from parties.progress import Progress, no_progress
-from protocols.channel import Channel, expect
-from protocols.errors import PeerAborted, UnexpectedMessage
+from protocols.channel import Channel, aborted, expect
+from protocols.errors import UnexpectedMessage
 from protocols.messages import (
     Abort,
     Answers,
@@ -166,7 +166,7 @@ def serve(
                 case Done():
                     return n_answered
                 case Abort() as message:
-                    raise PeerAborted(f"{channel.peer} ended the run while {message.phase}: {message.reason}")
+                    raise aborted(channel.peer, message)
                 case message:
                     raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where a request was due")
 

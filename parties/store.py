@@ -19,6 +19,8 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -101,9 +103,8 @@ class RunFolder:
         """Keep the active party's share of a model."""
         self.write_json("guarantee.json", {peer: promise.to_dict() for peer, promise in model.guarantees.items()})
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
-        partial = self.path / ".model.json.partial"
-        save_model(model.ensemble, partial)
-        partial.replace(self.path / "model.json")
+        with _replacing(self.path / "model.json") as partial:
+            save_model(model.ensemble, partial)
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
@@ -131,10 +132,9 @@ class RunFolder:
         return router_from_dict(document)
 
     def write_json(self, name: str, document: Any) -> None:
-        """Write a file as a whole: a crash leaves the old one or the new one."""
-        partial = self.path / f".{name}.partial"
-        partial.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
-        partial.replace(self.path / name)
+        """Write a JSON file as a whole."""
+        with _replacing(self.path / name) as partial:
+            partial.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
 
     def read_json(self, name: str) -> Any:
         """Read one of the folder's JSON files."""
@@ -154,15 +154,22 @@ def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
     """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced."""
     if path.exists():
         raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        if path.suffix == ".parquet":
-            predictions.to_parquet(partial, index=False)
-        else:
-            predictions.to_csv(partial, index=False)
-        partial.replace(path)
+        with _replacing(path) as partial:
+            if path.suffix == ".parquet":
+                predictions.to_parquet(partial, index=False)
+            else:
+                predictions.to_csv(partial, index=False)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes its place as a whole: a crash leaves the old one or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    yield partial
+    partial.replace(path)
 
 
 def _now() -> str:

@@ -90,7 +90,7 @@ def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> P
         except DecodeError:
             continue
         if isinstance(message, Abort):
-            return _aborted(peer, message)
+            return aborted(peer, message)
     return PeerLost(f"{peer} {otherwise}")
 
 
@@ -106,13 +106,14 @@ def expect(channel: Channel, kind: type[M]) -> M:
     """
     message = channel.receive()
     if isinstance(message, Abort):
-        raise _aborted(channel.peer, message)
+        raise aborted(channel.peer, message)
     if not isinstance(message, kind):
         raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where {kind.kind!r} was due")
     return message
 
 
-def _aborted(peer: str, message: Abort) -> PeerAborted:
+def aborted(peer: str, message: Abort) -> PeerAborted:
+    """What to raise when a peer ended the run: who, where and why."""
     return PeerAborted(f"{peer} ended the run while {message.phase}: {message.reason}")
 
 

@@ -19,7 +19,8 @@ from protocols.errors import KeyFileError
 SECRET_HEADER = "opboost-secret-key"
 PUBLIC_HEADER = "opboost-public-key"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+# What may name a party, a run or a key: safe in file names everywhere.
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class KeyPair:
 
 def generate(folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
     key = ECC.generate(curve="Curve25519")
     try:

@@ -1,14 +1,16 @@
-"""Where the benchmark data sets lie, and what tests skip without them."""
+"""Where the benchmark data sets lie, what tests skip without them, and how many threads compiled loops take."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import numba
 import pandas as pd
 import pytest
 
-# Set before numba loads: idle compiled threads must not spin while other processes of a test need the cores.
+# Set before a compiled loop runs: idle threads must not spin while other processes of a test need the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
@@ -38,3 +40,12 @@ def adult(shared_data: Path) -> pd.DataFrame:
 def power_plant(shared_data: Path) -> pd.DataFrame:
     """UCI's Combined Cycle Power Plant."""
     return pd.read_csv(shared_data / "power_plant.csv.gz")
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """On small tables waking a compiled thread takes longer than its work."""
+    before = numba.get_num_threads()
+    numba.set_num_threads(1)
+    yield
+    numba.set_num_threads(before)

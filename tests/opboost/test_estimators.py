@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,13 +19,7 @@ MODES = ("local", "desensitized", "routed")
 SMALL: dict[str, Any] = {"n_estimators": 5, "max_depth": 3, "random_state": 0}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _expected_failures(estimator: Any) -> dict[str, str]:

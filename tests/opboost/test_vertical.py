@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,13 +30,7 @@ N_ROWS = 200
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _ranks(rng: np.random.Generator, n_ranks: int, *, missing: float = 0.0) -> np.ndarray:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,7 @@ from opboost import ColumnSchema, IntegerDomain, OpBoostClassifier, OpBoostRegre
 from opboost.metrics import auc, r2
 from opboost.preprocess import encode
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.usefixtures("one_thread")]
 
 MODES = ("local", "desensitized", "routed")
 ADULT_BOUNDS = {
@@ -26,15 +24,6 @@ ADULT_BOUNDS = {
 }
 # The ranges that UCI publishes with the data set.
 POWER_PLANT_BOUNDS = {"AT": (1.81, 37.11), "V": (25.36, 81.56), "AP": (992.89, 1033.30), "RH": (25.56, 100.16)}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Where other work keeps the cores busy, waiting for a second thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
 
 
 def _adult_halves(adult: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, pd.Series]:

@@ -7,10 +7,8 @@ the depth, since two cuts of the same gain are told apart by rounding alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,13 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _table(objective: str, *, n_rows: int, has_missing: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

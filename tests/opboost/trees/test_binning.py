@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,13 +14,7 @@ FEW = st.sampled_from([-2.5, 0.0, 1.0, 1e300, -1e300, 5e-324, np.nan])
 COLUMNS = hnp.arrays(np.float64, st.integers(1, 40), elements=FEW | FINITE)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _expected_bin(value: float, cuts: np.ndarray) -> int:

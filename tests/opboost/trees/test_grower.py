@@ -6,10 +6,8 @@ rounded, relative to the largest score that enters them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,13 +25,7 @@ from opboost.trees.tree import Tree
 ROUNDING = 1e-12
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work; that threads change nothing is tested elsewhere."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @dataclass(frozen=True)

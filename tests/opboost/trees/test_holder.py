@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,13 +19,7 @@ ROOT = np.zeros(1, np.int32)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work; that threads change nothing is tested elsewhere."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _table(n_rows: int, seed: int) -> BinnedTable:

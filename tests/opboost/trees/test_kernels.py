@@ -28,13 +28,7 @@ OFFSETS = np.concatenate([[0], np.cumsum(N_VALUE_BINS + 1)])
 SCALES = (2.0**10, 2.0**12)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture

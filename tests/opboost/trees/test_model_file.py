@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -20,13 +19,7 @@ from opboost.vertical import OwnColumn, RankColumn, bind, list_tests, train
 LOSSES = [SquaredError(), Logistic(), Softmax(3)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """On small tables waking a thread takes longer than its work."""
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _trained(loss: Loss, n_estimators: int = 10) -> tuple[Ensemble, np.ndarray]:
