@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from opboost.schema import ColumnSchema
     from opboost.trees.model_file import load_model
     from opboost.trees.tree import Ensemble
+    from opboost.trees.xgboost_model import from_xgboost, to_xgboost
 
 __all__ = [
     "AdjMap",
@@ -23,7 +24,9 @@ __all__ = [
     "OpBoostClassifier",
     "OpBoostRegressor",
     "Partition",
+    "from_xgboost",
     "load_model",
+    "to_xgboost",
 ]
 
 _HOMES = {
@@ -37,7 +40,9 @@ _HOMES = {
     "OpBoostClassifier": "opboost.estimators",
     "OpBoostRegressor": "opboost.estimators",
     "Partition": "opboost.privacy.domain",
+    "from_xgboost": "opboost.trees.xgboost_model",
     "load_model": "opboost.trees.model_file",
+    "to_xgboost": "opboost.trees.xgboost_model",
 }
 
 
