@@ -6,6 +6,7 @@
     ├── ParameterError   a number or choice given by the caller is not allowed
     ├── SchemaError      the public description of a table is incomplete or contradicts itself
     ├── DataError        the rows do not fit the schema
+    ├── AccountError     a release cannot be accounted for, or goes beyond the budget
     ├── RankError        a rank cannot be resolved to a threshold
     └── ModelFileError   a model file is malformed or of an unknown version
 
@@ -28,6 +29,10 @@ class SchemaError(OpBoostError, ValueError):
 
 class DataError(OpBoostError, ValueError):
     """The rows do not fit the schema."""
+
+
+class AccountError(OpBoostError, ValueError):
+    """A release cannot be accounted for, or goes beyond the budget."""
 
 
 class RankError(OpBoostError, ValueError):

@@ -1,0 +1,232 @@
+"""What was released, as frozen values: the only things that an account adds up.
+
+Each kind states what its mechanism promises between data sets that differ by one record, added or removed. `count`
+releases of a kind may follow each other, each chosen after seeing those before. An account that does not know a kind
+refuses it (`opboost.privacy.accounting`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from opboost.errors import AccountError, ParameterError
+from opboost.privacy.coins import RecordCoins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureRelease:
+    """Anything that is `epsilon`-DP, by a proof elsewhere."""
+
+    epsilon: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self.epsilon, "epsilon")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionRelease:
+    """A choice by `opboost.privacy.selection.ExponentialMechanism`: `epsilon`-DP and `epsilon`-bounded range."""
+
+    epsilon: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self.epsilon, "epsilon")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaplaceRelease:
+    """An integer query of L1 sensitivity `l1` plus `DiscreteLaplace(scale)`, both in steps."""
+
+    l1: int
+    scale: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if isinstance(self.l1, bool) or not isinstance(self.l1, (int, np.integer)) or self.l1 < 1:
+            raise ParameterError(f"l1 must be a positive number of whole steps; got {self.l1!r}")
+        _check_positive(self.scale, "scale")
+        _check_count(self.count)
+
+    @property
+    def epsilon(self) -> float:
+        """At least ``l1 / scale``."""
+        exact = Fraction(int(self.l1)) / Fraction(self.scale)
+        return _at_least(exact)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GaussianRelease:
+    """A query plus Gaussian noise, continuous or rounded (`RoundedGaussian`).
+
+    Attributes
+    ----------
+    mu : float
+        L2 sensitivity over standard deviation; for a vector whose coordinates have noise of their own, see `joint_mu`.
+    """
+
+    mu: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mu, "mu")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscreteGaussianRelease:
+    """An integer query plus `DiscreteGaussian`, by its Renyi guarantee alone."""
+
+    mu: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mu, "mu")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGaussianRelease:
+    """A query on records that take part by a coin each, plus Gaussian noise as in `GaussianRelease`.
+
+    Attributes
+    ----------
+    rate : float
+        Probability of a record to take part.
+    """
+
+    rate: float
+    mu: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ParameterError(f"a sampling rate must lie in (0, 1]; got {self.rate}")
+        _check_positive(self.mu, "mu")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkellamRelease:
+    """An integer query of sensitivities `l1` and `l2_squared` plus Skellam noise of this variance, all in steps."""
+
+    l1: int
+    l2_squared: int
+    variance: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.l1, int) and isinstance(self.l2_squared, int) and 0 < self.l2_squared <= self.l1**2):
+            raise ParameterError(f"Skellam noise needs whole steps, 0 < l2^2 <= l1^2; got {self.l1}, {self.l2_squared}")
+        _check_positive(self.variance, "variance")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilteredRelease:
+    """Everything that went through an individual Renyi filter: `rho` at one order, fixed before the data were seen."""
+
+    order: int
+    rho: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        check_order(self.order)
+        _check_positive(self.rho, "rho")
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedByCoins:
+    """Releases on parts of the records that were dealt by `RecordCoins`: they cost as much as the costliest part.
+
+    Attributes
+    ----------
+    coins : RecordCoins
+    parts : tuple of tuple of releases
+        What was released about each part.
+
+    Notes
+    -----
+    Proof: given the coins of all records, neighbours differ in one part at most. Averaging over the coin of the record
+    in question mixes outputs whose divergence from one and the same law is bounded by the costliest part's, and
+    divergences are quasi-convex.
+    """
+
+    coins: RecordCoins
+    parts: tuple[tuple[Release, ...], ...]
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.coins, RecordCoins):
+            raise AccountError("parallel composition needs coins of the records' own; anything else is refused")
+        if len(self.parts) != self.coins.n_parts:
+            raise AccountError(f"{self.coins.n_parts} parts were dealt, but releases were given for {len(self.parts)}")
+        if not any(self.parts):
+            raise AccountError("an account needs at least one release; parts without any are refused")
+        _check_count(self.count)
+
+
+Release = (
+    PureRelease
+    | SelectionRelease
+    | LaplaceRelease
+    | GaussianRelease
+    | DiscreteGaussianRelease
+    | SampledGaussianRelease
+    | SkellamRelease
+    | FilteredRelease
+    | SharedByCoins
+)
+
+
+def joint_mu(ratios: Sequence[float]) -> float:
+    """The mu of a vector with Gaussian noise of its own on every coordinate, from sensitivity over deviation of each.
+
+    Exact when one record can move all coordinates at once; Renyi divergences of independent coordinates add up
+    (S-GBDT, theorem 10).
+    """
+    for ratio in ratios:
+        _check_positive(ratio, "a ratio of sensitivity to deviation")
+    return math.nextafter(math.sqrt(math.fsum(ratio**2 for ratio in ratios)) * (1 + 1e-15), math.inf)
+
+
+def gaussian(l2: float, std: float, *, rate: float = 1.0, count: int = 1) -> GaussianRelease | SampledGaussianRelease:
+    """A Gaussian release by its L2 sensitivity and standard deviation, in the same unit."""
+    _check_positive(l2, "l2")
+    _check_positive(std, "std")
+    mu = _at_least(Fraction(l2) / Fraction(std))
+    return GaussianRelease(mu=mu, count=count) if rate == 1 else SampledGaussianRelease(rate=rate, mu=mu, count=count)
+
+
+def check_order(order: int) -> int:
+    """Return a Renyi order that is an integer of at least 2, or refuse it."""
+    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 2:
+        raise ParameterError(f"a Renyi order must be an integer of at least 2 here; got {order!r}")
+    return int(order)
+
+
+def _check_positive(value: float, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ParameterError(f"{name} must be a positive number; got {value!r}. Nothing was released")
+    if not (value > 0 and math.isfinite(value)):
+        raise ParameterError(f"{name} must be positive and finite; got {value}. Nothing was released")
+
+
+def _check_count(count: int) -> None:
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise ParameterError(f"a release happens a positive whole number of times; got {count!r}")
+
+
+def _at_least(exact: Fraction) -> float:
+    """The least double that is not below a fraction, or the next one."""
+    value = float(exact)
+    return value if value >= exact else math.nextafter(value, math.inf)

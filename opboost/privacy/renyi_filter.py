@@ -1,0 +1,94 @@
+"""The individual Renyi filter: every record pays for what it contributes, and leaves when its budget is spent.
+
+Feldman and Zrnic (NeurIPS 2021), algorithm 3, at one order that is fixed with the budget before any data are seen. It
+is sound if every charge is a function of the record itself and of what was released before, and covers the record's
+contribution to the next release; a record that is left out contributes nothing and pays nothing. A record pays whether
+or not a later coin samples it. Who is active, how many are, and what is left are as secret as the data.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.errors import AccountError, ParameterError
+from opboost.privacy.releases import FilteredRelease, check_order
+
+# Accounts are whole multiples of this share of the budget, charges rounded up: sums are exact.
+_UNITS = 2**50
+
+# A budget for so many rounds is larger by this much, so that rounding charges up does not cost the last of them.
+_HEADROOM = 1e-9
+
+
+class RenyiFilter:
+    """Accounts of the records, in the divergence at one order.
+
+    Parameters
+    ----------
+    n_records : int
+    order : int
+    budget : float
+        What no record may exceed.
+
+    Notes
+    -----
+    Privacy: everything released on admitted records has Renyi divergence at most `budget` at `order` between data sets
+    that differ by one record, however many rounds there are. The number of rounds must not depend on the data.
+    """
+
+    def __init__(self, n_records: int, *, order: int, budget: float) -> None:
+        if not (math.isfinite(budget) and budget > 0):
+            raise ParameterError(f"a filter needs a positive, finite budget; got {budget}")
+        self.order = check_order(order)
+        self.budget = float(budget)
+        self._spent = np.zeros(n_records, dtype=np.int64)
+
+    @classmethod
+    def for_rounds(cls, n_records: int, *, order: int, largest_charge: float, n_rounds: int) -> RenyiFilter:
+        """A filter with the budget that lets a record with the largest charge take part in so many rounds."""
+        return cls(n_records, order=order, budget=largest_charge * n_rounds * (1 + _HEADROOM))
+
+    @property
+    def n_records(self) -> int:
+        """Number of records that have an account."""
+        return len(self._spent)
+
+    def enrol(self, n_records: int) -> None:
+        """Open accounts for records that arrived since; they start at zero."""
+        self._spent = np.concatenate([self._spent, np.zeros(n_records, dtype=np.int64)])
+
+    def admit(self, charges: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Charge every record that can still pay, and say which could: only these may be used in this round.
+
+        Parameters
+        ----------
+        charges : ndarray of float64, shape (n_records,)
+            Divergence at this order of the next release, for each record as it would contribute.
+
+        Returns
+        -------
+        ndarray of bool, shape (n_records,)
+
+        Raises
+        ------
+        AccountError
+            If a charge is negative or not a number. Nothing was charged then, and nothing may be released.
+        """
+        charges = np.asarray(charges, dtype=np.float64)
+        if charges.shape != self._spent.shape:
+            raise AccountError(f"one charge per record is needed: {self.n_records}; got shape {charges.shape}")
+        if not (charges >= 0).all():
+            raise AccountError("a charge is negative or not a number; nothing was charged")
+        # The quotient is within an ulp; a charge beyond the budget becomes one that nobody can pay.
+        share = np.minimum(charges / self.budget * (1 + 1e-15), 2.0)
+        units = np.ceil(share * _UNITS).astype(np.int64)
+        is_admitted = self._spent + units <= _UNITS
+        self._spent += np.where(is_admitted, units, 0)
+        return is_admitted
+
+    def release(self) -> FilteredRelease:
+        """What everything that went through this filter costs, for the account."""
+        return FilteredRelease(order=self.order, rho=self.budget)
