@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Ranks, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.errors import DataError, RankError
-from opboost.preprocess import encode
+from opboost.preprocess import EncodedColumn, encode
 from opboost.ranking import RankedColumn, indicator
 from opboost.rng import BitSource
 
@@ -73,17 +73,23 @@ class Router:
         Privacy: with a source, the answers are a function of a new release under each column's guarantee. Without
         one they are exact and carry no differential privacy.
         """
+        columns = [
+            exact(mechanism, encoded) if rng is None else desensitize(mechanism, encoded, rng=rng)
+            for mechanism, encoded in self.encode(features)
+        ]
+        return answer(self.tests, {column.schema.name: column for column in columns}, len(features))
+
+    def encode(self, features: pd.DataFrame) -> list[tuple[ColumnMechanism, EncodedColumn]]:
+        """The columns that the tests name, of raw rows: mechanism and exact codes, which must not leave the owner."""
         used = {source for source, _ in self.tests.sources}
         absent = sorted(used - set(features.columns))
         if absent:
             raise DataError(f"the split tests need columns that are absent: {', '.join(absent)}. Nothing was answered")
-        columns = {}
-        for mechanism in self.mechanisms:
-            name = mechanism.schema.name
-            if name in used:
-                encoded = encode(features[name], mechanism.schema, domain=mechanism.settings.domain)
-                columns[name] = exact(mechanism, encoded) if rng is None else desensitize(mechanism, encoded, rng=rng)
-        return answer(self.tests, columns, len(features))
+        return [
+            (mechanism, encode(features[mechanism.schema.name], mechanism.schema, domain=mechanism.settings.domain))
+            for mechanism in self.mechanisms
+            if mechanism.schema.name in used
+        ]
 
 
 def resolve(

@@ -35,7 +35,10 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     except (PeerAborted, PeerLost) as error:
         _abort_all(channels, phase, f"another party left: {type(error).__name__}")
         raise
-    except (OpBoostError, PartyError, ProtocolError) as error:
+    except PartyError as error:
+        _abort_all(channels, phase, error.for_peer)
+        raise
+    except (OpBoostError, ProtocolError) as error:
         _abort_all(channels, phase, str(error))
         raise
     except BaseException as error:

@@ -17,6 +17,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from parties.jobs import Terminal
+    from parties.statement import Spending, Statement
 
 app = typer.Typer(
     name="opboost",
@@ -131,6 +132,25 @@ def keygen(
 
 
 @app.command()
+def ledger(
+    run_file: Annotated[
+        Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")] = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
+    from parties.statement import read_statement
+
+    with _terminal():
+        found = read_statement(run_file, path)
+    if form is Format.JSON:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        _print_statement(found)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where both parties' folders and summary.json go.")] = Path("runs/demo"),
     epsilon: Annotated[float, typer.Option(help="Budget per unit of the mapped domain; inf for no noise.")] = 0.1,
@@ -213,6 +233,30 @@ def _print_summary(summary: dict[str, object]) -> None:
     ):
         facts.add_row(label, str(summary[key]))
     console.print(facts)
+
+
+def _print_statement(found: Statement) -> None:
+    """A ledger as a table."""
+    table = Table()
+    table.add_column("column")
+    for heading in ("one unit", "epsilon per unit", "remaining", "categories", "remaining", "draws", "re-used"):
+        table.add_column(heading, justify="right")
+    for column in found.columns:
+        cells = [_spending(spending) for spending in (column.epsilon, column.category_epsilon)]
+        unit = f"{column.unit:.6g}" if column.unit else "-"
+        table.add_row(column.column, unit, *cells[0], *cells[1], str(column.n_releases), str(column.n_reuses))
+    console = Console(file=sys.stdout)
+    if not console.is_terminal:
+        console.width = 160
+    typer.echo(f"{found.path}: {found.n_lines} lines, verified; released to {', '.join(found.peers) or 'nobody'}")
+    console.print(table)
+    spent, remaining = _spending(found.record)
+    typer.echo(f"worst of {found.n_records} records, over all columns: spent {spent}, remaining {remaining}")
+
+
+def _spending(spending: Spending) -> tuple[str, str]:
+    remaining = "unlimited" if spending.remaining is None else f"{spending.remaining:.4g}"
+    return f"{spending.spent:.4g}", remaining
 
 
 if __name__ == "__main__":

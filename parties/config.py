@@ -17,6 +17,7 @@ from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss, loss_by_name
+from parties.balances import Budget, Limit
 from parties.errors import ConfigError
 from protocols.keys import NAME_PATTERN
 from protocols.zmq_channel import Timing
@@ -111,6 +112,35 @@ class DesensitizeSection(_Section):
         return MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed, "epsilon": epsilon})
 
 
+class LimitSection(_Section):
+    """The most that may be spent of one column; what is left out is not limited."""
+
+    epsilon: Positive | None = None
+    category_epsilon: Positive | None = None
+
+
+class BudgetSection(LimitSection):
+    """What may be spent over all runs: of every column, of some columns instead, and of one record in all."""
+
+    columns: dict[str, LimitSection] = {}
+    per_record: Positive | None = None
+
+    def budget(self, schema: TableSchema) -> Budget:
+        """The limits, checked against the columns there are."""
+        unknown = sorted(set(self.columns) - set(schema.names))
+        if unknown:
+            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
+        columns = {name: Limit(own.epsilon, own.category_epsilon) for name, own in self.columns.items()}
+        return Budget(Limit(self.epsilon, self.category_epsilon), columns, self.per_record)
+
+
+class LedgerSection(_Section):
+    """Where the passive party keeps account of its releases, for all its runs, and what it allows."""
+
+    path: Path = Path("runs/ledger.sqlite")
+    budget: BudgetSection = BudgetSection()
+
+
 class _Run(_Section):
     party: Name
     run_id: Name
@@ -152,6 +182,7 @@ class PassiveRun(_Run):
     share_thresholds: bool = False
     allow_routed: bool = True
     seed: int | None = None
+    ledger: LedgerSection = LedgerSection()
 
 
 Run = ActiveRun | PassiveRun
@@ -257,6 +288,7 @@ def _resolve(run: R, folder: Path) -> R:
             raise ConfigError(f"parties must have distinct names; found {', '.join(parties)}")
     else:
         update["active"] = _resolve_peer(run.active, folder)
+        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
     return run.model_copy(update=update)
 
 

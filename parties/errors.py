@@ -3,15 +3,22 @@
 ::
 
     PartyError
-    ├── ConfigError    a run file or schema file is wrong
-    ├── TableError     a data file does not fit its schema
-    ├── Disagreement   the two sides' settings or records do not match
-    └── RunFolderError a run folder cannot be used
+    ├── ConfigError       a run file or schema file is wrong
+    ├── TableError        a data file does not fit its schema
+    ├── Disagreement      the two sides' settings or records do not match
+    ├── RunFolderError    a run folder cannot be used
+    └── LedgerError       the ledger or the stored releases cannot be trusted or used
+        └── OverBudget    a release would cost more than the owner allows
 """
 
 
 class PartyError(Exception):
     """Root of everything this package raises on purpose."""
+
+    @property
+    def for_peer(self) -> str:
+        """The sentence that the other side may read."""
+        return str(self)
 
 
 class ConfigError(PartyError):
@@ -28,3 +35,16 @@ class Disagreement(PartyError):
 
 class RunFolderError(PartyError):
     """A run folder cannot be used."""
+
+
+class LedgerError(PartyError):
+    """The ledger or the stored releases cannot be trusted or used."""
+
+    @property
+    def for_peer(self) -> str:
+        """Where the ledger lies and what it holds is nobody else's business."""
+        return "it keeps account of what it releases, and its account does not allow this. Nothing was released"
+
+
+class OverBudget(LedgerError):
+    """A release would cost more than the owner allows."""

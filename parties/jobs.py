@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,23 +12,26 @@ import pandas as pd
 
 from opboost import rng
 from opboost.arrays import Mask, Values
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import OpBoostError
 from opboost.metrics import evaluate
-from opboost.preprocess import own_features
+from opboost.preprocess import EncodedColumn, own_features
 from opboost.schema import TableSchema
 from opboost.vertical import OwnColumn
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
+from parties.connections import active_channels, passive_channel
+from parties.drawing import Account, open_books
+from parties.entries import Occasion
 from parties.errors import ConfigError, PartyError, TableError
 from parties.party_a import ActiveJob, JointModel, predict_jointly, predict_locally, train_jointly
-from parties.party_b import PassiveJob, serve, train
+from parties.party_b import PassiveJob, ReleaseColumns, serve, train
 from parties.progress import Progress, no_progress
 from parties.runlog import RunLog
 from parties.store import RunFolder, write_predictions
 from parties.table import PartyTable, check_varied, read_table, select
 from protocols.channel import Channel
-from protocols.errors import KeyFileError, ProtocolError
-from protocols.keys import KeyPair, read_public, read_secret
-from protocols.zmq_channel import ConnectedChannel, Listener
+from protocols.errors import ProtocolError
+from protocols.messages import Task
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
@@ -72,7 +75,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         seed=run.model.seed,
     )
     folder = RunFolder(run.run_folder)
-    with _active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
+    with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
         channels = open_channels(log)
         train_jointly(job, channels, save=folder.save_joint_model, progress=terminal.progress)
         _finish(folder, log, channels, n_rows=table.n_rows)
@@ -86,18 +89,22 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     mechanisms = run.desensitize.mechanisms(schema)
     table = _training_table(run, schema, ignore, needs_label=False)
     folder = RunFolder(run.run_folder)
-    job = PassiveJob(
-        party=run.party,
-        run_id=run.run_id,
-        id_digest=table.id_digest,
-        features=table.features,
-        mechanisms=mechanisms,
-        rng=_bits(run),
-        opaque_names=run.opaque_names,
-        share_thresholds=run.share_thresholds,
-        before_release=folder.mark_release,
-    )
-    with _passive_channel(run, insecure) as open_channel, _logged(folder, path, run, terminal) as log:
+    with (
+        _account(run, schema, Task.TRAIN) as account,
+        passive_channel(run, insecure) as open_channel,
+        _logged(folder, path, run, terminal) as log,
+    ):
+        job = PassiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=table.id_digest,
+            features=table.features,
+            mechanisms=mechanisms,
+            rng=account.rng,
+            opaque_names=run.opaque_names,
+            share_thresholds=run.share_thresholds,
+            release=_release_once(account, table.ids, folder, log),
+        )
         channel = open_channel(log)
         share = train(job, channel, progress=terminal.progress)
         folder.save_router(share.router, share.guarantee)
@@ -105,6 +112,29 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
         _finish(folder, log, [channel], n_rows=table.n_rows)
     return folder
+
+
+def _release_once(account: Account, ids: pd.Index, folder: RunFolder, log: RunLog) -> ReleaseColumns:
+    """Release columns on an account; a run that has released before sends the same again or nothing."""
+
+    def release(mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn]) -> Iterator[ReleasedColumn]:
+        noting = replace(account, note=_noting(log, account, "columns"))
+        yield from noting.columns(mechanisms, encoded, ids, may_draw=not folder.has_released)
+        folder.mark_release()
+
+    return release
+
+
+def _noting(log: RunLog, account: Account, of_what: str) -> Callable[[int, int], None]:
+    def note(n_drawn: int, n_reused: int) -> None:
+        log.step(
+            "released",
+            f"{n_drawn} {of_what} drawn and charged to {account.ledger.path.name}, {n_reused} taken from the store",
+            n_drawn=n_drawn,
+            n_reused=n_reused,
+        )
+
+    return note
 
 
 def predict_active(
@@ -142,7 +172,7 @@ def predict_active(
         if mode == "local":
             predictions, is_complete = predict_locally(model, own, table.features), np.ones(table.n_rows, np.bool_)
         else:
-            channels = stack.enter_context(_active_channels(run, insecure))(log)
+            channels = stack.enter_context(active_channels(run, insecure))(log)
             predictions, is_complete = predict_jointly(
                 model,
                 table.ids,
@@ -169,10 +199,11 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
     table = read_table(data or run.data, schema, ignore=ignore, needs_label=False)
-    log = RunLog(folder.path, echo=terminal.say)
     with ExitStack() as stack:
+        account = stack.enter_context(_account(run, schema, Task.PREDICT))
+        log = RunLog(folder.path, echo=terminal.say)
         stack.callback(log.close)
-        channel = stack.enter_context(_passive_channel(run, insecure))(log)
+        channel = stack.enter_context(passive_channel(run, insecure))(log)
         n_answered = serve(
             router,
             table.ids,
@@ -180,8 +211,9 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             channel,
             party=run.party,
             run_id=run.run_id,
-            rng=_bits(run),
+            rng=account.rng,
             may_route=run.allow_routed,
+            release=replace(account, note=_noting(log, account, "cells")).records,
             progress=terminal.progress,
         )
         log.step("answered", f"answered for {n_answered} records, {channel.traffic.sent_bytes} bytes sent")
@@ -210,63 +242,13 @@ def _bits(run: PassiveRun) -> rng.BitSource:
     return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
-def _own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
-    if insecure:
-        return None
-    if run.secret_key is None:
-        raise KeyFileError(
-            "the run file names no secret_key; make one with `opboost keygen`, or type --insecure for a run on "
-            "loopback. Nothing was sent"
-        )
-    return read_secret(run.secret_key)
-
-
-def _peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:
-    if insecure:
-        return None
-    if path is None:
-        raise KeyFileError(f"the run file names no public_key for {name}. Nothing was sent")
-    return read_public(path)
-
-
 @contextmanager
-def _active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog], list[Channel]]]:
-    """Keys are read at once; the socket opens when the log is there."""
-    keys = _own_keys(run, insecure)
-    peers = {peer.name: _peer_key(peer.public_key, peer.name, insecure) for peer in run.passive}
-    with ExitStack() as stack:
-
-        def open_channels(log: RunLog) -> list[Channel]:
-            def note(event: str) -> None:
-                log.step("connection", event)
-
-            listener = Listener(run.listen, peers, keys=keys, timing=run.timing, on_event=note)
-            stack.callback(listener.close)
-            log.step("listening", f"{run.party} waits for {', '.join(peers)} at {listener.address}")
-            channels: list[Channel] = [listener.channel(peer) for peer in peers]
-            for channel in channels:
-                channel.traffic.on_send = log.sent(channel.peer)
-            return channels
-
-        yield open_channels
-
-
-@contextmanager
-def _passive_channel(run: PassiveRun, insecure: bool) -> Iterator[Callable[[RunLog], Channel]]:
-    keys = _own_keys(run, insecure)
-    peer_key = _peer_key(run.active.public_key, run.active.name, insecure)
-    with ExitStack() as stack:
-
-        def open_channel(log: RunLog) -> Channel:
-            log.step("connecting", f"{run.party} connects to {run.active.name} at {run.connect}")
-            channel = ConnectedChannel(
-                run.connect, name=run.party, peer=run.active.name, keys=keys, peer_key=peer_key, timing=run.timing
-            )
-            stack.callback(channel.close)
-            channel.traffic.on_send = log.sent(run.active.name)
-            return channel
-
-        yield open_channel
+def _account(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
+    """The run's ledger and store, verified, and what its budget allows."""
+    budget = run.ledger.budget.budget(schema)
+    with open_books(run.ledger.path) as (ledger, store):
+        occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
+        yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=_bits(run))
 
 
 @contextmanager

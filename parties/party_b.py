@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
-from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.preprocess import EncodedColumn, encode
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource
-from opboost.routing import Router, resolve
+from opboost.routing import Router, answer, resolve
 from parties.agreement import conversation, greet
 from parties.encoding import router_to_dict
 from parties.progress import Progress, no_progress
@@ -37,6 +37,12 @@ from protocols.messages import (
 # Rows per chunk of ranks: at most 1 MiB on the wire.
 CHUNK_ROWS = 1 << 18
 
+ReleaseColumns = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn]], Iterator[ReleasedColumn]]
+"""Makes the release of a training table, column by column; or refuses before the first."""
+
+ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
+"""Makes the release of single records, given their ids."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassiveJob:
@@ -56,8 +62,9 @@ class PassiveJob:
         Whether the active party may have the thresholds and the public encoding, and so score alone.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
-    before_release : callable
-        Called when both sides have agreed and before the first bit of noise is drawn.
+    release : callable, optional
+        Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
+        default every column is drawn anew from `rng`, without an account.
     """
 
     party: str
@@ -69,7 +76,7 @@ class PassiveJob:
     opaque_names: bool = True
     share_thresholds: bool = False
     bounds_are_public: bool = True
-    before_release: Callable[[], None] = lambda: None
+    release: ReleaseColumns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +102,9 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
 
     Notes
     -----
-    Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's. The
-    split tests that come back say which thresholds the trees use.
+    Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's, for this
+    release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
+    that come back say which thresholds the trees use.
     """
     with conversation([channel]) as phase:
         phase.enter("encoding its columns")
@@ -104,7 +112,6 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
         phase.enter("greeting")
         greet(channel, _hello(job, Task.TRAIN))
         phase.enter("desensitizing")
-        job.before_release()
         columns = _release(job, encoded, progress)
         guarantee = compose(
             tuple(mechanism.guarantee() for mechanism in job.mechanisms),
@@ -139,15 +146,18 @@ def serve(
     run_id: str,
     rng: BitSource,
     may_route: bool,
+    release: ReleaseRecords | None = None,
     progress: Progress = no_progress,
 ) -> int:
     """Answer the active party's requests until it is done; returns the number of records answered for.
 
+    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request.
+
     Notes
     -----
     Privacy: for a desensitized request the answers are a function of codes drawn with the training mechanism, a new
-    release per request. For a routed request the bits are exact: they reveal on which side of each used threshold a
-    record lies, without any differential privacy; `may_route` refuses that.
+    release of each record unless `release` finds it in a store. For a routed request the bits are exact: they reveal
+    on which side of each used threshold a record lies, without any differential privacy; `may_route` refuses that.
     """
     with conversation([channel]) as phase:
         phase.enter("greeting")
@@ -161,7 +171,9 @@ def serve(
                     phase.enter("answering")
                     if not ask.desensitized and not may_route:
                         raise UnexpectedMessage("this party does not answer routed requests: `allow_routed` is off")
-                    n_answered += _answer(router, ids, features, ask, channel, rng)
+                    answers = _answer(router, ids, features, ask, release or _drawn_from(rng))
+                    channel.send(answers)
+                    n_answered += int(answers.is_known.sum())
                     progress("answering", n_answered, n_answered)
                 case Done():
                     return n_answered
@@ -184,11 +196,24 @@ def _hello(job: PassiveJob, task: Task) -> Hello:
 
 def _release(job: PassiveJob, encoded: Sequence[EncodedColumn], progress: Progress) -> list[RankedColumn]:
     columns: list[RankedColumn] = []
-    for i, (mechanism, exact_column) in enumerate(zip(job.mechanisms, encoded, strict=True)):
-        released = desensitize(mechanism, exact_column, rng=job.rng.fork(mechanism.schema.name))
+    release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
+    for i, released in enumerate(release(job.mechanisms, encoded)):
         columns.extend(rank(released))
         progress("desensitizing", i + 1, len(job.mechanisms))
     return columns
+
+
+def _draw_anew(
+    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], rng: BitSource
+) -> Iterator[ReleasedColumn]:
+    for mechanism, column in zip(mechanisms, encoded, strict=True):
+        yield desensitize(mechanism, column, rng=rng.fork(mechanism.schema.name))
+
+
+def _drawn_from(rng: BitSource) -> ReleaseRecords:
+    return lambda mechanisms, encoded, ids: [
+        desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
+    ]
 
 
 def _offer(job: PassiveJob, columns: Sequence[RankedColumn], guarantee: Guarantee) -> Offer:
@@ -234,11 +259,16 @@ def _send_ranks(channel: Channel, index: int, column: RankedColumn) -> None:
         channel.send(RankChunk(column=index, start=start, ranks=ranks[start : start + CHUNK_ROWS]))
 
 
-def _answer(router: Router, ids: pd.Index, features: pd.DataFrame, ask: Ask, channel: Channel, rng: BitSource) -> int:
+def _answer(router: Router, ids: pd.Index, features: pd.DataFrame, ask: Ask, release: ReleaseRecords) -> Answers:
     rows = ids.get_indexer(pd.Index(ask.ids, dtype=object))
     is_known = rows >= 0
     bits = np.zeros((len(rows), router.tests.n_tests), dtype=np.bool_)
     if is_known.any():
-        bits[is_known] = router.answer(features.iloc[rows[is_known]], rng=rng if ask.desensitized else None)
-    channel.send(Answers(is_known=is_known, bits=np.packbits(bits, axis=1)))
-    return int(is_known.sum())
+        known = features.iloc[rows[is_known]]
+        if ask.desensitized:
+            columns = router.encode(known)
+            released = release([m for m, _ in columns], [column for _, column in columns], ids[rows[is_known]])
+            bits[is_known] = answer(router.tests, {column.schema.name: column for column in released}, len(known))
+        else:
+            bits[is_known] = router.answer(known, rng=None)
+    return Answers(is_known=is_known, bits=np.packbits(bits, axis=1))

@@ -54,18 +54,19 @@ class RunFolder:
     def create(self, config: Path, *, party: str, role: str) -> None:
         """Make the folder and note the start.
 
+        A passive party may repeat its run: what it released is in its store and is sent again. `has_released` then
+        still says so.
+
         Raises
         ------
         RunFolderError
-            If the folder holds a run already: running it anew would draw a second release. An attempt that ended
-            before it drew anything may be repeated.
+            If the folder holds somebody else's files, or a run that may not be repeated: the active party's model
+            would be lost.
         """
+        has_released = self.has_released
         try:
-            if self.path.exists() and any(self.path.iterdir()) and not self._was_left_before_release():
-                raise RunFolderError(
-                    f"{self.path} holds a run already; choose another run_id, since running it anew would release the "
-                    "columns a second time. Nothing was sent"
-                )
+            if self.path.exists() and any(self.path.iterdir()) and not self._may_be_repeated(party, role):
+                raise RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
             self.path.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(config, self.path / "config.yaml")
         except OSError as error:
@@ -78,22 +79,30 @@ class RunFolder:
                 "role": role,
                 "started": _now(),
                 "finished": None,
-                "released": False,
+                "released": has_released,
                 "protocol_version": messages.VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },
         )
 
+    @property
+    def has_released(self) -> bool:
+        """Whether this run's columns were drawn and stored: from then on it never draws them anew."""
+        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
+
     def mark_release(self) -> None:
-        """Note, before anything is drawn, that this run releases columns: from here on it is never run anew."""
+        """Note, before anything is sent, that this run's columns were drawn and stored."""
         self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
 
-    def _was_left_before_release(self) -> bool:
-        """Whether an earlier attempt ended before it drew or kept anything, so that it may be tried again."""
-        if not (self.path / "meta.json").exists() or (self.path / "model.json").exists():
+    def _may_be_repeated(self, party: str, role: str) -> bool:
+        """Whether an earlier attempt left nothing, or left what only this passive party can send again."""
+        if not (self.path / "meta.json").exists():
             return False
-        return self.read_json("meta.json").get("released") is False
+        if self.has_released:
+            meta = self.read_json("meta.json")
+            return role == "passive" and (meta.get("party"), meta.get("role")) == (party, role)
+        return not (self.path / "model.json").exists()
 
     def finish(self, **facts: object) -> None:
         """Note the end of the run, and facts about it."""

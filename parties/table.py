@@ -40,11 +40,16 @@ class PartyTable:
     @property
     def id_digest(self) -> str:
         """A digest of all ids, the same on both sides exactly if the sets of ids are."""
-        digest = hashlib.sha256()
-        for record_id in self.ids:
-            encoded = record_id.encode()
-            digest.update(len(encoded).to_bytes(4, "little") + encoded)
-        return digest.hexdigest()
+        return digest_of_ids(self.ids)
+
+
+def digest_of_ids(ids: pd.Index) -> str:
+    """A digest of ids in their order."""
+    digest = hashlib.sha256()
+    for record_id in ids:
+        encoded = record_id.encode()
+        digest.update(len(encoded).to_bytes(4, "little") + encoded)
+    return digest.hexdigest()
 
 
 def read_table(path: Path, schema: TableSchema, *, ignore: Sequence[str] = (), needs_label: bool) -> PartyTable:

@@ -17,7 +17,7 @@ from protocols.errors import PeerLost
 from protocols.keys import read_public, read_secret
 from protocols.messages import VERSION
 
-COMMANDS = {"party-a", "party-b", "predict", "keygen", "demo"}
+COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "demo"}
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -31,6 +31,7 @@ def run(*words: str) -> tuple[int, str, str]:
         (["--help"], []),
         (["party-a", "--help"], []),
         (["demo", "--help"], []),
+        (["ledger", "--help"], []),
         # The version of the protocol stands in a module that knows arrays.
         (["--version"], ["numpy"]),
     ],

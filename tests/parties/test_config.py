@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
-from parties.config import ActiveRun, DesensitizeSection, ModelSection, PassiveRun, read_role, read_run, read_schema
+from parties.balances import Budget, Limit
+from parties.config import (
+    ActiveRun,
+    BudgetSection,
+    DesensitizeSection,
+    ModelSection,
+    PassiveRun,
+    read_role,
+    read_run,
+    read_schema,
+)
 from parties.errors import ConfigError
 
 ACTIVE: dict[str, Any] = {
@@ -80,6 +90,26 @@ def test_a_passive_run_keeps_its_thresholds_and_names_unless_told_otherwise(tmp_
     assert run.active.public_key == tmp_path / "keys" / "bank.public"
 
 
+def test_the_ledger_lies_beside_the_run_folders_and_limits_nothing_unless_told_otherwise(tmp_path: Path) -> None:
+    run = read(tmp_path, PASSIVE, PassiveRun)
+    assert run.ledger.path == tmp_path / "runs" / "ledger.sqlite"
+    assert run.ledger.budget.budget(TableSchema(columns=())) == Budget()
+    named = read(tmp_path, {**PASSIVE, "folder": "here", "ledger": {"path": "books/q3.sqlite"}}, PassiveRun)
+    assert named.ledger.path == tmp_path / "books" / "q3.sqlite"
+
+
+def test_a_budget_limits_every_column_some_columns_and_a_record(tmp_path: Path) -> None:
+    columns = {"age": {"epsilon": 0.2}, "town": {"category_epsilon": 6}}
+    budget = {"epsilon": 0.5, "category_epsilon": 9, "columns": columns, "per_record": 30}
+    run = read(tmp_path, {**PASSIVE, "ledger": {"budget": budget}}, PassiveRun)
+    schema, _ = read_schema_of(tmp_path, SCHEMA)
+    found = run.ledger.budget.budget(schema)
+    assert found.per_record == 30
+    assert [found.limit(name) for name in ("age", "town", "debt")] == [Limit(0.2, 9), Limit(0.5, 6), Limit(0.5, 9)]
+    with pytest.raises(ConfigError, match=r"ledger\.budget\.columns names columns that the schema lacks: colour"):
+        BudgetSection.model_validate({"columns": {"colour": {"epsilon": 1}}}).budget(schema)
+
+
 @pytest.mark.parametrize(("alias", "role"), [("guest", "active"), ("host", "passive")])
 def test_the_roles_have_aliases(tmp_path: Path, alias: str, role: str) -> None:
     document, kind = (ACTIVE, ActiveRun) if role == "active" else (PASSIVE, PassiveRun)
@@ -108,7 +138,9 @@ def test_the_other_roles_run_file_is_refused(tmp_path: Path) -> None:
         (ACTIVE, ActiveRun, "model.eta"),
         (PASSIVE, PassiveRun, "model"),
         (PASSIVE, PassiveRun, "active.key"),
+        (ACTIVE, ActiveRun, "ledger"),
         (PASSIVE, PassiveRun, "desensitize.delta"),
+        (PASSIVE, PassiveRun, "ledger.budget.delta"),
         (PASSIVE, PassiveRun, "desensitize.columns.age.bounds"),
     ],
 )
@@ -144,6 +176,8 @@ def test_an_active_run_needs_every_one_of_its_keys(tmp_path: Path, key: str) -> 
         (PASSIVE, "desensitize.law", "gauss", "desensitize.law: Input should be .*'clamped'.*; found 'gauss'"),
         (PASSIVE, "desensitize.theta", 2.5, "desensitize.theta: Input should be a valid integer"),
         (PASSIVE, "desensitize.columns.age.epsilon", 0, "desensitize.columns.age.epsilon: Input should be greater"),
+        (PASSIVE, "ledger.budget.epsilon", 0, "ledger.budget.epsilon: Input should be greater than 0; found 0"),
+        (PASSIVE, "ledger.budget.per_record", math.nan, "ledger.budget.per_record: Input should be greater than 0"),
         (PASSIVE, "share_thresholds", "perhaps", "share_thresholds: Input should be a valid boolean"),
     ],
 )

@@ -73,6 +73,19 @@ SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
     "budget for no column": ("run.desensitize.columns", {"age": {"epsilon": 1}}, "that the schema lacks: age"),
     "no bounds": ("schema.columns.spend", {"kind": "numeric"}, "column 'spend' is numeric and needs public bounds"),
     "no public key": ("run.active", {"name": "bank"}, "names no public_key for bank. Nothing was sent"),
+    "limit for no column": (
+        "run.ledger",
+        {"budget": {"columns": {"age": {"epsilon": 1}}}},
+        "that the schema lacks: age",
+    ),
+    "limit not positive": ("run.ledger", {"budget": {"epsilon": 0}}, "ledger.budget.epsilon: Input should be greater"),
+    "unknown limit": ("run.ledger", {"budget": {"delta": 1}}, "ledger.budget.delta: Extra inputs are not permitted"),
+    "ledger in no folder": ("run.ledger", {"path": "data.csv/ledger"}, "ledger cannot be used: "),
+    "ledger that is none": (
+        "run.ledger",
+        {"path": "data.csv"},
+        "data.csv has mode |data.csv cannot be used: file is not",
+    ),
     "unknown key": ("run.label", "y", r"run\.yaml: label: Extra inputs are not permitted"),
 }
 
@@ -241,11 +254,15 @@ def test_scoring_alone_with_shared_thresholds_is_the_same_as_asking(
     pd.testing.assert_frame_equal(pd.read_csv(alone), asked, check_exact=True)
 
 
-def test_desensitized_answers_are_drawn_anew_for_every_request(
+def test_desensitized_answers_are_drawn_once_and_are_not_the_exact_ones(
     trained: Any, outcomes: Outcomes, tmp_path: Path
 ) -> None:
-    first, second = (predict_both(trained, outcomes, "desensitized", tmp_path / f"{i}.csv") for i in range(2))
-    assert (first["prediction"] != second["prediction"]).any()
+    first, second, exact = (
+        predict_both(trained, outcomes, mode, tmp_path / f"{i}.csv")["prediction"]
+        for i, mode in enumerate(["desensitized", "desensitized", "routed"])
+    )
+    assert first.tolist() == second.tolist()
+    assert (first != exact).any()
 
 
 def test_a_customer_that_the_shop_does_not_know_gets_no_prediction(

@@ -83,6 +83,50 @@ def test_an_attempt_that_ended_before_anything_was_drawn_may_be_repeated(folder:
         folder.create(tmp_path / "run.yaml", party="shop", role="passive")
 
 
+@pytest.fixture
+def shop(tmp_path: Path) -> RunFolder:
+    """A passive party's folder after its columns were drawn and stored."""
+    (tmp_path / "run.yaml").write_text("party: shop\n")
+    folder = RunFolder(tmp_path / "runs" / "summer")
+    folder.create(tmp_path / "run.yaml", party="shop", role="passive")
+    assert not folder.has_released
+    folder.mark_release()
+    return folder
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_passive_party_may_repeat_a_run_and_it_stays_known_that_it_has_released(
+    shop: RunFolder, tmp_path: Path, is_finished: bool
+) -> None:
+    if is_finished:
+        shop.save_router(ROUTER, GUARANTEE)
+    shop.create(tmp_path / "run.yaml", party="shop", role="passive")
+    assert shop.has_released
+    assert (shop.path / "model.json").exists() == is_finished
+
+
+@pytest.mark.parametrize(("party", "role"), [("post", "passive"), ("shop", "active")])
+def test_nobody_else_may_repeat_it(shop: RunFolder, tmp_path: Path, party: str, role: str) -> None:
+    before = {path.name: path.read_bytes() for path in shop.path.iterdir()}
+    with pytest.raises(RunFolderError, match="holds a run already; choose another run_id"):
+        shop.create(tmp_path / "run.yaml", party=party, role=role)
+    assert {path.name: path.read_bytes() for path in shop.path.iterdir()} == before
+
+
+def test_the_active_party_never_repeats_a_run_that_has_a_model(folder: RunFolder, tmp_path: Path) -> None:
+    folder.save_joint_model(MODEL)
+    with pytest.raises(RunFolderError, match="holds a run already; choose another run_id"):
+        folder.create(tmp_path / "run.yaml", party="bank", role="active")
+
+
+def test_a_run_that_does_not_say_whether_it_has_released_counts_as_one_that_has(
+    shop: RunFolder, tmp_path: Path
+) -> None:
+    shop.write_json("meta.json", {"party": "shop", "role": "passive"})
+    shop.create(tmp_path / "run.yaml", party="shop", role="passive")
+    assert shop.has_released
+
+
 def test_a_folder_with_somebody_elses_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("party: bank\n")
     (tmp_path / "full").mkdir()

@@ -1,0 +1,74 @@
+"""A run file's keys and addresses to open channels, whose every outgoing message is logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from parties.config import ActiveRun, PassiveRun
+from parties.runlog import RunLog
+from protocols.channel import Channel
+from protocols.errors import KeyFileError
+from protocols.keys import KeyPair, read_public, read_secret
+from protocols.zmq_channel import ConnectedChannel, Listener
+
+
+@contextmanager
+def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog], list[Channel]]]:
+    """How to listen for the passive parties. Keys are read at once; the socket opens when the log is there."""
+    keys = _own_keys(run, insecure)
+    peers = {peer.name: _peer_key(peer.public_key, peer.name, insecure) for peer in run.passive}
+    with ExitStack() as stack:
+
+        def open_channels(log: RunLog) -> list[Channel]:
+            def note(event: str) -> None:
+                log.step("connection", event)
+
+            listener = Listener(run.listen, peers, keys=keys, timing=run.timing, on_event=note)
+            stack.callback(listener.close)
+            log.step("listening", f"{run.party} waits for {', '.join(peers)} at {listener.address}")
+            channels: list[Channel] = [listener.channel(peer) for peer in peers]
+            for channel in channels:
+                channel.traffic.on_send = log.sent(channel.peer)
+            return channels
+
+        yield open_channels
+
+
+@contextmanager
+def passive_channel(run: PassiveRun, insecure: bool) -> Iterator[Callable[[RunLog], Channel]]:
+    """How to connect to the active party, likewise."""
+    keys = _own_keys(run, insecure)
+    peer_key = _peer_key(run.active.public_key, run.active.name, insecure)
+    with ExitStack() as stack:
+
+        def open_channel(log: RunLog) -> Channel:
+            log.step("connecting", f"{run.party} connects to {run.active.name} at {run.connect}")
+            channel = ConnectedChannel(
+                run.connect, name=run.party, peer=run.active.name, keys=keys, peer_key=peer_key, timing=run.timing
+            )
+            stack.callback(channel.close)
+            channel.traffic.on_send = log.sent(run.active.name)
+            return channel
+
+        yield open_channel
+
+
+def _own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
+    if insecure:
+        return None
+    if run.secret_key is None:
+        raise KeyFileError(
+            "the run file names no secret_key; make one with `opboost keygen`, or type --insecure for a run on "
+            "loopback. Nothing was sent"
+        )
+    return read_secret(run.secret_key)
+
+
+def _peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:
+    if insecure:
+        return None
+    if path is None:
+        raise KeyFileError(f"the run file names no public_key for {name}. Nothing was sent")
+    return read_public(path)

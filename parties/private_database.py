@@ -1,0 +1,81 @@
+"""SQLite files that their owner alone can read; what was committed outlives a crash and a power cut."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from parties.errors import LedgerError
+
+# How long to wait for another process that draws or charges at the moment.
+WAIT_S = 60.0
+
+
+def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
+    """Open a database and make its tables, both where they are absent.
+
+    Raises
+    ------
+    LedgerError
+        If the file cannot be made, is not a database, or may be read by others than its owner.
+    """
+    with reporting(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise LedgerError(
+                f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
+            )
+        database = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+        try:
+            _write_through(database)
+            for table in tables:
+                database.execute(table)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, and one process at a time: the others wait before they read anything."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Say in one sentence what SQLite or the file system found wrong."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise LedgerError(f"{path} cannot be used: {error}. Nothing was released") from None
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
+
+
+def _write_through(database: sqlite3.Connection) -> None:
+    """Write-ahead log, flushed at every commit. Changing to it needs the file for itself, without SQLite's waiting."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    database.execute("PRAGMA synchronous = FULL")
