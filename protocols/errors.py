@@ -6,6 +6,7 @@
     ├── DecodeError         frames are not a message of this protocol
     │   └── VersionMismatch     they are of another protocol version
     ├── UnexpectedMessage   a message that the sequence does not allow here
+    ├── NothingInCommon     the parties' sets of ids do not meet
     ├── PeerLost            the peer is gone, silent or never came
     ├── PeerAborted         the peer ended the run and said why
     └── KeyFileError        a key file is absent, malformed or readable by others
@@ -28,6 +29,10 @@ class VersionMismatch(DecodeError):
 
 class UnexpectedMessage(ProtocolError):
     """A message that the sequence does not allow here."""
+
+
+class NothingInCommon(ProtocolError):
+    """The parties' sets of ids do not meet."""
 
 
 class PeerLost(ProtocolError):

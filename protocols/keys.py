@@ -1,13 +1,15 @@
 """Key files: a party's secret key, and the public keys of the peers it talks to.
 
 A key file is one line of text, ``opboost-secret-key <64 hex digits>`` or ``opboost-public-key <64 hex digits>``:
-a Curve25519 key, as ZeroMQ's CURVE uses it.
+a Curve25519 key, as ZeroMQ's CURVE uses it. A secret that several parties share, for hashing ids, is such a line too:
+``opboost-shared-secret <64 hex digits>``.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import secrets
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from protocols.errors import KeyFileError
 
 SECRET_HEADER = "opboost-secret-key"
 PUBLIC_HEADER = "opboost-public-key"
+SHARED_HEADER = "opboost-shared-secret"
 
 # What may name a party, a run or a key: safe in file names everywhere.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -33,22 +36,18 @@ class KeyPair:
 
 def generate(folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
     key = ECC.generate(curve="Curve25519")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KeyFileError(f"{folder} cannot hold keys: {error.strerror}. Nothing was written") from None
-    secret_path, public_path = folder / f"{name}.secret", folder / f"{name}.public"
-    for path in (secret_path, public_path):
-        if path.exists():
-            raise KeyFileError(f"{path} exists; a key is never replaced. Nothing was written")
-    descriptor = os.open(secret_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{SECRET_HEADER} {key.seed.hex()}\n")
+    secret_path, public_path = _new_files(folder, name, "secret", "public")
+    _write_private(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n")
     public_path.write_text(f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n")
     return secret_path, public_path
+
+
+def generate_shared(folder: Path, name: str) -> Path:
+    """Write ``name.shared``, 32 random bytes that all parties get over a safe way and keep to themselves."""
+    (path,) = _new_files(folder, name, "shared")
+    _write_private(path, f"{SHARED_HEADER} {secrets.token_hex(32)}\n")
+    return path
 
 
 def read_secret(path: Path) -> KeyPair:
@@ -60,15 +59,47 @@ def read_secret(path: Path) -> KeyPair:
         If the file is absent, malformed or readable by anyone but its owner.
     """
     secret = _read(path, SECRET_HEADER)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")
+    _check_private(path)
     return KeyPair(_raw_public(ECC.construct(curve="Curve25519", seed=secret)), secret)
+
+
+def read_shared(path: Path) -> bytes:
+    """Read a shared secret, 32 bytes; like a secret key, it must be readable by its owner alone."""
+    secret = _read(path, SHARED_HEADER)
+    _check_private(path)
+    return secret
 
 
 def read_public(path: Path) -> bytes:
     """Read a peer's public key, 32 bytes."""
     return _read(path, PUBLIC_HEADER)
+
+
+def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
+    """Paths for new key files of this name, none of which exists yet."""
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise KeyFileError(f"{folder} cannot hold keys: {error.strerror}. Nothing was written") from None
+    paths = [folder / f"{name}.{ending}" for ending in endings]
+    for path in paths:
+        if path.exists():
+            raise KeyFileError(f"{path} exists; a key is never replaced. Nothing was written")
+    return paths
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+
+
+def _check_private(path: Path) -> None:
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")
 
 
 def _read(path: Path, header: str) -> bytes:

@@ -12,6 +12,18 @@ Training::
     │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
     │ ───────────── Done ──────────────► │   A has saved the model
 
+Before it, unless the files are aligned already, the ids that all parties know are found (`protocols.alignment`)::
+
+    A                                    B
+    │ ◄──────────── Hello ────────────── │   sizes of both sets, and how they are to be aligned
+    │ ───────────── Hello ─────────────► │
+    │ ◄───────── OrderShare ──────────── │   random bytes of both, from which the order of the ranks is made
+    │ ────────── OrderShare ───────────► │
+    │ ────────── BlindedIds ─ · · · ───► │   A's ids under A's key; each chunk comes back
+    │ ◄──────── ReblindedIds ─ · · · ─── │   under both keys (these two for private set intersection alone)
+    │ ◄───────── BlindedIds ─ · · · ──── │   B's ids under B's key, or hashed, in random order
+    │ ─────────── CommonIds ───────────► │   which of these are common to all parties, one bit each
+
 Prediction, one round trip per batch::
 
     A                                    B
@@ -21,7 +33,8 @@ Prediction, one round trip per batch::
     │ ◄───────────── Answers ─────────── │   one bit per test and record, packed
     │ ───────────── Done ──────────────► │
 
-Either side may send `Abort` at any time. Two round trips in all train a model, whatever the number of trees.
+Either side may send `Abort` at any time. Two round trips in all train a model, whatever the number of trees, once
+the records are aligned.
 """
 
 from __future__ import annotations
@@ -35,7 +48,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 1
+VERSION = 2
 
 
 def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -63,6 +76,9 @@ RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32
 IndexArray = Annotated[NDArray[np.uint32], _array_of("<u4")]
 FlagArray = Annotated[NDArray[np.bool_], _array_of("|b1")]
 PackedBits = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
+FlatBits = Annotated[NDArray[np.uint8], _array_of("|u1")]
+ByteRows = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
+RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 
 class Message(BaseModel):
@@ -96,6 +112,37 @@ class Hello(Message):
     task: Annotated[Task, Field(strict=False)]
     n_rows: Count
     id_digest: str
+    alignment: Annotated[str, Field(max_length=200)] = "prealigned"
+
+
+class OrderShare(Message):
+    """One side's random bytes towards the order in which ranks are sent."""
+
+    kind: ClassVar[str] = "order share"
+    random: RandomBytes
+
+
+class BlindedIds(Message):
+    """Some consecutive ids of the sender's list, each as a point under its key or as a keyed hash; one row each."""
+
+    kind: ClassVar[str] = "blinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class ReblindedIds(Message):
+    """A chunk of the receiver's own `BlindedIds`, now under both keys."""
+
+    kind: ClassVar[str] = "reblinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class CommonIds(Message):
+    """Which of the receiver's own `BlindedIds` are common to all parties: one bit each, packed."""
+
+    kind: ClassVar[str] = "common ids"
+    bits: FlatBits
 
 
 class OfferedColumn(Message):
@@ -180,5 +227,20 @@ class Abort(Message):
 
 
 MESSAGES: dict[str, type[Message]] = {
-    message.kind: message for message in (Hello, Offer, RankChunk, SplitRanks, Thresholds, Ask, Answers, Done, Abort)
+    message.kind: message
+    for message in (
+        Hello,
+        OrderShare,
+        BlindedIds,
+        ReblindedIds,
+        CommonIds,
+        Offer,
+        RankChunk,
+        SplitRanks,
+        Thresholds,
+        Ask,
+        Answers,
+        Done,
+        Abort,
+    )
 }

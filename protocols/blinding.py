@@ -1,0 +1,92 @@
+"""Record ids as points of the curve P-256 under a secret key: the only module that imports openmined-psi.
+
+The package multiplies points in compiled code and lets other threads run meanwhile. Its own protocol ends with the
+indices of common ids in the *client's* list; we also need to know which entries of the other list they are, so that
+the other side can be told. Hence both lists are put under both keys (`x -> H(x)^ab`, the same whichever key comes
+first) with the package's two operations on points, and compared: the classical protocol of Meadows (1986) and
+Huberman, Franklin and Hogg (1999), which the package is built on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import DecodeError
+
+# A compressed point of P-256.
+POINT_BYTES = 33
+
+# Threads to multiply with: more than this has never been measured.
+MAX_WORKERS = 8
+
+Rows = NDArray[np.uint8]
+"""One entry per row, shape (n, bytes)."""
+
+
+class Cipher:
+    """A fresh secret key, which never leaves this object.
+
+    Notes
+    -----
+    Privacy: a blinded id is a pseudo-random point to whoever lacks the key (decisional Diffie-Hellman on P-256, the
+    hash onto the curve taken as random). Two ciphers have nothing in common, so what two runs send cannot be linked.
+    """
+
+    def __init__(self) -> None:
+        from private_set_intersection.python import Request, client, server
+
+        self._make_request = Request
+        first = client.CreateWithNewKey(True)
+        # The package's objects hold scratch memory, so every thread has its own.
+        n_workers = min(os.cpu_count() or 1, MAX_WORKERS)
+        key = first.GetPrivateKeyBytes()
+        self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
+        self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]
+        self._pool = ThreadPoolExecutor(n_workers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def blind(self, ids: Sequence[bytes]) -> Rows:
+        """Put ids under this key, in their order."""
+        pieces = self._pool.map(lambda worker, piece: worker.CreateRequest(piece), self._clients, self._split(ids))
+        return np.concatenate([_rows(piece.encrypted_elements) for piece in pieces])
+
+    def reblind(self, rows: Rows) -> Rows:
+        """Put points that are under another key under this one too, in their order.
+
+        Raises
+        ------
+        DecodeError
+            If one of them is no point of the curve.
+        """
+        if rows.shape[1] != POINT_BYTES:
+            raise DecodeError(f"a blinded id has {POINT_BYTES} bytes; found {rows.shape[1]}")
+        points = [row.tobytes() for row in rows]
+        try:
+            pieces = list(self._pool.map(self._multiply, self._servers, self._split(points)))
+        except RuntimeError:
+            # The package's own words are dropped: they belong to its cryptographic library.
+            raise DecodeError("a blinded id is not a point of the curve") from None
+        return np.concatenate([_rows(piece.encrypted_elements) for piece in pieces])
+
+    def _multiply(self, worker: Any, points: Sequence[bytes]) -> Any:
+        return worker.ProcessRequest(self._make_request(reveal_intersection=True, encrypted_elements=points))
+
+    def _split(self, items: Sequence[bytes]) -> list[list[bytes]]:
+        """One run of items per worker, in their order."""
+        n_each = -(-len(items) // len(self._clients))
+        return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
+
+
+def _rows(elements: Sequence[bytes]) -> Rows:
+    return np.frombuffer(b"".join(elements), np.uint8).reshape(-1, POINT_BYTES)
