@@ -145,14 +145,14 @@ class TableSchema:
     Parameters
     ----------
     columns : tuple of ColumnSchema
-    id : str
-        Name of the record key.
+    id : str or tuple of str
+        Name of the record key, or names of the columns that make it together.
     label : str, optional
         Name of the label column; only the active party has one.
     """
 
     columns: tuple[ColumnSchema, ...]
-    id: str = "id"
+    id: str | tuple[str, ...] = "id"
     label: str | None = None
 
     def __post_init__(self) -> None:
@@ -160,11 +160,18 @@ class TableSchema:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise SchemaError(f"columns named more than once in the schema: {', '.join(repeated)}")
-        for role, name in (("id", self.id), ("label", self.label)):
+        if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
+            raise SchemaError(f"the id needs at least one column, and none twice; found {', '.join(self.id_columns)}")
+        for role, name in (*(("id", name) for name in self.id_columns), ("label", self.label)):
             if name in names:
                 raise SchemaError(f"column {name!r} cannot be both the {role} and a feature")
-        if self.label == self.id:
-            raise SchemaError(f"column {self.id!r} cannot be both the id and the label")
+        if self.label in self.id_columns:
+            raise SchemaError(f"column {self.label!r} cannot be both the id and the label")
+
+    @property
+    def id_columns(self) -> tuple[str, ...]:
+        """Names of the columns that make the record key."""
+        return (self.id,) if isinstance(self.id, str) else self.id
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -63,7 +63,9 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
         differences.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         differences.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if theirs.id_digest != mine.id_digest:
+    if theirs.alignment != mine.alignment:
+        differences.append(f"its records are aligned so: {theirs.alignment}; this party's so: {mine.alignment}")
+    elif theirs.id_digest != mine.id_digest:
         differences.append(
             f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
         )

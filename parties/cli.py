@@ -121,12 +121,18 @@ def predict(
 def keygen(
     name: Annotated[str, typer.Argument(help="The party's name; the files are NAME.secret and NAME.public.")],
     folder: Annotated[Path, typer.Option(help="Where to put them.")] = Path("keys"),
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Make NAME.shared instead: a secret for hashed ids.")
+    ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Make a party's pair of keys. The public one goes to the peers, the secret one stays."""
-    from protocols.keys import generate
+    from protocols.keys import generate, generate_shared
 
     with _terminal():
+        if shared:
+            _result(form, shared=str(generate_shared(folder, name)))
+            return
         secret, public = generate(folder, name)
         _result(form, secret=str(secret), public=str(public))
 

@@ -17,6 +17,7 @@ from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss, loss_by_name
+from parties.align_section import AlignSection, id_columns
 from parties.balances import Budget, Limit
 from parties.errors import ConfigError
 from protocols.keys import NAME_PATTERN
@@ -147,6 +148,7 @@ class _Run(_Section):
     data: Path
     table_schema: Path = Field(alias="schema")
     ids: Path | None = None
+    align: AlignSection = AlignSection()
     secret_key: Path | None = None
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
@@ -247,7 +249,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     try:
         described = tuple(column_from_mapping(str(name), column) for name, column in columns.items())
-        schema = TableSchema(columns=described, id=str(document.get("id", "id")), label=document.get("label"))
+        schema = TableSchema(columns=described, id=id_columns(document.get("id", "id")), label=document.get("label"))
     except OpBoostError as error:
         raise ConfigError(f"{path}: {error}") from None
     return schema, tuple(map(str, ignore))
@@ -281,6 +283,7 @@ def _resolve(run: R, folder: Path) -> R:
     for key in ("data", "table_schema", "ids", "secret_key"):
         value = getattr(run, key)
         update[key] = folder / value if value is not None else None
+    update["align"] = run.align.within(folder)
     if isinstance(run, ActiveRun):
         update["passive"] = tuple(_resolve_peer(peer, folder) for peer in run.passive)
         parties = [run.party, *(peer.name for peer in run.passive)]

@@ -28,7 +28,7 @@ from parties.party_b import PassiveJob
 from parties.party_b import train as take_part
 from parties.simulation import simulate
 from parties.store import RunFolder
-from parties.table import PartyTable, read_table, select
+from parties.table import PartyTable, read_table
 from protocols.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
@@ -47,13 +47,13 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     desensitize = {"mechanism": mechanism, "epsilon": epsilon}
     read_section(DesensitizeSection, desensitize)
     _clear(out)
-    terminal.say("preparing keys, run files and the list of common ids for both parties")
+    terminal.say("preparing keys and run files for both parties")
     folders = _prepare(out, desensitize)
     joint_started = time.monotonic()
     _run_jointly(folders, terminal)
     joint_seconds = time.monotonic() - joint_started
     terminal.say("training the baselines: the bank alone, and both without privacy")
-    active_only, central = _baselines(folders, folders[BANK] / "test_ids.txt")
+    active_only, central = _baselines(folders)
     summary = {
         **_joint_results(folders),
         "score_active_only": active_only,
@@ -67,7 +67,7 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
 
 def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
     """Train once and predict in both joint modes, each party as a process of its own every time."""
-    terminal.say("training: two processes over ZeroMQ with CURVE")
+    terminal.say("aligning records and training: two processes over ZeroMQ with CURVE")
     _together(["party-a", BANK], ["party-b", RETAILER], folders)
     for mode, name in (("routed", "predictions.csv"), ("desensitized", "predictions_desensitized.csv")):
         terminal.say(f"predicting jointly, {mode}")
@@ -122,7 +122,7 @@ def _clear(out: Path) -> None:
 
 
 def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
-    """Both parties' folders: schema, keys, run file, and the ids they agreed on."""
+    """Both parties' folders: schema, keys and run file; at the bank also which records to train on and to predict."""
     sample = sample_folder()
     folders = {party: out.resolve() / party for party in (BANK, RETAILER)}
     for party, folder in folders.items():
@@ -133,11 +133,12 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
         shutil.copyfile(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
     _write_ids(folders)
     address = f"tcp://127.0.0.1:{_free_port()}"
-    shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "ids": "train_ids.txt"}
+    shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "align": {"method": "psi"}}
     bank = {
         "role": "active",
         "party": BANK,
         **shared,
+        "ids": "train_ids.txt",
         "listen": address,
         "secret_key": f"keys/{BANK}.secret",
         "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
@@ -158,14 +159,15 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
 
 
 def _write_ids(folders: dict[str, Path]) -> None:
-    """Give both parties the same lists of common ids: those to train on, and those to predict."""
-    ids = [set(pd.read_csv(folder / "data.csv.gz", usecols=["id"], dtype=str)["id"]) for folder in folders.values()]
-    common = np.array(sorted(set.intersection(*ids)))
+    """Give the bank two lists of its ids: a share of the common ones to predict, and all others to train on."""
+    bank, retailer = (
+        set(pd.read_csv(folders[party] / "data.csv.gz", usecols=["id"], dtype=str)["id"]) for party in (BANK, RETAILER)
+    )
+    common = np.array(sorted(bank & retailer))
     np.random.default_rng(SEED).shuffle(common)
-    n_test = round(TEST_SHARE * len(common))
-    for folder in folders.values():
-        (folder / "test_ids.txt").write_text("\n".join(common[:n_test]) + "\n")
-        (folder / "train_ids.txt").write_text("\n".join(common[n_test:]) + "\n")
+    test = set(common[: round(TEST_SHARE * len(common))].tolist())
+    for name, ids in (("test", test), ("train", bank - test)):
+        (folders[BANK] / f"{name}_ids.txt").write_text("\n".join(sorted(ids)) + "\n")
 
 
 def _free_port() -> int:
@@ -198,7 +200,14 @@ def _together(active: Sequence[str], passive: Sequence[str], folders: dict[str, 
         raise PartyError(f"a party of the demo failed: {'; '.join(line for lines in failed for line in lines)}")
 
 
-def _baselines(folders: dict[str, Path], test_ids: Path) -> tuple[float, float]:
+def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, PartyTable]:
+    """Of the listed records those that all parties know, in one order. Only the demo sees both tables."""
+    common = set(listed.read_text().split()).intersection(*(table.ids for table in tables.values()))
+    ids = pd.Index(sorted(common), dtype=object)
+    return {party: table.take(table.ids.get_indexer(ids)) for party, table in tables.items()}
+
+
+def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
     """Test scores of the bank alone, and of both parties' columns without noise, with the run's own settings."""
     run = read_run(folders[BANK] / "run.yaml", ActiveRun)
     schemas = {party: read_schema(folder / "schema.yaml")[0] for party, folder in folders.items()}
@@ -206,10 +215,7 @@ def _baselines(folders: dict[str, Path], test_ids: Path) -> tuple[float, float]:
         party: read_table(folder / "data.csv.gz", schemas[party], needs_label=party == BANK)
         for party, folder in folders.items()
     }
-    split = {
-        part: {party: select(table, folders[BANK] / f"{part}_ids.txt", test_ids) for party, table in tables.items()}
-        for part in ("train", "test")
-    }
+    split = {part: common_records(tables, folders[BANK] / f"{part}_ids.txt") for part in ("train", "test")}
     bank, test = split["train"][BANK], split["test"][BANK]
     assert bank.labels is not None
     assert test.labels is not None

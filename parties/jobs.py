@@ -18,17 +18,19 @@ from opboost.metrics import evaluate
 from opboost.preprocess import EncodedColumn, own_features
 from opboost.schema import TableSchema
 from opboost.vertical import OwnColumn
+from parties.alignment import Aligner, training_table
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
 from parties.drawing import Account, open_books
 from parties.entries import Occasion
-from parties.errors import ConfigError, PartyError, TableError
+from parties.errors import ConfigError, PartyError
 from parties.party_a import ActiveJob, JointModel, predict_jointly, predict_locally, train_jointly
 from parties.party_b import PassiveJob, ReleaseColumns, serve, train
 from parties.progress import Progress, no_progress
+from parties.record_ids import with_parts
 from parties.runlog import RunLog
 from parties.store import RunFolder, write_predictions
-from parties.table import PartyTable, check_varied, read_table, select
+from parties.table import PartyTable, read_table, select
 from protocols.channel import Channel
 from protocols.errors import ProtocolError
 from protocols.messages import Task
@@ -59,26 +61,31 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     loss, parameters = run.model.loss(), run.model.parameters()
-    table = _training_table(run, schema, ignore, needs_label=True)
+    table = training_table(run, schema, ignore, needs_label=True)
     assert table.labels is not None
     loss.check_labels(table.labels)
     names, matrix = own_features(table.features, schema.columns)
-    job = ActiveJob(
-        party=run.party,
-        run_id=run.run_id,
-        id_digest=table.id_digest,
-        own=tuple(OwnColumn(name, matrix[:, i]) for i, name in enumerate(names)),
-        labels=table.labels,
-        weights=np.ones(table.n_rows),
-        loss=loss,
-        parameters=parameters,
-        seed=run.model.seed,
-    )
+    aligner = Aligner.of(run, schema)
     folder = RunFolder(run.run_folder)
     with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
         channels = open_channels(log)
+        aligned = aligner.lead(table, channels, folder, log, progress=terminal.progress)
+        assert aligned.table.labels is not None
+        job = ActiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=aligned.table.id_digest,
+            own=tuple(OwnColumn(name, matrix[aligned.rows, i]) for i, name in enumerate(names)),
+            labels=aligned.table.labels,
+            weights=np.ones(aligned.table.n_rows),
+            loss=loss,
+            parameters=parameters,
+            seed=run.model.seed,
+            alignment=aligner.words,
+            orders=aligned.orders,
+        )
         train_jointly(job, channels, save=folder.save_joint_model, progress=terminal.progress)
-        _finish(folder, log, channels, n_rows=table.n_rows)
+        _finish(folder, log, channels, n_rows=aligned.table.n_rows)
     return folder
 
 
@@ -87,13 +94,17 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     run = read_run(path, PassiveRun)
     schema, ignore = read_schema(run.table_schema)
     mechanisms = run.desensitize.mechanisms(schema)
-    table = _training_table(run, schema, ignore, needs_label=False)
+    table = training_table(run, schema, ignore, needs_label=False)
+    aligner = Aligner.of(run, schema)
     folder = RunFolder(run.run_folder)
     with (
         _account(run, schema, Task.TRAIN) as account,
         passive_channel(run, insecure) as open_channel,
         _logged(folder, path, run, terminal) as log,
     ):
+        channel = open_channel(log)
+        aligned = aligner.follow(table, channel, folder, log, progress=terminal.progress)
+        table = aligned.table
         job = PassiveJob(
             party=run.party,
             run_id=run.run_id,
@@ -103,9 +114,10 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             rng=account.rng,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
+            alignment=aligner.words,
+            order=aligned.orders.get(channel.peer),
             release=_release_once(account, table.ids, folder, log),
         )
-        channel = open_channel(log)
         share = train(job, channel, progress=terminal.progress)
         folder.save_router(share.router, share.guarantee)
         for name, n_clipped in share.n_clipped.items():
@@ -158,7 +170,7 @@ def predict_active(
     model = folder.load_joint_model()
     source = data or run.data
     known = _with_passive_columns(schema, model) if mode == "local" else schema
-    table = read_table(source, known, ignore=ignore, needs_label=False)
+    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     if ids is not None:
         table = select(table, ids, source)
     names, matrix = own_features(table.features, schema.columns)
@@ -183,7 +195,8 @@ def predict_active(
                 desensitized=mode == "desensitized",
                 progress=terminal.progress,
             )
-        write_predictions(_prediction_table(table.ids, predictions, is_complete), target)
+        scored = _prediction_table(table.ids, predictions, is_complete)
+        write_predictions(with_parts(scored, schema.id_columns), target)
         log.step("predicted", f"wrote {table.n_rows} predictions ({mode}) to {target.name}", n_rows=table.n_rows)
         if not is_complete.all():
             n_incomplete = int((~is_complete).sum())
@@ -198,7 +211,8 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
-    table = read_table(data or run.data, schema, ignore=ignore, needs_label=False)
+    source, duplicates = data or run.data, run.align.duplicates
+    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
     with ExitStack() as stack:
         account = stack.enter_context(_account(run, schema, Task.PREDICT))
         log = RunLog(folder.path, echo=terminal.say)
@@ -224,18 +238,6 @@ def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema
     """The schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
     return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
-
-
-def _training_table(
-    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, needs_label: bool
-) -> PartyTable:
-    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label)
-    if run.ids is not None:
-        table = select(table, run.ids, run.data)
-    if needs_label and table.labels is not None and len(np.unique(table.labels)) < 2:
-        raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
-    check_varied(table, run.data)
-    return table
 
 
 def _bits(run: PassiveRun) -> rng.BitSource:

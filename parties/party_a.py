@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from opboost.arrays import Mask, Values
@@ -45,6 +46,10 @@ class ActiveJob:
     parameters : BoostingParameters
     seed : int or None
         For row and column sampling.
+    alignment : str
+        How the records were aligned, in words that must be the same on both sides.
+    orders : dict of str to ndarray of int64
+        Per passive party, in which order its ranks travel, where that is not the order of the records.
     column_order : tuple of str, optional
         Order of all columns, which decides ties; by default A's own, then each passive party's.
     """
@@ -58,6 +63,8 @@ class ActiveJob:
     loss: Loss
     parameters: BoostingParameters
     seed: int | None = None
+    alignment: str = "prealigned"
+    orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     column_order: tuple[str, ...] = ()
 
 
@@ -106,7 +113,7 @@ def train_jointly(
         for channel in channels:
             offer = expect(channel, Offer)
             guarantees[channel.peer] = guarantee_from_dict(offer.guarantee)
-            columns.extend(_collect(channel, offer, len(job.labels), progress))
+            columns.extend(_collect(channel, offer, job, progress))
         if job.column_order:
             columns.sort(key=lambda column: job.column_order.index(column.name))
         phase.enter("growing trees")
@@ -210,12 +217,13 @@ def _hello(job: ActiveJob) -> Hello:
         task=Task.TRAIN,
         n_rows=len(job.labels),
         id_digest=job.id_digest,
+        alignment=job.alignment,
     )
 
 
-def _collect(channel: Channel, offer: Offer, n_rows: int, progress: Progress) -> list[RankColumn]:
-    """Receive every chunk of every offered column, in order."""
-    columns = []
+def _collect(channel: Channel, offer: Offer, job: ActiveJob, progress: Progress) -> list[RankColumn]:
+    """Receive every chunk of every offered column, in order, and put the ranks in the order of the records."""
+    columns, n_rows, order = [], len(job.labels), job.orders.get(channel.peer)
     for index, offered in enumerate(offer.columns):
         if offered.n_ranks > n_rows:
             raise UnexpectedMessage(
@@ -238,6 +246,8 @@ def _collect(channel: Channel, offer: Offer, n_rows: int, progress: Progress) ->
                 )
             ranks[filled:end] = chunk.ranks
             filled = end
+        if order is not None:
+            ranks[order] = ranks.copy()
         columns.append(RankColumn(channel.peer, index, offered.name, ranks, offered.n_ranks))
         progress(f"collecting ranks of {channel.peer}", index + 1, len(offer.columns))
     return columns

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.preprocess import EncodedColumn, encode
@@ -62,6 +63,10 @@ class PassiveJob:
         Whether the active party may have the thresholds and the public encoding, and so score alone.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
+    alignment : str
+        How the records were aligned, in words that must be the same on both sides.
+    order : ndarray of int64, optional
+        In which order the ranks travel, where that is not the order of the rows.
     release : callable, optional
         Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
         default every column is drawn anew from `rng`, without an account.
@@ -76,6 +81,8 @@ class PassiveJob:
     opaque_names: bool = True
     share_thresholds: bool = False
     bounds_are_public: bool = True
+    alignment: str = "prealigned"
+    order: NDArray[np.int64] | None = None
     release: ReleaseColumns | None = None
 
 
@@ -121,7 +128,7 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
         phase.enter("sending ranks")
         channel.send(_offer(job, columns, guarantee))
         for c, column in enumerate(columns):
-            _send_ranks(channel, c, column)
+            _send_ranks(channel, c, column, job.order)
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
@@ -191,6 +198,7 @@ def _hello(job: PassiveJob, task: Task) -> Hello:
         task=task,
         n_rows=len(job.features),
         id_digest=job.id_digest,
+        alignment=job.alignment,
     )
 
 
@@ -252,9 +260,11 @@ def _public_name(job: PassiveJob, index: int, column: RankedColumn) -> str:
     return f"{column.source}={schema.categories[column.category]}"
 
 
-def _send_ranks(channel: Channel, index: int, column: RankedColumn) -> None:
+def _send_ranks(channel: Channel, index: int, column: RankedColumn, order: NDArray[np.int64] | None) -> None:
     """Send a column in chunks, in the smallest unsigned type that holds its ranks."""
     ranks = column.ranks.astype(np.min_scalar_type(column.table.n_ranks))
+    if order is not None:
+        ranks = ranks[order]
     for start in range(0, len(ranks), CHUNK_ROWS):
         channel.send(RankChunk(column=index, start=start, ranks=ranks[start : start + CHUNK_ROWS]))
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.schema import Kind, TableSchema
 from parties.errors import TableError
+from parties.record_ids import Duplicates, canonical, read_ids, rows_to_keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class PartyTable:
         """A digest of all ids, the same on both sides exactly if the sets of ids are."""
         return digest_of_ids(self.ids)
 
+    def take(self, rows: NDArray[np.int64]) -> PartyTable:
+        """The table of some of its rows, given in ascending order."""
+        labels = None if self.labels is None else self.labels[rows]
+        return PartyTable(self.ids[rows], self.features.iloc[rows].reset_index(drop=True), labels)
+
 
 def digest_of_ids(ids: pd.Index) -> str:
     """A digest of ids in their order."""
@@ -52,10 +59,18 @@ def digest_of_ids(ids: pd.Index) -> str:
     return digest.hexdigest()
 
 
-def read_table(path: Path, schema: TableSchema, *, ignore: Sequence[str] = (), needs_label: bool) -> PartyTable:
+def read_table(
+    path: Path,
+    schema: TableSchema,
+    *,
+    ignore: Sequence[str] = (),
+    needs_label: bool,
+    duplicates: Duplicates = "refuse",
+) -> PartyTable:
     """Read a CSV (plain or compressed) or Parquet file.
 
-    Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`.
+    Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
+    makes an id is told in `parties.record_ids`.
 
     Raises
     ------
@@ -64,8 +79,8 @@ def read_table(path: Path, schema: TableSchema, *, ignore: Sequence[str] = (), n
     """
     frame = _read(path, schema)
     _check_columns(path, list(frame.columns), schema, ignore, needs_label=needs_label)
-    ids = _ids(path, frame[schema.id], schema.id)
-    order = np.argsort(ids.to_numpy(dtype=object), kind="stable")
+    ids = read_ids(frame, schema.id_columns, path)
+    order = rows_to_keep(ids, duplicates, schema.id_columns, path)
     frame = frame.iloc[order].reset_index(drop=True)
     labels = None
     if schema.label is not None and schema.label in frame.columns:
@@ -92,19 +107,18 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
         lines = ids_path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TableError(f"{ids_path} cannot be read: {type(error).__name__}") from None
-    wanted = pd.Index([line.strip() for line in lines if line.strip()], dtype=object)
+    wanted = pd.Index([canonical(line) for line in lines if line.strip()], dtype=object)
     if len(wanted) == 0 or not wanted.is_unique:
         raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
     positions = table.ids.get_indexer(wanted.sort_values())
     n_absent = int((positions < 0).sum())
     if n_absent:
         raise TableError(f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}. Nothing was sent")
-    labels = None if table.labels is None else table.labels[positions]
-    return PartyTable(table.ids[positions], table.features.iloc[positions].reset_index(drop=True), labels)
+    return table.take(positions)
 
 
 def _read(path: Path, schema: TableSchema) -> pd.DataFrame:
-    as_text = [schema.id, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
+    as_text = [*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
@@ -123,34 +137,20 @@ def _read(path: Path, schema: TableSchema) -> pd.DataFrame:
 def _check_columns(
     path: Path, found: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
 ) -> None:
-    if schema.id not in found:
-        raise TableError(f"{path} has no id column {schema.id!r}; its columns are {', '.join(found)}")
+    for name in schema.id_columns:
+        if name not in found:
+            raise TableError(f"{path} has no id column {name!r}; its columns are {', '.join(found)}")
     if needs_label and schema.label not in found:
         raise TableError(f"{path} has no label column {schema.label!r}; its columns are {', '.join(found)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
         raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
-    unknown = sorted(set(found) - {*schema.names, schema.id, schema.label, *ignore})
+    unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
     if unknown:
         raise TableError(
             f"{path} has columns that the schema does not know: {', '.join(unknown)}; describe them or list them "
             "under `ignore`"
         )
-
-
-def _ids(path: Path, column: pd.Series, name: str) -> pd.Index:
-    n_missing = int(column.isna().sum())
-    if n_missing:
-        raise TableError(f"{path}: {n_missing} rows have no {name!r}")
-    ids = pd.Index(column.astype(str), dtype=object)
-    n_repeated = int(ids.duplicated().sum())
-    if n_repeated:
-        raise TableError(
-            f"{path}: column {name!r} repeats an id in {n_repeated} of {len(ids)} rows; ids must be unique"
-        )
-    if len(ids) == 0:
-        raise TableError(f"{path} has no rows")
-    return ids
 
 
 def _labels(path: Path, column: pd.Series, name: str) -> Values:

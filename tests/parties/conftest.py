@@ -195,6 +195,7 @@ class Site:
             "run_id": "spring",
             "data": "data.csv",
             "schema": "schema.yaml",
+            "align": {"method": "prealigned"},
             "secret_key": f"keys/{party}.secret",
             "timeout": 2,
             "wait": 20,

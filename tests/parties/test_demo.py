@@ -25,7 +25,7 @@ from parties.config import DesensitizeSection, read_schema
 from parties.jobs import Terminal
 from parties.party_a import ActiveJob, predict_jointly, train_jointly
 from parties.party_b import PassiveJob, serve, train
-from parties.table import PartyTable, read_table, select
+from parties.table import PartyTable, read_table
 from protocols.channel import Channel
 
 MARKED = {"bank": "income", "retailer": "spend"}
@@ -59,11 +59,12 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def table_of(out: Path, party: str, part: str) -> PartyTable:
-    """A party's training or test records, as its process reads them."""
-    schema, ignore = read_schema(out / party / "schema.yaml")
-    path = out / party / "data.csv.gz"
-    whole = read_table(path, schema, ignore=ignore, needs_label=party == "bank")
-    return select(whole, out / party / f"{part}_ids.txt", path)
+    """A party's training or test records, as its process aligns them."""
+    tables = {}
+    for name in MARKED:
+        schema, ignore = read_schema(out / name / "schema.yaml")
+        tables[name] = read_table(out / name / "data.csv.gz", schema, ignore=ignore, needs_label=name == "bank")
+    return demo.common_records(tables, out / "bank" / f"{part}_ids.txt")[party]
 
 
 def values_as_bytes(values: Values) -> list[bytes]:
@@ -107,7 +108,7 @@ def marked_values(out: Path, party: str) -> Values:
 
 
 def exact_codes(out: Path, part: str = "train") -> np.ndarray:
-    """The retailer's marked column in the mapped domain, without noise, in the order in which rows are sent."""
+    """The retailer's marked column in the mapped domain, without noise, in the order of the ids."""
     schema, _ = read_schema(out / "retailer" / "schema.yaml")
     (mechanism,) = (m for m in DesensitizeSection().mechanisms(schema) if m.schema.name == MARKED["retailer"])
     column = table_of(out, "retailer", part).features[MARKED["retailer"]]
@@ -150,7 +151,7 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 
 @pytest.mark.usefixtures("summary")
 def test_both_run_folders_are_complete(out: Path) -> None:
-    common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json"}
+    common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
     predictions = {"metrics.json", "partners.json", "predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
     assert found == {"bank": common | predictions, "retailer": common}
