@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,39 @@ def test_two_processes_align_train_and_predict(sites: Any) -> None:
         process.communicate()
 
 
+@pytest.mark.parametrize("victim", ["shop", "bank"])
+def test_a_party_that_dies_while_ids_are_compared_ends_the_other_one_in_time(sites: Any, victim: str) -> None:
+    ids = [f"k{i:06}" for i in range(40_000)]
+    draw = np.random.default_rng(1)
+    sites.bank.table = pd.DataFrame(
+        {"id": ids, "age": draw.integers(18, 91, len(ids)), "y": draw.integers(0, 2, len(ids))}
+    )
+    sites.shop.table = pd.DataFrame(
+        {"id": ids, "spend": draw.integers(0, 101, len(ids)), "visits": draw.integers(0, 51, len(ids))}
+    )
+    for site in (sites.bank, sites.shop):
+        site.run.pop("align")
+    processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
+    log = sites.bank.run_folder / "log.jsonl"
+    try:
+        deadline = time.monotonic() + 30
+        while not (log.exists() and '"blinded ids"' in log.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        processes[victim].kill()
+        struck = time.monotonic()
+        (survivor,) = set(processes) - {victim}
+        _, error = processes[survivor].communicate(timeout=20)
+        assert time.monotonic() - struck < 8
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()
+    assert processes[survivor].returncode == 1
+    assert error.splitlines()[-1].startswith(f"error: {victim} ")
+    assert "Traceback" not in error
+
+
 def test_records_with_an_id_of_several_columns_and_repeated_rows_are_aligned(sites: Any, outcomes: Outcomes) -> None:
     for site in (sites.bank, sites.shop):
         numbers = site.table.pop("id").str[1:].astype(int)
@@ -247,9 +281,7 @@ def test_ranks_travel_in_the_agreed_order_and_the_model_is_the_same(together: An
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(
-    sites: Any, outcomes: Outcomes, tmp_path: Path, seed: int
-) -> None:
+def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, outcomes: Outcomes, seed: int) -> None:
     # Without noise, the same shares of the order on both sides: only the file order differs, and the ranks do not.
     sites.shop.run["desensitize"]["epsilon"] = float("inf")
     unaligned(sites, None)
