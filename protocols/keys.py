@@ -75,6 +75,23 @@ def read_public(path: Path) -> bytes:
     return _read(path, PUBLIC_HEADER)
 
 
+def _read(path: Path, header: str) -> bytes:
+    try:
+        words = path.read_text().split()
+        key = bytes.fromhex(words[1]) if len(words) == 2 and words[0] == header else b""
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise KeyFileError(f"{path} is not a key file: it must hold {header!r} and 64 hex digits")
+    return key
+
+
+def _raw_public(key: ECC.EccKey) -> bytes:
+    return bytes(key.public_key().export_key(format="raw"))
+
+
 def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
     """Paths for new key files of this name, none of which exists yet."""
     if not re.fullmatch(NAME_PATTERN, name):
@@ -100,20 +117,3 @@ def _check_private(path: Path) -> None:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
         raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")
-
-
-def _read(path: Path, header: str) -> bytes:
-    try:
-        words = path.read_text().split()
-        key = bytes.fromhex(words[1]) if len(words) == 2 and words[0] == header else b""
-    except OSError as error:
-        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError:
-        key = b""
-    if len(key) != 32:
-        raise KeyFileError(f"{path} is not a key file: it must hold {header!r} and 64 hex digits")
-    return key
-
-
-def _raw_public(key: ECC.EccKey) -> bytes:
-    return bytes(key.public_key().export_key(format="raw"))

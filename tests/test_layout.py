@@ -48,9 +48,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 ONLY_IN = {
-    "private_set_intersection": {"protocols/blinding.py"},
     "zmq": {"protocols/zmq_channel.py"},
     "numba": {"opboost/trees/kernels.py", "opboost/privacy/sampling.py"},
+    "private_set_intersection": {"protocols/blinding.py"},
 }
 
 TOP_LEVEL = {
