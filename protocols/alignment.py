@@ -34,21 +34,21 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.blinding import POINT_BYTES, Cipher, Rows
+from protocols.blinding import HASH_BYTES, POINT_BYTES, Cipher, Positions, Rows, hashed, match
 from protocols.channel import Channel, expect
 from protocols.errors import DecodeError, NothingInCommon, UnexpectedMessage
-from protocols.messages import BlindedIds, CommonIds, OrderShare, ReblindedIds
+from protocols.messages import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 
 # Ids per message: a quarter of a second of work, so that a peer's end is noticed and progress is seen.
 CHUNK_IDS = 1 << 12
 
+# Chunks that B may send before A asks for more: whoever is slow, no more than these wait.
+WINDOW = 4
+
 # More ids than this are refused: bounds the memory that a peer can make us use.
 MAX_IDS = 1 << 26
 
-HASH_BYTES = 32
 SHARE_BYTES = 32
-
-Positions = NDArray[np.int64]
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
@@ -117,11 +117,11 @@ def find_common(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Seq
         cipher = stack.enter_context(Cipher()) if terms.secret is None else None
         if cipher is None:
             assert terms.secret is not None
-            mine = [_hashed(ids, terms.secret, seed) for seed in seeds]
+            mine = [hashed(ids, terms.secret, seed) for seed in seeds]
         else:
             mine = _blinded_by_all(channels, ids, cipher, terms.progress)
         for channel, own, size in zip(channels, mine, sizes, strict=True):
-            found.append(_match(own, _collect(channel, size, cipher, terms.progress), channel.peer))
+            found.append(match(own, _collect(channel, size, cipher, terms.progress), channel.peer))
     positions = np.flatnonzero(np.all([where >= 0 for where in found], axis=0))
     if len(positions) == 0:
         raise NothingInCommon(f"not one id is common to all {1 + len(channels)} parties. Nothing was released")
@@ -159,8 +159,10 @@ def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms)
             hidden: Callable[[Sequence[bytes]], Rows] = cipher.blind
         else:
             secret = terms.secret
-            hidden = lambda some: _hashed(some, secret, seed)  # noqa: E731
+            hidden = lambda some: hashed(some, secret, seed)  # noqa: E731
         for start in range(0, len(ids), CHUNK_IDS):
+            if start >= WINDOW * CHUNK_IDS:
+                expect(channel, MoreIds)
             some = [ids[position] for position in sent[start : start + CHUNK_IDS].tolist()]
             channel.send(BlindedIds(start=start, rows=hidden(some)))
             terms.progress("sending blinded ids", start + len(some), len(ids))
@@ -188,12 +190,6 @@ def _exchange_shares(channel: Channel, terms: Terms, *, speaks_first: bool) -> b
         channel.send(OrderShare(random=terms.share))
     passive, active = (terms.share, theirs) if speaks_first else (theirs, terms.share)
     return hashlib.sha256(b"opboost order" + passive + active + terms.run_id.encode()).digest()
-
-
-def _hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> Rows:
-    key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
-    digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
-    return np.frombuffer(digests, np.uint8).reshape(-1, HASH_BYTES)
 
 
 def _blinded_by_all(
@@ -235,6 +231,8 @@ def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: Progr
     """The peer's ids as they are to be compared with the own ones."""
     collected = []
     for start, rows in _receive(channel, size, POINT_BYTES if cipher else HASH_BYTES):
+        if start + WINDOW * CHUNK_IDS < size:
+            channel.send(MoreIds())
         collected.append(rows if cipher is None else _reblind(channel, cipher, rows))
         progress(f"comparing ids with {channel.peer}", start + len(rows), size)
     return np.concatenate(collected)
@@ -245,14 +243,14 @@ def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, R
     start = 0
     while start < size:
         chunk = expect(channel, BlindedIds)
-        n_rows, width = chunk.rows.shape
-        if chunk.start != start or width != n_bytes or not 0 < n_rows <= min(CHUNK_IDS, size - start):
+        due = min(CHUNK_IDS, size - start), n_bytes
+        if chunk.start != start or chunk.rows.shape != due:
             raise UnexpectedMessage(
-                f"{channel.peer} sent {n_rows} ids from {chunk.start} on, {width} bytes each, where at most "
-                f"{min(CHUNK_IDS, size - start)} from {start} on with {n_bytes} bytes each were due"
+                f"{channel.peer} sent {chunk.rows.shape[0]} ids from {chunk.start} on, {chunk.rows.shape[1]} bytes "
+                f"each, where {due[0]} from {start} on with {n_bytes} bytes each were due"
             )
         yield start, chunk.rows
-        start += n_rows
+        start += due[0]
 
 
 def _reblind(channel: Channel, cipher: Cipher, rows: Rows) -> Rows:
@@ -260,26 +258,6 @@ def _reblind(channel: Channel, cipher: Cipher, rows: Rows) -> Rows:
         return cipher.reblind(rows)
     except DecodeError as error:
         raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
-
-
-def _match(mine: Rows, theirs: Rows, peer: str) -> Positions:
-    """Per own id, where it stands in the peer's list, or -1."""
-    own, others = _as_words(mine), _as_words(theirs)
-    order = np.argsort(others, kind="stable")
-    others = others[order]
-    if (others[1:] == others[:-1]).any():
-        raise UnexpectedMessage(f"{peer} sent an id more than once")
-    at = np.minimum(np.searchsorted(others, own), len(others) - 1)
-    where = np.where(others[at] == own, order[at], -1)
-    met = where[where >= 0]
-    if len(np.unique(met)) < len(met):
-        raise UnexpectedMessage(f"{peer} made two ids of this party one")
-    return where
-
-
-def _as_words(rows: Rows) -> NDArray[np.bytes_]:
-    """Rows as words of one width, which are equal exactly if all their bytes are."""
-    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)
 
 
 def _read_flags(channel: Channel, size: int) -> NDArray[np.bool_]:

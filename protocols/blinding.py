@@ -1,5 +1,6 @@
-"""Record ids as points of the curve P-256 under a secret key: the only module that imports openmined-psi.
+"""Record ids as points of the curve P-256 under a secret key, or as keyed hashes; and the comparison of either.
 
+Nothing else imports openmined-psi.
 The package multiplies points in compiled code and lets other threads run meanwhile. Its own protocol ends with the
 indices of common ids in the *client's* list; we also need to know which entries of the other list they are, so that
 the other side can be told. Hence both lists are put under both keys (`x -> H(x)^ab`, the same whichever key comes
@@ -9,6 +10,7 @@ Huberman, Franklin and Hogg (1999), which the package is built on.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,16 +19,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import DecodeError
+from protocols.errors import DecodeError, UnexpectedMessage
 
 # A compressed point of P-256.
 POINT_BYTES = 33
+
+# HMAC-SHA256.
+HASH_BYTES = 32
 
 # Threads to multiply with: more than this has never been measured.
 MAX_WORKERS = 8
 
 Rows = NDArray[np.uint8]
 """One entry per row, shape (n, bytes)."""
+
+Positions = NDArray[np.int64]
 
 
 class Cipher:
@@ -88,5 +95,32 @@ class Cipher:
         return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
 
 
+def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> Rows:
+    """Keyed hashes of ids, in their order: useless without the secret, a list to try ids on with it."""
+    key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
+    digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
+    return np.frombuffer(digests, np.uint8).reshape(-1, HASH_BYTES)
+
+
+def match(mine: Rows, theirs: Rows, peer: str) -> Positions:
+    """Per own id, where it stands in the peer's list, or -1."""
+    own, others = _as_words(mine), _as_words(theirs)
+    order = np.argsort(others, kind="stable")
+    others = others[order]
+    if (others[1:] == others[:-1]).any():
+        raise UnexpectedMessage(f"{peer} sent an id more than once")
+    at = np.minimum(np.searchsorted(others, own), len(others) - 1)
+    where = np.where(others[at] == own, order[at], -1)
+    met = where[where >= 0]
+    if len(np.unique(met)) < len(met):
+        raise UnexpectedMessage(f"{peer} made two ids of this party one")
+    return where
+
+
 def _rows(elements: Sequence[bytes]) -> Rows:
     return np.frombuffer(b"".join(elements), np.uint8).reshape(-1, POINT_BYTES)
+
+
+def _as_words(rows: Rows) -> NDArray[np.bytes_]:
+    """Rows as words of one width, which are equal exactly if all their bytes are."""
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)

@@ -22,6 +22,7 @@ Before it, unless the files are aligned already, the ids that all parties know a
     │ ────────── BlindedIds ─ · · · ───► │   A's ids under A's key; each chunk comes back
     │ ◄──────── ReblindedIds ─ · · · ─── │   under both keys (these two for private set intersection alone)
     │ ◄───────── BlindedIds ─ · · · ──── │   B's ids under B's key, or hashed, in random order
+    │ ──────────── MoreIds ─ · · · ────► │   one per chunk that was taken, so that few wait
     │ ─────────── CommonIds ───────────► │   which of these are common to all parties, one bit each
 
 Prediction, one round trip per batch::
@@ -138,6 +139,12 @@ class ReblindedIds(Message):
     rows: ByteRows
 
 
+class MoreIds(Message):
+    """A has taken a chunk of `BlindedIds`; B may send another one beyond the first few."""
+
+    kind: ClassVar[str] = "more ids"
+
+
 class CommonIds(Message):
     """Which of the receiver's own `BlindedIds` are common to all parties: one bit each, packed."""
 
@@ -233,6 +240,7 @@ MESSAGES: dict[str, type[Message]] = {
         OrderShare,
         BlindedIds,
         ReblindedIds,
+        MoreIds,
         CommonIds,
         Offer,
         RankChunk,
