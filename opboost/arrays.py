@@ -7,7 +7,7 @@ alias      dtype      unit
 `Codes`    int64      points of a mapped integer domain ``[lo, hi]``
 `Ranks`    uint32     dense ranks ``0..k-1`` of released codes
 `Bins`     uint8/16   histogram bins of a column; the last one holds the missing values
-`Sums`     int64      gradient and Hessian sums on a fixed grid, shape ``(..., 2)``
+`Sums`     int64      sums of g and h on a fixed grid: ``(n_nodes, 2)``, or ``(n_nodes, 2, n_bins)`` per bin
 `Mask`     bool       one flag per row
 =========  =========  ======================================================================
 """
@@ -15,6 +15,7 @@ alias      dtype      unit
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ Mask = NDArray[np.bool_]
 Nodes = NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HistogramAxes:
     """Where each column's bins lie in a flat histogram.
 
@@ -37,18 +38,27 @@ class HistogramAxes:
     Attributes
     ----------
     offsets : ndarray of int64, shape (n_columns + 1,)
+    is_categorical : ndarray of bool, shape (n_columns,)
+        Whether a column's bins are categories without an order.
     """
 
     offsets: NDArray[np.int64]
+    is_categorical: Mask
 
     @classmethod
-    def from_bin_counts(cls, n_value_bins: list[int]) -> HistogramAxes:
+    def from_bin_counts(cls, n_value_bins: list[int], is_categorical: list[bool] | None = None) -> HistogramAxes:
         """Axes for columns with so many value bins each, one missing bin added to every column."""
-        return cls(np.concatenate([[0], np.cumsum([n + 1 for n in n_value_bins], dtype=np.int64)]))
+        offsets = np.concatenate([[0], np.cumsum([n + 1 for n in n_value_bins], dtype=np.int64)])
+        return cls(offsets, np.array(is_categorical or [False] * len(n_value_bins), dtype=np.bool_))
 
     @property
     def n_columns(self) -> int:
         return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Bins of every column, its missing bin included."""
+        return np.diff(self.offsets)
 
     @property
     def n_bins(self) -> int:
@@ -56,4 +66,4 @@ class HistogramAxes:
 
     def n_value_bins(self, column: int) -> int:
         """Bins of a column that hold values, the missing bin left out."""
-        return int(self.offsets[column + 1] - self.offsets[column] - 1)
+        return int(self.sizes[column]) - 1

@@ -1,275 +1,21 @@
-"""scikit-learn estimators: all parties simulated in one process, running the parties' own code."""
+"""scikit-learn estimators over all schemes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from opboost import rng
 from opboost.arrays import Values
-from opboost.desensitize import ColumnMechanism, MechanismSettings
-from opboost.errors import DataError, OpBoostError, ParameterError, SchemaError
-from opboost.privacy.guarantee import Guarantee, nothing_released
-from opboost.schema import ColumnSchema, Missing
-from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.vertical import OwnColumn
-from parties.party_a import ActiveJob, JointModel, predict_jointly, predict_locally, train_jointly
-from parties.party_b import PassiveJob, PassiveShare, serve, train
-from parties.simulation import simulate
-from protocols.channel import Channel
-
-# Budget per unit of the mapped domain when the user names passive columns but no epsilon.
-DEFAULT_EPSILON = 0.1
-
-Column = int | str
-Bounds = Mapping[Column, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
-
-_ACTIVE, _PASSIVE = "active", "passive"
-
-
-class _OpBoost(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share: the split of the columns, the simulated runs, the parameters."""
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        mechanism: Literal["global", "local", "adj"] = "global",
-        law: str = "clamped",
-        theta: int | None = None,
-        alpha: float = 1.0,
-        domain_size: int = 1000,
-        category_epsilon: float | None = None,
-        passive_columns: Sequence[Column] | None = None,
-        bounds: Bounds = None,
-        missing: Literal["refuse", "category"] = "refuse",
-        prediction: Literal["local", "desensitized", "routed"] = "routed",
-        n_estimators: int = 100,
-        max_depth: int = 6,
-        learning_rate: float = 0.3,
-        reg_lambda: float = 1.0,
-        gamma: float = 0.0,
-        min_child_weight: float = 1.0,
-        subsample: float = 1.0,
-        colsample_bytree: float = 1.0,
-        max_bin: int = 256,
-        base_score: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.mechanism = mechanism
-        self.law = law
-        self.theta = theta
-        self.alpha = alpha
-        self.domain_size = domain_size
-        self.category_epsilon = category_epsilon
-        self.passive_columns = passive_columns
-        self.bounds = bounds
-        self.missing = missing
-        self.prediction = prediction
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.reg_lambda = reg_lambda
-        self.gamma = gamma
-        self.min_child_weight = min_child_weight
-        self.subsample = subsample
-        self.colsample_bytree = colsample_bytree
-        self.max_bin = max_bin
-        self.base_score = base_score
-        self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        is_plain = self.bounds is None and self.passive_columns is None
-        tags.input_tags.allow_nan = is_plain or self.missing == "category"
-        return tags
-
-    @property
-    def guarantee_(self) -> Guarantee:
-        """What the fit promises about the passive party's columns."""
-        check_is_fitted(self, "model_")
-        return self.model_.guarantees.get(_PASSIVE, nothing_released())
-
-    def _fit(self, X: Values, labels: Values, weights: Values, loss: Loss) -> None:
-        if self.prediction not in ("local", "desensitized", "routed"):
-            raise ParameterError(f"prediction must be local, desensitized or routed; got {self.prediction!r}")
-        if self.missing not in ("refuse", "category"):
-            raise ParameterError(f"missing must be refuse or category; got {self.missing!r}")
-        parameters = BoostingParameters(
-            n_estimators=self.n_estimators,
-            max_depth=self.max_depth,
-            learning_rate=self.learning_rate,
-            reg_lambda=self.reg_lambda,
-            gamma=self.gamma,
-            min_child_weight=self.min_child_weight,
-            subsample=self.subsample,
-            colsample_bytree=self.colsample_bytree,
-            max_bin=self.max_bin,
-            base_score=self.base_score,
-        )
-        self._names = self._column_names()
-        self._mechanisms = self._plan(X)
-        seed = self._seed()
-        is_used = weights > 0
-        if not is_used.any():
-            raise DataError("all sample weights are zero; there is nothing to learn from")
-        X, labels, weights = X[is_used], labels[is_used], weights[is_used]
-        table = pd.DataFrame(X, columns=list(self._names))
-        active = ActiveJob(
-            party=_ACTIVE,
-            run_id="fit",
-            id_digest="",
-            own=tuple(OwnColumn(name, values) for name, values in self._own(X).items()),
-            labels=labels,
-            weights=weights,
-            loss=loss,
-            parameters=parameters,
-            seed=seed,
-            column_order=self._names,
-        )
-        passive = PassiveJob(
-            party=_PASSIVE,
-            run_id="fit",
-            id_digest="",
-            features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
-            mechanisms=self._mechanisms,
-            rng=self._bits(seed),
-            opaque_names=False,
-            share_thresholds=self.prediction == "local",
-        )
-        shares: list[PassiveShare] = []
-        self.model_: JointModel = self._run(
-            lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
-        )
-        self._share = shares[0] if shares else None
-        self._prediction_seed = seed
-
-    def _predict(self, X: Values) -> Values:
-        own, table = self._own(X), pd.DataFrame(X, columns=list(self._names))
-        self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
-        if self.prediction == "local":
-            return predict_locally(self.model_, own, table)
-        ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
-        share, bits = self._share, self._bits(self._prediction_seed)
-        predictions, _ = self._run(
-            lambda channels: predict_jointly(
-                self.model_, ids, own, channels,
-                party=_ACTIVE, run_id="fit", desensitized=self.prediction == "desensitized",
-            ),
-            lambda channel: share and serve(
-                share.router, ids, table, channel, party=_PASSIVE, run_id="fit", rng=bits, may_route=True
-            ),
-        )  # fmt: skip
-        return predictions
-
-    def _run(self, active: Callable[[Sequence[Channel]], Any], passive: Callable[[Channel], object]) -> Any:
-        return simulate(active, {_PASSIVE: passive} if self._mechanisms else {}, name=_ACTIVE)
-
-    def _own(self, X: Values) -> dict[str, Values]:
-        passive = {mechanism.schema.name for mechanism in self._mechanisms}
-        return {name: X[:, i] for i, name in enumerate(self._names) if name not in passive}
-
-    def _column_names(self) -> tuple[str, ...]:
-        if hasattr(self, "feature_names_in_"):
-            return tuple(map(str, self.feature_names_in_))
-        return tuple(f"x{i}" for i in range(self.n_features_in_))
-
-    def _plan(self, X: Values) -> tuple[ColumnMechanism, ...]:
-        """A mechanism for every passive column, in the order of the columns."""
-        bounds = self._bounds_by_column()
-        if self.passive_columns is None:
-            passive = sorted(bounds)
-        else:
-            passive = sorted({self._position(column) for column in self.passive_columns})
-        if not passive:
-            if self.epsilon is not None:
-                raise SchemaError(
-                    "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
-                    "Nothing was released"
-                )
-            return ()
-        settings = MechanismSettings(
-            mechanism=self.mechanism,
-            epsilon=DEFAULT_EPSILON if self.epsilon is None else self.epsilon,
-            law=self.law,  # type: ignore[arg-type]
-            theta=self.theta,
-            alpha=self.alpha,
-            domain_size=self.domain_size,
-            category_epsilon=self.category_epsilon,
-        )
-        without = [self._names[i] for i in passive if i not in bounds]
-        if without:
-            raise SchemaError(
-                f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as "
-                "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
-            )
-        self._refuse_missing(X[:, passive])
-        return tuple(
-            ColumnMechanism(
-                ColumnSchema(
-                    name=self._names[i], lower=bounds[i][0], upper=bounds[i][1], missing=Missing(self.missing)
-                ),
-                settings,
-            )
-            for i in passive
-        )
-
-    def _refuse_missing(self, passive: Values) -> None:
-        n_missing = int(np.isnan(passive).sum())
-        if n_missing and self.missing == "refuse":
-            raise DataError(
-                f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
-                "randomised like a category. Nothing was released"
-            )
-
-    def _bounds_by_column(self) -> dict[int, tuple[float, float]]:
-        if self.bounds is None:
-            return {}
-        try:
-            if isinstance(self.bounds, Mapping):
-                return {self._position(column): (float(low), float(up)) for column, (low, up) in self.bounds.items()}
-            lower, upper = (np.broadcast_to(np.asarray(b, np.float64), self.n_features_in_) for b in self.bounds)
-        except OpBoostError:
-            raise
-        except (TypeError, ValueError):
-            raise ParameterError(
-                "bounds must map columns to (lower, upper) or be a pair of numbers or arrays, one entry per column"
-            ) from None
-        return {i: (float(lower[i]), float(upper[i])) for i in range(self.n_features_in_)}
-
-    def _position(self, column: Column) -> int:
-        if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
-            if -self.n_features_in_ <= column < self.n_features_in_:
-                return int(column) % self.n_features_in_
-        elif column in self._names:
-            return self._names.index(column)
-        raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self._names)}")
-
-    def _seed(self) -> int | None:
-        """One number from `random_state`, or None for bits from the operating system."""
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0:
-            return int(self.random_state)
-        if not isinstance(self.random_state, np.random.RandomState):
-            raise ParameterError(
-                f"random_state must be None, an integer of at least 0 or a RandomState; got {self.random_state!r}"
-            )
-        return int(self.random_state.randint(np.iinfo(np.int32).max))
-
-    def _bits(self, seed: int | None) -> rng.BitSource:
-        return rng.secure() if seed is None else rng.seeded(seed)
-
+from opboost.errors import DataError, ParameterError
+from opboost.simulated_parties import SimulatedParties
+from opboost.trees.boosting import OnRound
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
 
 _PARAMETERS = """
     Parameters
@@ -298,9 +44,19 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
-    n_estimators, max_depth, learning_rate, reg_lambda, gamma, min_child_weight, subsample, colsample_bytree, \
-max_bin, base_score
-        As in XGBoost.
+    objective : str, optional
+        For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
+    engine : {"native", "xgboost"}
+        What grows the trees.
+    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
+subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
+eval_metric
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+    monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
+    interaction_constraints : sequence of sequences of columns, optional
+        Groups of columns that may meet on one way through a tree.
+    categorical_features : sequence of int or str, optional
+        Columns of the active party that hold categories, numbered 0, 1, 2, ...
     random_state : int, RandomState or None
         None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
 
@@ -310,6 +66,11 @@ max_bin, base_score
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
+    feature_importances_ : ndarray of float64, shape (n_features_in_,)
+        Shares in the gain of all splits.
+    evals_result_ : dict of str to list of float
+        Scores of the validation rows by metric, round by round.
+    best_iteration_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If the training table had column names.
@@ -321,7 +82,7 @@ max_bin, base_score
 """
 
 
-class OpBoostClassifier(ClassifierMixin, _OpBoost):  # type: ignore[misc]
+class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for classes, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -334,8 +95,21 @@ class OpBoostClassifier(ClassifierMixin, _OpBoost):  # type: ignore[misc]
     'dLDP'
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        on_round: OnRound | None = None,
+    ) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+
+        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
+        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        ends if it returns True.
+        """
         matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         check_classification_targets(targets)
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
@@ -343,7 +117,14 @@ class OpBoostClassifier(ClassifierMixin, _OpBoost):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")
         loss: Loss = Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
-        self._fit(matrix, labels.astype(np.float64), weights, loss)
+        if self.objective not in (None, loss.name):
+            raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
+        validation = _held_out(self, eval_set)
+        if validation is not None:
+            if not np.isin(validation[1], self.classes_).all():
+                raise DataError("eval_set has classes that the training labels lack")
+            validation = validation[0], np.searchsorted(self.classes_, validation[1]).astype(np.float64)
+        self._fit(matrix, labels.astype(np.float64), weights, loss, validation, on_round)
         return self
 
     def predict_proba(self, X: ArrayLike) -> Values:
@@ -361,7 +142,7 @@ class OpBoostClassifier(ClassifierMixin, _OpBoost):  # type: ignore[misc]
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
-class OpBoostRegressor(RegressorMixin, _OpBoost):  # type: ignore[misc]
+class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -374,14 +155,44 @@ class OpBoostRegressor(RegressorMixin, _OpBoost):  # type: ignore[misc]
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        on_round: OnRound | None = None,
+    ) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+
+        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
+        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        ends if it returns True.
+        """
+        if self.objective not in (None, SquaredError.name, Poisson.name):
+            raise ParameterError(f"objective must be {SquaredError.name} or {Poisson.name}; got {self.objective!r}")
         matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True)
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
-        self._fit(matrix, np.asarray(targets, dtype=np.float64), weights, SquaredError())
+        validation = _held_out(self, eval_set)
+        if validation is not None:
+            validation = validation[0], validation[1].astype(np.float64)
+        loss = loss_by_name(self.objective or SquaredError.name)
+        self._fit(matrix, np.asarray(targets, dtype=np.float64), weights, loss, validation, on_round)
         return self
 
     def predict(self, X: ArrayLike) -> Values:
         """Predicted numbers, shape ``(n_rows,)``."""
         check_is_fitted(self, "model_")
         return self._predict(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False))
+
+
+def _held_out(
+    estimator: BaseEstimator, eval_set: Sequence[tuple[ArrayLike, ArrayLike]]
+) -> tuple[Values, NDArray[Any]] | None:
+    """The validation rows and their labels."""
+    if len(eval_set) > 1:
+        raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
+    for X, y in eval_set:
+        return validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+    return None

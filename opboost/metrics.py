@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 from scipy.stats import rankdata
 
 from opboost.arrays import Values
-from opboost.errors import DataError
+from opboost.errors import DataError, ParameterError
+from opboost.trees.losses import Loss
+from opboost.trees.validation import Metric
 
 
 def auc(labels: Values, scores: Values) -> float:
@@ -45,10 +48,60 @@ def r2(labels: Values, predicted: Values) -> float:
     return float(1 - np.sum((labels - predicted) ** 2) / variation)
 
 
+def mae(labels: Values, predicted: Values) -> float:
+    """Mean absolute error, in the labels' unit."""
+    return float(np.mean(np.abs(labels - predicted)))
+
+
+def poisson_nloglik(labels: Values, means: Values) -> float:
+    """Mean negative log likelihood of counts whose means were predicted."""
+    means = np.maximum(means, 1e-16)
+    return float(np.mean(means - labels * np.log(means) + gammaln(labels + 1)))
+
+
+def metric_by_name(name: str, loss: Loss) -> Metric:
+    """The evaluation metric that XGBoost knows by this name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, or if it does not score what the loss predicts.
+    """
+    kinds = {"binary:logistic": "a probability", "multi:softprob": "probabilities"}
+    kind = kinds.get(loss.name, "a number")
+    match name, kind:
+        case "auc", "a probability":
+            return Metric(name, auc, is_higher_better=True)
+        case "logloss", "a probability":
+            return Metric(name, log_loss)
+        case "error", "a probability":
+            return Metric(name, lambda labels, predicted: error_rate(labels, (predicted > 0.5).astype(np.float64)))
+        case "mlogloss", "probabilities":
+            return Metric(name, log_loss)
+        case "merror", "probabilities":
+            return Metric(name, lambda labels, predicted: error_rate(labels, predicted.argmax(axis=1)))
+        case "poisson-nloglik", "a number":
+            return Metric(name, poisson_nloglik)
+        case "rmse", "a number" | "a probability":
+            return Metric(name, rmse)
+        case "mae", "a number" | "a probability":
+            return Metric(name, mae)
+    known = "auc, error, logloss, mae, merror, mlogloss, poisson-nloglik and rmse"
+    raise ParameterError(f"eval_metric {name!r} does not score {kind}, as {loss.name} predicts; there are {known}")
+
+
+def default_metric(loss: Loss) -> str:
+    """The metric by which XGBoost judges an objective unless told otherwise."""
+    names = {"binary:logistic": "logloss", "multi:softprob": "mlogloss", "count:poisson": "poisson-nloglik"}
+    return names.get(loss.name, "rmse")
+
+
 def evaluate(loss_name: str, labels: Values, predictions: Values) -> dict[str, float]:
     """The customary metrics of an objective; the first one is its headline."""
     if loss_name == "reg:squarederror":
         return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
+    if loss_name == "count:poisson":
+        return {"poisson-nloglik": poisson_nloglik(labels, predictions), "rmse": rmse(labels, predictions)}
     if predictions.ndim == 2:
         chosen = predictions.argmax(axis=1).astype(np.float64)
         return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}

@@ -65,25 +65,13 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
 
 
-def own_features(table: pd.DataFrame, schemas: Sequence[ColumnSchema]) -> tuple[tuple[str, ...], Values]:
-    """The active party's columns as tree inputs, shape ``(n_rows, n_features)``, with NaN for missing.
+def own_features(table: pd.DataFrame, schemas: Sequence[ColumnSchema]) -> dict[str, Values]:
+    """The active party's columns as tree inputs, by name, with NaN for missing.
 
-    Ordered categories are their positions; an unordered column gives one indicator per category, named
-    ``column=category``. Bounds are not applied: these columns stay where they are.
+    Categories, ordered or not, are their positions in the schema's list. Bounds are not applied: these columns stay
+    where they are.
     """
-    names: list[str] = []
-    features: list[Values] = []
-    for schema in schemas:
-        values, _ = read_numbers(table[schema.name], schema, clip=False)
-        if schema.kind is Kind.UNORDERED:
-            for position, category in enumerate(schema.categories):
-                names.append(f"{schema.name}={category}")
-                features.append(np.where(np.isnan(values), np.nan, values == position))
-        else:
-            names.append(schema.name)
-            features.append(values)
-    matrix = np.column_stack(features) if features else np.empty((len(table), 0))
-    return tuple(names), np.asarray(matrix, dtype=np.float64)
+    return {schema.name: read_numbers(table[schema.name], schema, clip=False)[0] for schema in schemas}
 
 
 def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) -> tuple[Values, int]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
-from opboost.errors import DataError
-from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, bin_values
-from opboost.trees.boosting import BoostingParameters, boost
-from opboost.trees.holder import LocalHolder
-from opboost.trees.losses import Loss
+from opboost.errors import DataError, ParameterError
+from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
+from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
+from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.losses import Logistic, Loss
 from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.validation import History, Metric
+from opboost.trees.xgboost_engine import boost_with_xgboost
 
 # "Every present value goes left": a finite threshold, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
@@ -22,10 +25,20 @@ PRESENT = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True)
 class OwnColumn:
-    """A column that the active party holds, shape ``(n_rows,)``, NaN for missing."""
+    """A column that the active party holds.
+
+    Attributes
+    ----------
+    name : str
+    values : ndarray of float64, shape (n_rows,)
+        NaN for missing. Categories are numbered 0, 1, 2, ...
+    is_categorical : bool
+        Whether splits divide a set of categories rather than an ordered range.
+    """
 
     name: str
     values: Values
+    is_categorical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,8 @@ class RankColumn:
 
 Column = OwnColumn | RankColumn
 
+Engine = Literal["native", "xgboost"]
+
 
 @dataclass(frozen=True, slots=True)
 class TrainedTrees:
@@ -65,7 +80,9 @@ class TrainedTrees:
     loss : Loss
     columns : tuple of Column
     cuts : tuple of ndarray
-        Per column: the value, or the rank, behind which each cut lies.
+        Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
+    history : History
+        Scores of the validation rows.
     """
 
     trees: tuple[Tree, ...]
@@ -73,6 +90,31 @@ class TrainedTrees:
     loss: Loss
     columns: tuple[Column, ...]
     cuts: tuple[Values, ...]
+    history: History
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationPlan:
+    """Which rows are held out of training, and how predictions for them are scored.
+
+    Attributes
+    ----------
+    is_held_out : ndarray of bool, shape (n_rows,)
+    metrics : tuple of Metric
+        The last one decides when to stop early.
+    """
+
+    is_held_out: Mask
+    metrics: tuple[Metric, ...]
+
+    @classmethod
+    def of_share(
+        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
+    ) -> ValidationPlan:
+        """Hold out a random share of the rows."""
+        is_held_out = np.zeros(n_rows, dtype=np.bool_)
+        is_held_out[rng.permutation(n_rows)[: round(share * n_rows)]] = True
+        return cls(is_held_out, metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +133,16 @@ def train(
     *,
     loss: Loss,
     parameters: BoostingParameters,
+    constraints: ColumnConstraints | None = None,
+    validation: ValidationPlan | None = None,
+    engine: Engine = "native",
     seed: int | None = None,
-    on_round: Callable[[int], None] = lambda _: None,
+    on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
     """Grow trees on own columns and rank columns side by side.
 
-    Ties between columns go to the earlier one. `seed` serves row and column sampling only.
+    Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
+    XGBoost grow the trees, on the same bins.
 
     Raises
     ------
@@ -109,28 +155,30 @@ def train(
         raise DataError("weights must be finite numbers, none negative and not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
-    binned = [_bin(column, max_bin=parameters.max_bin) for column in columns]
-    table = BinnedTable.of(binned)
+    table, held_out = BinnedTable.of([_bin(column, max_bin=parameters.max_bin) for column in columns]), None
+    if validation is not None:
+        rows = validation.is_held_out
+        held_out = table.of_rows(rows), labels[rows], validation.metrics
+        table, labels, weights = table.of_rows(~rows), labels[~rows], weights[~rows]
+        if not len(labels) or not rows.any():
+            raise DataError(f"{len(labels)} rows are left to train on and {rows.sum()} to validate; both need one")
+    weights = _with_positive_weight(labels, weights, loss, parameters.scale_pos_weight)
     if parameters.base_score is None:
         base_scores = loss.initial_scores(labels, weights)
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    grid = loss.grid(labels, weights, base_scores)
-    row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = LocalHolder(
-        table, labels, weights,
-        loss=loss, grid=grid, initial_scores=base_scores, subsample=parameters.subsample, rng=row_rng,
-    )  # fmt: skip
-    trees = boost(
-        holder,
-        parameters,
-        axes=table.axes,
-        grid=grid,
-        n_outputs=loss.n_outputs,
-        rng=column_rng,
-        on_round=on_round,
+    step = loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step
+    limits = (constraints or ColumnConstraints()).on(
+        [column.name for column in columns],
+        are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
+        max_delta_step=step,
     )
-    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts)
+    trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
+        table, labels, weights, parameters, loss=loss, base_scores=base_scores, constraints=limits, held_out=held_out,
+        seed=seed, on_round=on_round,
+    )  # fmt: skip
+    trees = [_with_cuts_from_zero(tree, table) for tree in trees]
+    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history)
 
 
 def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
@@ -192,6 +240,18 @@ def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mappi
     return matrix
 
 
+def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
+    """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
+    is_before = ~tree.is_leaf & (tree.thresholds < 0)
+    return replace(
+        tree,
+        thresholds=np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds),
+        missing_left=tree.missing_left ^ is_before,
+        lefts=np.where(is_before, tree.rights, tree.lefts),
+        rights=np.where(is_before, tree.lefts, tree.rights),
+    )
+
+
 def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
     for column in columns:
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
@@ -199,7 +259,18 @@ def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
             raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
 
 
+def _with_positive_weight(labels: Values, weights: Values, loss: Loss, factor: float) -> Values:
+    """The weights with those of label 1 multiplied."""
+    if factor == 1:
+        return weights
+    if not isinstance(loss, Logistic):
+        raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
+    return np.where(labels == 1, weights * factor, weights)
+
+
 def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
+    if isinstance(column, OwnColumn) and column.is_categorical:
+        return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
@@ -226,14 +297,18 @@ def _bind_tree(
     test_feature: dict[tuple[str, int, int, bool], int],
 ) -> Tree:
     columns, thresholds, missing_left = tree.columns.copy(), tree.thresholds.copy(), tree.missing_left.copy()
-    for node in np.flatnonzero(~tree.is_leaf):
+    categories: dict[int, tuple[int, ...]] = {}
+    for node in np.flatnonzero(~tree.is_leaf).tolist():
         c, cut = int(tree.columns[node]), int(tree.thresholds[node])
-        column = trained.columns[c]
-        if isinstance(column, OwnColumn):
-            columns[node] = own_feature[c]
-            thresholds[node] = trained.cuts[c][cut] if cut < len(trained.cuts[c]) else PRESENT
-        else:
-            columns[node] = test_feature[column.owner, *_test(trained, tree, int(node))]
+        column, cuts = trained.columns[c], trained.cuts[c]
+        if isinstance(column, RankColumn):
+            columns[node] = test_feature[column.owner, *_test(trained, tree, node)]
             thresholds[node] = 0.5
             missing_left[node] = False
-    return Tree(columns, thresholds, missing_left, tree.lefts, tree.rights, tree.values, tree.gains, tree.covers)
+        elif column.is_categorical:
+            columns[node], thresholds[node] = own_feature[c], 0.0
+            categories[node] = tuple(int(cuts[b]) for b in tree.left_categories[node])
+        else:
+            columns[node] = own_feature[c]
+            thresholds[node] = cuts[cut] if cut < len(cuts) else PRESENT
+    return replace(tree, columns=columns, thresholds=thresholds, missing_left=missing_left, left_categories=categories)

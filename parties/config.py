@@ -15,11 +15,10 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_u
 from opboost.errors import OpBoostError
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
-from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Loss, loss_by_name
 from parties.align_section import AlignSection, id_columns
 from parties.balances import Budget, Limit
 from parties.errors import ConfigError
+from parties.model_section import ModelSection
 from protocols.keys import NAME_PATTERN
 from protocols.zmq_channel import Timing
 
@@ -40,32 +39,6 @@ class Peer(_Section):
 
     name: Name
     public_key: Path | None = None
-
-
-class ModelSection(_Section):
-    """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
-
-    objective: Literal["binary:logistic", "reg:squarederror", "multi:softprob"] = "binary:logistic"
-    n_classes: int = 0
-    n_estimators: int = 100
-    max_depth: int = 6
-    learning_rate: float = 0.3
-    reg_lambda: float = 1.0
-    gamma: float = 0.0
-    min_child_weight: float = 1.0
-    subsample: float = 1.0
-    colsample_bytree: float = 1.0
-    max_bin: int = 256
-    base_score: float | None = None
-    seed: int | None = None
-
-    def parameters(self) -> BoostingParameters:
-        """The hyperparameters, checked."""
-        return BoostingParameters(**self.model_dump(exclude={"objective", "n_classes", "seed"}))
-
-    def loss(self) -> Loss:
-        """The objective."""
-        return loss_by_name(self.objective, self.n_classes)
 
 
 class ColumnBudget(_Section):

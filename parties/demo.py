@@ -18,8 +18,7 @@ import yaml
 from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
-from opboost.preprocess import own_features
-from opboost.vertical import OwnColumn, bind, feature_matrix, train
+from opboost.vertical import bind, feature_matrix, train
 from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
 from parties.errors import ConfigError, PartyError
 from parties.jobs import Terminal
@@ -28,7 +27,7 @@ from parties.party_b import PassiveJob
 from parties.party_b import train as take_part
 from parties.simulation import simulate
 from parties.store import RunFolder
-from parties.table import PartyTable, read_table
+from parties.table import PartyTable, own_columns, read_table
 from protocols.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
@@ -219,7 +218,7 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
     bank, test = split["train"][BANK], split["test"][BANK]
     assert bank.labels is not None
     assert test.labels is not None
-    own = _columns(bank, schemas[BANK])
+    own = own_columns(bank, schemas[BANK])
     job = ActiveJob(
         party=BANK,
         run_id="central",
@@ -231,7 +230,7 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         parameters=run.model.parameters(),
     )
     alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
-    test_own = {column.name: column.values for column in _columns(test, schemas[BANK])}
+    test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}
     alone_scores = alone.predict(feature_matrix(alone, test_own, {}, test.n_rows))
     passive = PassiveJob(
         party=RETAILER,
@@ -249,11 +248,6 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
     )
     central_scores = predict_locally(model, test_own, split["test"][RETAILER].features)
     return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
-
-
-def _columns(table: PartyTable, schema: Any) -> tuple[OwnColumn, ...]:
-    names, matrix = own_features(table.features, schema.columns)
-    return tuple(OwnColumn(name, matrix[:, i]) for i, name in enumerate(names))
 
 
 def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:

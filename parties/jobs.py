@@ -15,9 +15,8 @@ from opboost.arrays import Mask, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import OpBoostError
 from opboost.metrics import evaluate
-from opboost.preprocess import EncodedColumn, own_features
+from opboost.preprocess import EncodedColumn
 from opboost.schema import TableSchema
-from opboost.vertical import OwnColumn
 from parties.alignment import Aligner, training_table
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
@@ -30,7 +29,7 @@ from parties.progress import Progress, no_progress
 from parties.record_ids import with_parts
 from parties.runlog import RunLog
 from parties.store import RunFolder, write_predictions
-from parties.table import PartyTable, read_table, select
+from parties.table import PartyTable, own_columns, read_table, select
 from protocols.channel import Channel
 from protocols.errors import ProtocolError
 from protocols.messages import Task
@@ -64,7 +63,6 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     table = training_table(run, schema, ignore, needs_label=True)
     assert table.labels is not None
     loss.check_labels(table.labels)
-    names, matrix = own_features(table.features, schema.columns)
     aligner = Aligner.of(run, schema)
     folder = RunFolder(run.run_folder)
     with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
@@ -75,11 +73,14 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             party=run.party,
             run_id=run.run_id,
             id_digest=aligned.table.id_digest,
-            own=tuple(OwnColumn(name, matrix[aligned.rows, i]) for i, name in enumerate(names)),
+            own=own_columns(aligned.table, schema),
             labels=aligned.table.labels,
             weights=np.ones(aligned.table.n_rows),
             loss=loss,
             parameters=parameters,
+            constraints=run.model.constraints,
+            validation=run.model.validation(aligned.table.n_rows),
+            engine=run.model.engine,
             seed=run.model.seed,
             alignment=aligner.words,
             orders=aligned.orders,
@@ -173,8 +174,7 @@ def predict_active(
     table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     if ids is not None:
         table = select(table, ids, source)
-    names, matrix = own_features(table.features, schema.columns)
-    own = {name: matrix[:, i] for i, name in enumerate(names)}
+    own = {column.name: column.values for column in own_columns(table, schema)}
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")

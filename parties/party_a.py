@@ -14,10 +14,23 @@ from pydantic import JsonValue
 from opboost.arrays import Mask, Values
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
-from opboost.trees.boosting import BoostingParameters
+from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
+from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
-from opboost.vertical import Column, ListedTests, OwnColumn, RankColumn, bind, feature_matrix, list_tests, train
+from opboost.trees.validation import History
+from opboost.vertical import (
+    Column,
+    Engine,
+    ListedTests,
+    OwnColumn,
+    RankColumn,
+    ValidationPlan,
+    bind,
+    feature_matrix,
+    list_tests,
+    train,
+)
 from parties.agreement import conversation, greet
 from parties.encoding import guarantee_from_dict, router_from_dict
 from parties.errors import Disagreement
@@ -44,12 +57,20 @@ class ActiveJob:
     labels, weights : ndarray of float64, shape (n_rows,)
     loss : Loss
     parameters : BoostingParameters
+    constraints : ColumnConstraints
+        On own columns and on passive parties', by the names that these go by.
+    validation : ValidationPlan, optional
+        Rows to hold out of training.
+    engine : {"native", "xgboost"}
+        What grows the trees.
     seed : int or None
         For row and column sampling.
     alignment : str
         How the records were aligned, in words that must be the same on both sides.
     orders : dict of str to ndarray of int64
         Per passive party, in which order its ranks travel, where that is not the order of the records.
+    on_round : callable
+        Takes a RoundReport after every round; training ends if it returns True.
     column_order : tuple of str, optional
         Order of all columns, which decides ties; by default A's own, then each passive party's.
     """
@@ -62,9 +83,13 @@ class ActiveJob:
     weights: Values
     loss: Loss
     parameters: BoostingParameters
+    constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
+    validation: ValidationPlan | None = None
+    engine: Engine = "native"
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    on_round: OnRound = lambda _: None
     column_order: tuple[str, ...] = ()
 
 
@@ -80,11 +105,14 @@ class JointModel:
         Per passive party, what its release promises.
     routers : dict of str to Router
         The passive parties that let A score alone.
+    history : History
+        Scores of the rows that were held out, round by round.
     """
 
     ensemble: Ensemble
     guarantees: dict[str, Guarantee] = field(default_factory=dict)
     routers: dict[str, Router] = field(default_factory=dict)
+    history: History = field(default_factory=History)
 
 
 def train_jointly(
@@ -123,8 +151,11 @@ def train_jointly(
             job.weights,
             loss=job.loss,
             parameters=job.parameters,
+            constraints=job.constraints,
+            validation=job.validation,
+            engine=job.engine,
             seed=job.seed,
-            on_round=_watch(channels, job.parameters.n_estimators, progress),
+            on_round=_watch(channels, job.on_round, progress),
         )
         phase.enter("having split ranks resolved")
         tests = list_tests(trained)
@@ -137,7 +168,9 @@ def train_jointly(
             if thresholds.router is not None:
                 routers[channel.peer] = _shared_router(channel.peer, tests[channel.peer], thresholds.router)
         phase.enter("saving the model")
-        model = JointModel(ensemble=bind(trained, tests), guarantees=guarantees, routers=routers)
+        model = JointModel(
+            ensemble=bind(trained, tests), guarantees=guarantees, routers=routers, history=trained.history
+        )
         save(model)
         for channel in channels:
             channel.send(Done())
@@ -253,19 +286,20 @@ def _collect(channel: Channel, offer: Offer, job: ActiveJob, progress: Progress)
     return columns
 
 
-def _watch(channels: Sequence[Channel], n_rounds: int, progress: Progress) -> Callable[[int], None]:
+def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -> OnRound:
     """After a round: report progress, and look now and then whether every peer is still there."""
     last_check = time.monotonic()
 
-    def on_round(finished: int) -> None:
+    def watch(report: RoundReport) -> bool | None:
         nonlocal last_check
-        progress("growing trees", finished, n_rounds)
+        progress("growing trees", report.finished, report.total)
         if time.monotonic() - last_check > CHECK_S:
             last_check = time.monotonic()
             for channel in channels:
                 channel.check()
+        return on_round(report)
 
-    return on_round
+    return watch
 
 
 def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:

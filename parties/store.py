@@ -9,6 +9,7 @@ file                content
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
+``history.json``    A only: scores of the rows held out of training, round by round
 ``metrics.json``    scores
 ``predictions.csv`` A only
 ==================  ====================================================================================
@@ -112,6 +113,8 @@ class RunFolder:
         """Keep the active party's share of a model."""
         self.write_json("guarantee.json", {peer: promise.to_dict() for peer, promise in model.guarantees.items()})
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
+        if model.history.scores:
+            self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
         with _replacing(self.path / "model.json") as partial:
             save_model(model.ensemble, partial)
 

@@ -13,7 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.preprocess import own_features
 from opboost.schema import Kind, TableSchema
+from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.record_ids import Duplicates, canonical, read_ids, rows_to_keep
 
@@ -48,6 +50,15 @@ class PartyTable:
         """The table of some of its rows, given in ascending order."""
         labels = None if self.labels is None else self.labels[rows]
         return PartyTable(self.ids[rows], self.features.iloc[rows].reset_index(drop=True), labels)
+
+
+def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
+    """The active party's columns as tree inputs."""
+    values = own_features(table.features, schema.columns)
+    return tuple(
+        OwnColumn(column.name, values[column.name], is_categorical=column.kind is Kind.UNORDERED)
+        for column in schema.columns
+    )
 
 
 def digest_of_ids(ids: pd.Index) -> str:

@@ -20,6 +20,7 @@ _GROUND = ("opboost.arrays", "opboost.errors", "opboost.rng", "opboost.schema")
 _STEPS = (
     *_GROUND,
     "opboost.metrics",
+    "opboost.column_positions",
     "opboost.order_metrics",
     "opboost.privacy",
     "opboost.trees",
@@ -43,13 +44,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.desensitize": (*_GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.horizontal": (*_GROUND, "opboost.privacy", "opboost.trees"),
     "opboost.estimators": PACKAGES,
+    "opboost.simulated_parties": PACKAGES,
     "protocols": ("protocols",),
     "parties": ("parties", "protocols", *_STEPS, "opboost.vertical", "opboost.horizontal"),
 }
 
+STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads")
+
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py"},
-    "numba": {"opboost/trees/kernels.py", "opboost/privacy/sampling.py"},
+    "numba": {
+        *(f"opboost/trees/kernels/{step}.py" for step in STEPS_OF_KERNELS),
+        "opboost/privacy/sampling.py",
+    },
     "private_set_intersection": {"protocols/blinding.py"},
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, HistogramAxes, Ranks, Values
-from opboost.errors import ParameterError
-from opboost.trees.kernels import place_in_bins
+from opboost.errors import DataError, ParameterError
+from opboost.trees.kernels.prediction import place_in_bins
+from opboost.trees.tree import MAX_CATEGORIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +22,19 @@ class BinnedColumn:
     ----------
     bins : ndarray of uint8 or uint16, shape (n_rows,)
         ``0 .. n_value_bins - 1``; missing rows hold ``n_value_bins``.
-    cuts : ndarray of float64, shape (n_value_bins - 1,)
-        ``bin <= b`` means ``value <= cuts[b]``. For a column of ranks, the cut behind rank r is r itself.
-    n_value_bins : int
+    cuts : ndarray of float64, shape (n_value_bins - 1,) or, for categories, (n_value_bins,)
+        ``bin <= b`` means ``value <= cuts[b]``. For a column of ranks, the cut behind rank r is r itself. For
+        categories: the category of each bin.
+    is_categorical : bool
     """
 
     bins: Bins
     cuts: Values
+    is_categorical: bool = False
 
     @property
     def n_value_bins(self) -> int:
-        return len(self.cuts) + 1
+        return len(self.cuts) + (not self.is_categorical)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,19 @@ class BinnedTable:
         """Put columns of equal length side by side, in the smallest type that holds them all."""
         is_wide = any(column.bins.dtype != np.uint8 for column in columns)
         bins: Any = np.stack([column.bins for column in columns], dtype=np.uint16 if is_wide else np.uint8)
-        axes = HistogramAxes.from_bin_counts([column.n_value_bins for column in columns])
+        axes = HistogramAxes.from_bin_counts(
+            [column.n_value_bins for column in columns], [column.is_categorical for column in columns]
+        )
         return cls(bins, tuple(column.cuts for column in columns), axes)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.bins.shape[1])
+
+    def of_rows(self, rows: NDArray[Any]) -> BinnedTable:
+        """The same columns of some of the rows."""
+        bins: Any = np.ascontiguousarray(self.bins[:, rows])
+        return replace(self, bins=bins)
 
 
 def bin_values(values: Values, *, max_bin: int) -> BinnedColumn:
@@ -67,6 +81,22 @@ def bin_values(values: Values, *, max_bin: int) -> BinnedColumn:
     bins = np.empty((1, len(values)), dtype=_bin_type(len(cuts) + 1, bool(is_missing.any())))
     place_in_bins(values[:, None], cuts, np.array([0, len(cuts)]), bins)
     return BinnedColumn(bins[0], cuts)
+
+
+def bin_categories(values: Values, *, max_bin: int) -> BinnedColumn:
+    """Give every category, numbered 0, 1, ..., that occurs a bin of its own; NaN is missing."""
+    is_missing = np.isnan(values)
+    categories, positions = np.unique(values[~is_missing], return_inverse=True)
+    if len(categories) and not (categories[0] >= 0 and categories[-1] < MAX_CATEGORIES and (categories % 1 == 0).all()):
+        raise DataError(f"categories must be numbered by integers of at least 0 and under {MAX_CATEGORIES}")
+    if len(categories) + is_missing.any() > max_bin:
+        raise DataError(
+            f"a column has {len(categories)} categories, more than max_bin = {max_bin} allows; raise max_bin"
+        )
+    n_value_bins = max(len(categories), 1)
+    bins = np.full(len(values), n_value_bins, dtype=_bin_type(n_value_bins, bool(is_missing.any())))
+    bins[~is_missing] = positions
+    return BinnedColumn(bins, categories if len(categories) else np.zeros(1), is_categorical=True)
 
 
 def bin_ranks(ranks: Ranks, n_ranks: int, *, max_bin: int) -> BinnedColumn:

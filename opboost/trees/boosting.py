@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from opboost.arrays import HistogramAxes
+from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError
-from opboost.trees.grower import grow_tree
-from opboost.trees.holder import RowHolder
+from opboost.trees.binning import BinnedTable
+from opboost.trees.constraints import Constraints
+from opboost.trees.grower import HistogramRoom, grow_tree
+from opboost.trees.holder import LocalHolder, RowHolder
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid
+from opboost.trees.losses import Grid, Loss
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
+from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,9 @@ class BoostingParameters:
     n_estimators : int
         Rounds.
     max_depth : int
+        0 for no limit, with `max_leaves`.
+    max_leaves : int
+        0 grows level by level. Otherwise the leaf with the largest gain is split next, up to so many leaves.
     learning_rate : float
     reg_lambda : float
         L2 regularisation of leaf values.
@@ -36,14 +43,22 @@ class BoostingParameters:
         Least gain of a split.
     min_child_weight : float
         Least sum of Hessians in a child.
+    max_delta_step : float, optional
+        Bound of the leaves' magnitude before the learning rate, 0 for none; by default 0.7 for counts and else 0.
     subsample : float
         Share of the rows per round.
     colsample_bytree : float
         Share of the columns per tree.
     max_bin : int
         Most bins per column.
+    max_cat_to_onehot : int
+        Up to so many categories, each is tried alone against the others; more are ordered by their gradients.
+    scale_pos_weight : float
+        Weight of label 1 against label 0.
     base_score : float, optional
         First prediction; by default the best constant.
+    early_stopping_rounds : int, optional
+        Stop when so many rounds brought the validation rows nothing, and keep the rounds up to the best one.
 
     Raises
     ------
@@ -53,29 +68,66 @@ class BoostingParameters:
 
     n_estimators: int = 100
     max_depth: int = 6
+    max_leaves: int = 0
     learning_rate: float = 0.3
     reg_lambda: float = 1.0
     gamma: float = 0.0
     min_child_weight: float = 1.0
+    max_delta_step: float | None = None
     subsample: float = 1.0
     colsample_bytree: float = 1.0
     max_bin: int = 256
+    max_cat_to_onehot: int = 4
+    scale_pos_weight: float = 1.0
     base_score: float | None = None
+    early_stopping_rounds: int | None = None
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (
             ("n_estimators", 0, 10**6),
-            ("max_depth", 1, 30),
+            ("max_depth", 0, 30),
+            ("max_leaves", 0, 2**20),
             ("max_bin", 3, 65535),
+            ("max_cat_to_onehot", 0, 65535),
         ):
             _check(name, getattr(self, name), lowest, highest, is_integer=True)
-        _check("learning_rate", self.learning_rate, math.ulp(0.0), math.inf)
+        if self.max_depth == 0 and self.max_leaves == 0:
+            raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
+        if self.max_leaves == 1:
+            raise ParameterError("max_leaves must be at least 2, or 0 to grow level by level; got 1")
+        for name in ("learning_rate", "scale_pos_weight"):
+            _check(name, getattr(self, name), math.ulp(0.0), math.inf)
         for name in ("reg_lambda", "gamma", "min_child_weight"):
             _check(name, getattr(self, name), 0.0, math.inf)
         for name in ("subsample", "colsample_bytree"):
             _check(name, getattr(self, name), math.ulp(0.0), 1.0)
+        if self.max_delta_step is not None:
+            _check("max_delta_step", self.max_delta_step, 0.0, math.inf)
         if self.base_score is not None:
             _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
+        if self.early_stopping_rounds is not None:
+            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """Where training stands.
+
+    Attributes
+    ----------
+    finished, total : int
+        Rounds.
+    scores : mapping of str to float
+        Of the validation rows, by metric; empty without them.
+    """
+
+    finished: int
+    total: int
+    scores: Mapping[str, float]
+
+
+# Called after every round; training ends if it returns True.
+OnRound = Callable[[RoundReport], bool | None]
 
 
 def boost(
@@ -84,10 +136,12 @@ def boost(
     *,
     axes: HistogramAxes,
     grid: Grid,
+    constraints: Constraints,
     n_outputs: int,
+    validation: ValidationRows | None = None,
     rng: np.random.Generator,
-    on_round: Callable[[int], None],
-) -> list[Tree]:
+    on_round: OnRound,
+) -> tuple[list[Tree], History]:
     """Train trees on a holder's rows.
 
     Parameters
@@ -96,31 +150,102 @@ def boost(
     parameters : BoostingParameters
     axes : HistogramAxes
     grid : Grid
+    constraints : Constraints
     n_outputs : int
         Trees per round.
+    validation : ValidationRows, optional
     rng : numpy Generator
         For `colsample_bytree` only; never for privacy.
     on_round : callable
-        Called with the number of finished rounds.
+        Takes a RoundReport; training ends if it returns True.
 
     Returns
     -------
-    list of Tree
-        In bins, with the learning rate in their values, round by round.
+    trees : list of Tree
+        In bins, with the learning rate in their values, round by round; after early stopping, up to the best round.
+    history : History
     """
-    splitter = GreedySplitter(axes, grid, parameters.reg_lambda, parameters.gamma, parameters.min_child_weight)
+    if parameters.early_stopping_rounds is not None and validation is None:
+        raise ParameterError("early_stopping_rounds needs validation rows; there are none")
+    splitter = GreedySplitter(
+        axes, grid, constraints, parameters.reg_lambda, parameters.gamma, parameters.min_child_weight,
+        parameters.max_cat_to_onehot,
+    )  # fmt: skip
     leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight)
     n_sampled = max(1, round(parameters.colsample_bytree * axes.n_columns)) if axes.n_columns else 0
+    followed = holder if validation is None else FollowedHolder(holder, validation)
     trees: list[Tree] = []
+    history, room = History(), HistogramRoom(axes.n_bins)
     for finished in range(1, parameters.n_estimators + 1):
         for output in range(n_outputs):
             columns = np.sort(rng.permutation(axes.n_columns)[:n_sampled])
-            holder.start_tree(output)
-            tree = grow_tree(holder, splitter=splitter, leaves=leaves, max_depth=parameters.max_depth, columns=columns)
-            holder.finish_tree(tree, parameters.learning_rate)
-            trees.append(tree.scaled(parameters.learning_rate))
-        on_round(finished)
-    return trees
+            followed.start_tree(output)
+            tree = grow_tree(
+                followed, splitter=splitter, leaves=leaves, learning_rate=parameters.learning_rate,
+                max_depth=parameters.max_depth, max_leaves=parameters.max_leaves, columns=columns, room=room,
+            )  # fmt: skip
+            followed.finish_tree(tree)
+            trees.append(tree)
+        scores = validation.scores() if validation else {}
+        if validation:
+            history.add(scores, validation.metrics[-1])
+        is_ended_by_caller = on_round(RoundReport(finished, parameters.n_estimators, scores))
+        if is_ended_by_caller or finished - history.best_round >= (parameters.early_stopping_rounds or math.inf):
+            break
+    if parameters.early_stopping_rounds is not None:
+        trees = trees[: history.best_round * n_outputs]
+    return trees, history
+
+
+def boost_table(
+    table: BinnedTable,
+    labels: Values,
+    weights: Values,
+    parameters: BoostingParameters,
+    *,
+    loss: Loss,
+    base_scores: Values,
+    constraints: Constraints,
+    held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    seed: int | None = None,
+    on_round: OnRound = lambda _: None,
+) -> tuple[list[Tree], History]:
+    """Train trees on a binned table in this process.
+
+    Parameters
+    ----------
+    table : BinnedTable
+    labels, weights : ndarray of float64, shape (n_rows,)
+    parameters : BoostingParameters
+    loss : Loss
+    base_scores : ndarray of float64, shape (n_outputs,)
+    constraints : Constraints
+    held_out : tuple of BinnedTable, labels and metrics, optional
+        Validation rows, and how predictions for them are scored.
+    seed : int, optional
+        For sampling; never for privacy.
+    on_round : callable
+
+    Returns
+    -------
+    trees : list of Tree
+    history : History
+    """
+    grid = loss.grid(labels, weights, base_scores)
+    row_rng, column_rng = np.random.default_rng(seed).spawn(2)
+    holder = LocalHolder(
+        table, labels, weights,
+        loss=loss, grid=grid, initial_scores=base_scores, subsample=parameters.subsample, rng=row_rng,
+    )  # fmt: skip
+    followers = None
+    if held_out is not None:
+        rows, truth, metrics = held_out
+        followers = ValidationRows(rows, truth, loss=loss, initial_scores=base_scores, metrics=metrics)
+    with threads_for(table.bins.size):
+        return boost(
+            holder, parameters, axes=table.axes, grid=grid, constraints=constraints, n_outputs=loss.n_outputs,
+            validation=followers, rng=column_rng, on_round=on_round,
+        )  # fmt: skip
 
 
 def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:

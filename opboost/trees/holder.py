@@ -1,4 +1,4 @@
-"""The seam: who holds rows and labels, and what the rest of the core may ask of them.
+"""Who holds the rows: the seam between growing trees and the place where the data are.
 
 The grower and the boosting loop number nodes and ask for sums; they see neither rows nor labels. Sums are integers on
 the loss's grid, so the answers do not depend on how the rows are divided among holders.
@@ -6,17 +6,16 @@ the loss's grid, so the answers do not depend on how the rows are divided among 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
-from opboost.trees.kernels import BLOCK, add_to_scores, build_histograms, divide_rows, sum_nodes
+from opboost.trees.kernels.histograms import build_histograms, sum_nodes
 from opboost.trees.losses import Grid, Loss
+from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -27,8 +26,8 @@ class RowHolder(Protocol):
     def start_tree(self, output: int) -> None:
         """Begin a tree for this output; for output 0, with fresh gradients at the current scores."""
 
-    def histograms(self, nodes: Nodes) -> Sums:
-        """Sums of (g, h) per bin, shape ``(n_nodes, n_bins, 2)``."""
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        """Add the sums of g and h per bin to `out`, shape ``(n_nodes, 2, n_bins)``."""
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""
@@ -36,8 +35,8 @@ class RowHolder(Protocol):
     def divide(self, splits: Splits) -> None:
         """Move the rows of split nodes to their children."""
 
-    def finish_tree(self, tree: Tree, learning_rate: float) -> None:
-        """Add ``learning_rate`` times each leaf's value to the scores of its rows."""
+    def finish_tree(self, tree: Tree) -> None:
+        """Add each leaf's value to the scores of its rows."""
 
 
 class LocalHolder:
@@ -69,7 +68,7 @@ class LocalHolder:
         subsample: float = 1.0,
         rng: np.random.Generator,
     ) -> None:
-        n_rows = table.bins.shape[1]
+        n_rows = table.n_rows
         if labels.shape != (n_rows,) or weights.shape != (n_rows,):
             raise DataError(f"{n_rows} rows need as many labels and weights; got {labels.shape} and {weights.shape}")
         self._table = table
@@ -79,53 +78,41 @@ class LocalHolder:
         self._grid = grid
         self._subsample = subsample
         self._rng = rng
-        self._scores = np.repeat(initial_scores[:, None], n_rows, axis=1)
-        self._round_gradients = np.empty((0, n_rows, 2), dtype=np.int32)
+        self._rows = SortedRows(table.bins, initial_scores, has_gradients=True)
+        # Of a single output, the rows carry the only copy.
+        self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
         self._output = 0
-        self._rows = np.empty((2, n_rows), dtype=np.uint32)
-        self._gradients = np.empty((2, n_rows), dtype=np.int64)
-        self._goes_left = np.empty(n_rows, dtype=np.uint8)
-        self._nodes = _Places.root(n_rows)
 
     def start_tree(self, output: int) -> None:
+        self._rows.start_tree()
+        carried = self._rows.gradients
         if output == 0:
-            self._round_gradients = self._loss.gradients(self._scores, self._labels, self._weights, self._grid)
+            fresh = self._gradients if len(self._gradients) else carried[None]
+            self._loss.gradients(self._rows.scores, self._labels, self._weights, self._grid, out=fresh)
             if self._subsample < 1.0:
                 is_left_out = self._rng.random(len(self._labels)) >= self._subsample
-                self._round_gradients[:, is_left_out] = 0
+                fresh[:, is_left_out] = 0
+        if len(self._gradients):
+            carried[:] = self._gradients[output]
         self._output = output
-        n_rows = len(self._labels)
-        self._rows[0] = np.arange(n_rows, dtype=np.uint32)
-        self._gradients[0] = self._round_gradients[output].view(np.int64)[:, 0]
-        self._nodes = _Places.root(n_rows)
 
-    def histograms(self, nodes: Nodes) -> Sums:
-        axes = self._table.axes
-        out = np.zeros((len(nodes), axes.n_bins, 2), dtype=np.int64)
-        build_histograms(self._table.bins, self._rows, self._gradients, *self._nodes.of(nodes), axes.offsets, out)
-        return out
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        begins, ends = self._rows.of(nodes)
+        table, rows = self._table, self._rows
+        build_histograms(
+            table.bins, rows.numbers, rows.gradients, begins, ends, table.axes.offsets, self._grid.block, out
+        )
 
     def totals(self, nodes: Nodes) -> Sums:
         out = np.empty((len(nodes), 2), dtype=np.int64)
-        sum_nodes(self._gradients, *self._nodes.of(nodes), out)
+        sum_nodes(self._rows.gradients, *self._rows.of(nodes), out)
         return out
 
     def divide(self, splits: Splits) -> None:
-        sides, begins, ends = self._nodes.of(splits.nodes)
-        middles = np.empty_like(begins)
-        offsets = self._table.axes.offsets
-        missing_bins = offsets[splits.columns + 1] - offsets[splits.columns] - 1
-        divide_rows(
-            self._table.bins, self._rows, self._gradients, self._goes_left, sides, begins, splits.columns,
-            splits.cuts, splits.missing_left, missing_bins, *_blocks(begins, ends), middles,
-        )  # fmt: skip
-        self._nodes = self._nodes.extended(splits.lefts, 1 - sides, begins, middles)
-        self._nodes = self._nodes.extended(splits.rights, 1 - sides, middles, ends)
+        self._rows.divide(splits)
 
-    def finish_tree(self, tree: Tree, learning_rate: float) -> None:
-        leaves = np.flatnonzero(tree.is_leaf)
-        values = learning_rate * tree.values[leaves]
-        add_to_scores(self._scores[self._output], self._rows, *self._nodes.of(leaves), values)
+    def finish_tree(self, tree: Tree) -> None:
+        self._rows.finish_tree(tree, self._output)
 
 
 class SummedHolders:
@@ -144,8 +131,9 @@ class SummedHolders:
         for holder in self._holders:
             holder.start_tree(output)
 
-    def histograms(self, nodes: Nodes) -> Sums:
-        return np.sum([holder.histograms(nodes) for holder in self._holders], axis=0)
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        for holder in self._holders:
+            holder.add_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return np.sum([holder.totals(nodes) for holder in self._holders], axis=0)
@@ -154,43 +142,6 @@ class SummedHolders:
         for holder in self._holders:
             holder.divide(splits)
 
-    def finish_tree(self, tree: Tree, learning_rate: float) -> None:
+    def finish_tree(self, tree: Tree) -> None:
         for holder in self._holders:
-            holder.finish_tree(tree, learning_rate)
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where each node's rows lie: side, first place and end; all arrays have shape ``(n_nodes,)``."""
-
-    sides: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-    @classmethod
-    def root(cls, n_rows: int) -> _Places:
-        return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, n_rows, np.int64))
-
-    def of(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        return self.sides[nodes], self.begins[nodes], self.ends[nodes]
-
-    def extended(self, nodes: Nodes, *places: NDArray[np.int64]) -> _Places:
-        """The same with further nodes."""
-        arrays = []
-        for known, new in zip((self.sides, self.begins, self.ends), places, strict=True):
-            grown = np.zeros(max(len(known), int(nodes.max()) + 1), np.int64)
-            grown[: len(known)] = known
-            grown[nodes] = new
-            arrays.append(grown)
-        return _Places(*arrays)
-
-
-def _blocks(
-    begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Cut every node's range into blocks: the node, the begin and the end of each."""
-    n_blocks = np.maximum(-(-(ends - begins) // BLOCK), 1)
-    nodes = np.repeat(np.arange(len(begins)), n_blocks)
-    within = np.arange(len(nodes)) - np.repeat(np.cumsum(n_blocks) - n_blocks, n_blocks)
-    block_begins = begins[nodes] + within * BLOCK
-    return nodes, block_begins, np.minimum(block_begins + BLOCK, ends[nodes])
+            holder.finish_tree(tree)

@@ -18,9 +18,10 @@ class NewtonLeaves:
     reg_lambda: float
     min_child_weight: float
 
-    def values(self, totals: Sums) -> Values:
-        """Leaf values for sums of shape ``(n_leaves, 2)``."""
+    def values(self, totals: Sums, lower: Values, upper: Values) -> Values:
+        """Leaf values for sums of shape ``(n_leaves, 2)``, within the leaves' bounds."""
         grad, hess = totals[:, 0] / self.grid.grad_scale, totals[:, 1] / self.grid.hess_scale
         denominator = hess + self.reg_lambda
         is_heavy = (hess >= self.min_child_weight) & (hess > 0) & (denominator > 0)
-        return np.where(is_heavy, -grad / np.where(is_heavy, denominator, 1.0), 0.0)
+        newton = np.where(is_heavy, -grad / np.where(is_heavy, denominator, 1.0), 0.0)
+        return np.clip(newton, lower, upper)

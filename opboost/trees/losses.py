@@ -7,7 +7,7 @@ their order, so any number of threads and any division of the rows gives the sam
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -16,13 +16,22 @@ from scipy.special import expit, logit, softmax
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels import logistic_gradients, softmax_gradients, squared_gradients
-
-# Gradients fill 30 bits of a 32-bit integer, so the sum over 2^31 rows still fits 62 bits.
-GRID_BITS = 30
+from opboost.trees.kernels.gradients import (
+    logistic_gradients,
+    poisson_gradients,
+    softmax_gradients,
+    squared_gradients,
+)
+from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
 
 # Squares of gradients must not overflow.
 MAX_LABEL = 1e100
+
+# Counts and their means.
+MAX_COUNT, LEAST_MEAN = 1e9, 1e-9
+
+# Weights up to this are taken for counts if all are integers.
+MAX_COUNT_OF_A_ROW = 16
 
 # Residuals below this are as good as none.
 LEAST_RESIDUAL = 1e-200
@@ -32,22 +41,48 @@ LEAST_RESIDUAL = 1e-200
 class Grid:
     """Steps of the integer gradients: ``gradient = integer / scale``.
 
-    The step is fixed by the largest weight and residual, 30 bits below them; a weight or residual that is 10^9 times
-    larger than the others leaves these no precision.
+    The largest weight and residual fix the step, 22 bits below them for gradients and 17 for Hessians; one that is
+    millions of times larger than the others leaves these no precision. Weights that are small integers multiply
+    rounded gradients, so that a row of weight 2 counts exactly as the row twice.
 
     Attributes
     ----------
     grad_scale, hess_scale : float
         Powers of two.
+    weights_are_counts : bool
+        Whether gradients are rounded before the weights, which are integers, multiply them.
+    block : int
+        Rows whose packed gradients may be added before the sum is taken apart.
     """
 
     grad_scale: float
     hess_scale: float
+    weights_are_counts: bool = False
+    block: int = BLOCK
+
+    @property
+    def rounding(self) -> tuple[float, float, bool]:
+        """How the compiled loops are to round."""
+        return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod
     def for_bounds(cls, max_grad: float, max_hess: float) -> Grid:
-        """The finest grid on which gradients up to these magnitudes fit; larger ones saturate."""
-        return cls(*(2.0 ** min(GRID_BITS - math.ceil(math.log2(bound)), 1000) for bound in (max_grad, max_hess)))
+        """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate."""
+        return cls(_scale(GRAD_BITS - 1, max_grad), _scale(HESS_BITS - 1, max_hess))
+
+    @classmethod
+    def for_weights(cls, max_grad: float, max_hess: float, weights: Values) -> Grid:
+        """The finest grid that holds gradients up to these magnitudes, times the weights."""
+        heaviest = float(weights.max())
+        if 1 < heaviest <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all():
+            block = BLOCK >> math.ceil(math.log2(heaviest))
+            return replace(cls.for_bounds(max_grad, max_hess), weights_are_counts=True, block=block)
+        return cls.for_bounds(max_grad * heaviest, max_hess * heaviest)
+
+
+def _scale(n_bits: int, bound: float) -> float:
+    """The largest power of two by which numbers up to the bound stay within so many bits."""
+    return 2.0 ** min(n_bits - math.ceil(math.log2(bound)), 1000)
 
 
 class Loss(Protocol):
@@ -58,6 +93,10 @@ class Loss(Protocol):
     @property
     def n_outputs(self) -> int:
         """Trees per round."""
+
+    @property
+    def max_delta_step(self) -> float:
+        """Bound of the leaves' magnitude that suits the loss; 0 for none."""
 
     def check_labels(self, labels: Values) -> None:
         """Refuse labels that the objective is not defined for."""
@@ -71,8 +110,8 @@ class Loss(Protocol):
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         """A grid that holds the gradients of these rows."""
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid) -> NDArray[np.int32]:
-        """Gradients and Hessians, shape ``(n_outputs, n_rows, 2)``; `scores` has shape ``(n_outputs, n_rows)``."""
+    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+        """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
 
     def predictions(self, scores: Values) -> Values:
         """Raw scores of shape ``(n_rows, n_outputs)`` to what users expect: probabilities or values."""
@@ -83,6 +122,7 @@ class Logistic:
     """Binary cross-entropy on labels 0 and 1."""
 
     name: ClassVar[str] = "binary:logistic"
+    max_delta_step: ClassVar[float] = 0.0
 
     @property
     def n_outputs(self) -> int:
@@ -102,13 +142,10 @@ class Logistic:
         return float(logit(base_score))
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        heaviest = float(weights.max())
-        return Grid.for_bounds(heaviest, heaviest / 4)
+        return Grid.for_weights(1.0, 0.25, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid) -> NDArray[np.int32]:
-        out = np.empty((1, len(labels), 2), dtype=np.int32)
-        logistic_gradients(scores[0], labels, weights, grid.grad_scale, grid.hess_scale, out[0])
-        return out
+    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+        logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
     def predictions(self, scores: Values) -> Values:
         return np.asarray(expit(scores[:, 0]))
@@ -119,6 +156,7 @@ class SquaredError:
     """Half the squared error."""
 
     name: ClassVar[str] = "reg:squarederror"
+    max_delta_step: ClassVar[float] = 0.0
 
     @property
     def n_outputs(self) -> int:
@@ -136,17 +174,52 @@ class SquaredError:
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         """Room for residuals of four times the largest one at the start; what exceeds it saturates."""
-        heaviest = float(weights.max())
         largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
-        return Grid.for_bounds(4 * largest * heaviest, heaviest)
+        return Grid.for_weights(4 * largest, 1.0, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid) -> NDArray[np.int32]:
-        out = np.empty((1, len(labels), 2), dtype=np.int32)
-        squared_gradients(scores[0], labels, weights, grid.grad_scale, grid.hess_scale, out[0])
-        return out
+    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+        squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
     def predictions(self, scores: Values) -> Values:
         return scores[:, 0].copy()
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Negative log likelihood of counts, on the logarithm of their mean.
+
+    As in XGBoost, Hessians are multiplied by ``exp(max_delta_step)``, which keeps the steps of an unbounded loss small.
+    """
+
+    name: ClassVar[str] = "count:poisson"
+    max_delta_step: ClassVar[float] = 0.7
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    def check_labels(self, labels: Values) -> None:
+        if not ((labels >= 0) & (labels <= MAX_COUNT)).all():
+            raise DataError(f"{self.name} needs labels of at least 0 and at most {MAX_COUNT:g}; found others")
+
+    def initial_scores(self, labels: Values, weights: Values) -> Values:
+        return np.array([math.log(max(np.average(labels, weights=weights), LEAST_MEAN))])
+
+    def score_of(self, base_score: float) -> float:
+        if not base_score > 0:
+            raise ParameterError(f"base_score is a mean of counts for {self.name}, greater than 0; got {base_score}")
+        return math.log(base_score)
+
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+        """Room for means of twice the largest count; what exceeds it saturates."""
+        largest = max(float(labels.max()), math.exp(initial_scores[0]))
+        return Grid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
+
+    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+        poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
+
+    def predictions(self, scores: Values) -> Values:
+        return np.asarray(np.exp(scores[:, 0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +227,7 @@ class Softmax:
     """Multiclass cross-entropy on labels ``0 .. n_classes - 1``, one tree per class and round."""
 
     name: ClassVar[str] = "multi:softprob"
+    max_delta_step: ClassVar[float] = 0.0
     n_classes: int
 
     def __post_init__(self) -> None:
@@ -176,13 +250,10 @@ class Softmax:
         return float(base_score)
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        heaviest = float(weights.max())
-        return Grid.for_bounds(heaviest, heaviest / 2)
+        return Grid.for_weights(1.0, 0.5, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid) -> NDArray[np.int32]:
-        out = np.empty((self.n_classes, len(labels), 2), dtype=np.int32)
-        softmax_gradients(scores, labels, weights, grid.grad_scale, grid.hess_scale, out)
-        return out
+    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+        softmax_gradients(scores, labels, weights, *grid.rounding, out)
 
     def predictions(self, scores: Values) -> Values:
         return np.asarray(softmax(scores, axis=1))
@@ -195,8 +266,10 @@ def loss_by_name(name: str, n_classes: int = 0) -> Loss:
             return Logistic()
         case SquaredError.name:
             return SquaredError()
+        case Poisson.name:
+            return Poisson()
         case Softmax.name:
             return Softmax(n_classes)
         case other:
-            known = ", ".join((Logistic.name, SquaredError.name, Softmax.name))
+            known = ", ".join((Logistic.name, SquaredError.name, Poisson.name, Softmax.name))
             raise ParameterError(f"objective must be one of {known}; got {other!r}")

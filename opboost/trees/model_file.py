@@ -7,8 +7,10 @@ A model file is one object::
      "base_scores": [-1.6],
      "features": [{"name": "age"}, {"name": "c3", "owner": "retailer", "rank": 17, "missing_left": false}],
      "trees": [{"columns": [0, -1, -1], "thresholds": [...], "missing_left": [...], "lefts": [...],
-                "rights": [...], "values": [...], "gains": [...], "covers": [...]}]}
+                "rights": [...], "values": [...], "gains": [...], "covers": [...],
+                "left_categories": [[0, [2, 5]]]}]}
 
+A tree that splits on categories lists these nodes, each with the categories that go left; no other tree has that entry.
 Numbers are written so that they read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave
 them out (``statistics=False``) of any file that another party may see, and they read back as zeros.
 """
@@ -60,7 +62,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
         "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
     }
-    Path(path).write_text(json.dumps(document, allow_nan=False))
+    Path(path).write_text(json.dumps(document, allow_nan=False, separators=(",", ":")))
 
 
 def load_model(path: Path | str) -> Ensemble:
@@ -107,7 +109,10 @@ def _floats(numbers: object) -> Values:
 
 def _tree_to_dict(tree: Tree, *, statistics: bool) -> dict[str, list[object]]:
     names = [name for name in _DTYPES if statistics or name != "covers"]
-    return {name: getattr(tree, name).tolist() for name in names}
+    document = {name: getattr(tree, name).tolist() for name in names}
+    if tree.left_categories:
+        document["left_categories"] = [[node, list(left)] for node, left in sorted(tree.left_categories.items())]
+    return document
 
 
 def _tree_from_dict(document: Mapping[str, Any]) -> Tree:
@@ -119,7 +124,18 @@ def _tree_from_dict(document: Mapping[str, Any]) -> Tree:
         if not is_sound or (np.issubdtype(dtype, np.integer) and (raw.astype(dtype) != raw).any()):
             raise ModelFileError(f"a tree's {name} must be a list of {n_nodes} entries of type {np.dtype(dtype)}")
         arrays[name] = raw.astype(dtype)
-    return Tree(**arrays)
+    return Tree(**arrays, left_categories=_categories(document.get("left_categories", [])))
+
+
+def _categories(entries: Any) -> dict[int, tuple[int, ...]]:
+    """Left categories by node; everything but integers is refused."""
+    numbers = [number for node, left in entries for number in (node, *left)]
+    if not isinstance(entries, list) or not all(type(number) is int for number in numbers):
+        raise ModelFileError("a tree's left_categories must be a list of pairs of a node and a list of integers")
+    categories = {node: tuple(left) for node, left in entries}
+    if len(categories) < len(entries):
+        raise ModelFileError("a tree's left_categories list a node twice")
+    return categories
 
 
 def _feature_to_dict(feature: Feature) -> dict[str, object]:

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
-from opboost.trees.kernels import MIN_GAIN, best_cuts
+from opboost.trees.constraints import Constraints, Limits
+from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order
 from opboost.trees.losses import Grid
+
+_NONE = np.empty(0, dtype=np.intp)
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Nodes to divide, with the numbers of their children; all arrays have shape ``(n_splits,)``.
+    """Nodes to divide, with the numbers of their children; all arrays have shape ``(n_splits,)`` or start with it.
 
-    A row goes left when its bin in `columns` is at most `cuts`, or when it is missing and `missing_left`.
+    Attributes
+    ----------
+    nodes, columns : ndarray of int32
+    cuts : ndarray of int32
+        A row goes left when its bin is at most the cut; for categories, see `goes_left`.
+    missing_left : ndarray of bool
+    goes_left : ndarray of bool, shape (n_splits, most bins of a column)
+        Whether each bin of the column goes left, the missing bin included.
+    lefts, rights : ndarray of int32
     """
 
     nodes: Nodes
     columns: Nodes
     cuts: Nodes
     missing_left: Mask
+    goes_left: Mask
     lefts: Nodes
     rights: Nodes
 
@@ -40,28 +54,124 @@ class BestCuts:
 
 
 @dataclass(frozen=True, slots=True)
+class Children:
+    """What is known of nodes whose splits are to be chosen: one of every two siblings, then the other ones.
+
+    Attributes
+    ----------
+    totals : ndarray of int64, shape (n_nodes, 2)
+    histograms : ndarray of int64, shape (n_asked or n_nodes, 2, n_bins)
+        Sums of g and of h per bin for the first of every two siblings. If there is room for the others, the splitter
+        fills it with what their parents' histograms leave for them.
+    parents : ndarray of int64, shape (n_parents, 2, n_bins)
+    parent_of : ndarray of int64, shape (n_asked,)
+        Where in `parents` the parent of each pair of siblings is.
+    limits : Limits
+    """
+
+    totals: Sums
+    histograms: Sums
+    parents: Sums
+    parent_of: NDArray[np.int64]
+    limits: Limits
+
+
+@dataclass(frozen=True)
 class GreedySplitter:
     """XGBoost's exact greedy rule on histograms.
 
     ``gain = G_L^2 / (H_L + reg_lambda) + G_R^2 / (H_R + reg_lambda) - G^2 / (H + reg_lambda)``; a node splits when
-    its gain exceeds 1e-6 and is at least `gamma`, and both children weigh at least `min_child_weight`.
+    its gain exceeds 1e-6 and is at least `gamma`, and both children weigh at least `min_child_weight`. Where leaf
+    values are bounded, the squares give way to the loss's quadratic approximation at the bounded values.
+
+    Parameters
+    ----------
+    axes : HistogramAxes
+    grid : Grid
+    constraints : Constraints
+    reg_lambda, gamma, min_child_weight : float
+    max_cat_to_onehot : int
+        Up to so many categories, each stands alone against the others; more are put in order of their mean gradient
+        and cut like numbers.
     """
 
     axes: HistogramAxes
     grid: Grid
+    constraints: Constraints
     reg_lambda: float
     gamma: float
     min_child_weight: float
+    max_cat_to_onehot: int
 
-    def choose(self, totals: Sums, histograms: Sums, columns: NDArray[np.int64]) -> BestCuts:
-        """The best cut of each node among the given columns."""
-        n_nodes = len(totals)
+    def choose(self, children: Children) -> BestCuts:
+        """The best cut of each node."""
+        n_nodes, n_asked = len(children.totals), len(children.parent_of)
         gains = np.empty(n_nodes)
-        best_columns, cuts = np.zeros(n_nodes, np.int32), np.zeros(n_nodes, np.int32)
-        missing_left, left_sums = np.zeros(n_nodes, np.bool_), np.zeros((n_nodes, 2), np.int64)
+        columns, cuts = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int32)
+        missing_left, left_sums = np.empty(n_nodes, np.bool_), np.empty((n_nodes, 2), np.int64)
         best_cuts(
-            histograms, totals, self.axes.offsets, columns, self.grid.grad_scale, self.grid.hess_scale,
-            float(self.reg_lambda), float(self.min_child_weight), gains, best_columns, cuts, missing_left, left_sums,
+            children.histograms[:n_asked], children.parents, children.parent_of, children.histograms[n_asked:],
+            children.totals, self.axes.offsets, children.limits.allowed, self._category_modes,
+            self.constraints.monotone, children.limits.lower, children.limits.upper, self.constraints.is_bounded,
+            *self._steps, float(self.reg_lambda),
+            float(self.min_child_weight), gains, columns, cuts, missing_left, left_sums,
         )  # fmt: skip
         is_worthwhile = (gains > MIN_GAIN) & (gains >= self.gamma)
-        return BestCuts(is_worthwhile, gains, best_columns, cuts, missing_left, left_sums)
+        return BestCuts(is_worthwhile, gains, columns, cuts, missing_left, left_sums)
+
+    def goes_left(self, best: BestCuts, chosen: NDArray[np.intp], histogram_of: Callable[[int], Sums]) -> Mask:
+        """For each chosen node, whether each bin of its column goes left, shape ``(n_chosen, widest column)``.
+
+        Parameters
+        ----------
+        best : BestCuts
+        chosen : ndarray of int, shape (n_chosen,)
+        histogram_of : callable
+            The histogram of a node, shape ``(2, n_bins)``; asked for where a column of categories was chosen.
+        """
+        sizes, columns = self.axes.sizes, best.columns[chosen]
+        out = self._bins <= best.cuts[chosen, None]
+        for k in self._categorical(columns):
+            left = self._bins_left_of(int(best.cuts[chosen[k]]), int(columns[k]), histogram_of(int(chosen[k])))
+            out[k] = np.isin(self._bins, left)
+        out[np.arange(len(chosen)), sizes[columns] - 1] = best.missing_left[chosen]
+        return out
+
+    def left_categories(self, splits: Splits) -> dict[int, tuple[int, ...]]:
+        """The bins of the categories that go left, by node, for splits on columns of categories."""
+        sizes = self.axes.sizes
+        return {
+            int(splits.nodes[k]): tuple(np.flatnonzero(splits.goes_left[k, : sizes[splits.columns[k]] - 1]).tolist())
+            for k in self._categorical(splits.columns)
+        }
+
+    def _categorical(self, columns: Nodes) -> NDArray[np.intp]:
+        """Which of these columns hold categories."""
+        return np.flatnonzero(self.axes.is_categorical[columns]) if self._has_categories else _NONE
+
+    def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
+        """The bins of the categories left of a cut."""
+        here = histogram[:, self.axes.offsets[column] : self.axes.offsets[column + 1]]
+        order = category_order(here[0], here[1], *self._steps, self.reg_lambda)
+        is_alone = self._category_modes[column] == 2
+        return order[cut : cut + 1] if is_alone else order[: cut + 1]
+
+    @cached_property
+    def _has_categories(self) -> bool:
+        return bool(self.axes.is_categorical.any())
+
+    @cached_property
+    def _bins(self) -> NDArray[np.int64]:
+        """The bins of the widest column."""
+        return np.arange(self.axes.sizes.max())
+
+    @cached_property
+    def _steps(self) -> tuple[float, float]:
+        """Steps of the gradients' grid."""
+        return 1.0 / self.grid.grad_scale, 1.0 / self.grid.hess_scale
+
+    @cached_property
+    def _category_modes(self) -> NDArray[np.int8]:
+        """Per column: 0 for numbers, 1 for categories put in order, 2 for categories that each stand alone."""
+        modes = np.where(self.axes.sizes - 1 <= self.max_cat_to_onehot, 2, 1)
+        return np.where(self.axes.is_categorical, modes, 0).astype(np.int8)

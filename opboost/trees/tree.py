@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Nodes, Values
-from opboost.errors import DataError, ModelFileError
-from opboost.trees.kernels import predict_scores
+from opboost.errors import DataError, ModelFileError, ParameterError
+from opboost.trees.kernels.prediction import predict_scores
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
+
+# Categories are numbered 0, 1, 2, ...
+MAX_CATEGORIES = 1 << 16
+
+# What of a tree refers to other nodes.
+_LINKS = ("lefts", "rights", "left_categories")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,9 @@ class Tree:
         Gain of the split; 0 for a leaf.
     covers : ndarray of float64
         Sum of Hessians. A statistic of the labels: never in anything that leaves the active party.
+    left_categories : mapping of int to tuple of int
+        For each node that splits on categories, those that go left, in ascending order; all others, known or not, go
+        right. The node's threshold has no meaning.
     """
 
     columns: Nodes
@@ -44,24 +57,35 @@ class Tree:
     values: Values
     gains: Values
     covers: Values
+    left_categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse anything that a walk from the root could not finish, as a file might hold."""
-        lengths = {len(getattr(self, name)) for name in self.__slots__}
+        lengths = {len(getattr(self, name)) for name in self.__slots__ if name != "left_categories"}
         if lengths != {self.n_nodes} or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
-        nodes = np.arange(self.n_nodes)
-        splits = self.columns >= 0
-        children = np.concatenate([self.lefts[splits], self.rights[splits]])
-        is_ordered = (self.lefts[splits] > nodes[splits]).all() and (self.rights[splits] > nodes[splits]).all()
-        is_reached_once = len(children) == len(np.unique(children)) == self.n_nodes - 1
-        if not is_ordered or (children >= self.n_nodes).any() or not is_reached_once:
+        splits = np.flatnonzero(self.columns >= 0)
+        lefts, rights = self.lefts[splits], self.rights[splits]
+        is_ordered = (lefts > splits).all() and (rights > splits).all()
+        is_inside = (lefts < self.n_nodes).all() and (rights < self.n_nodes).all()
+        is_reached = np.zeros(self.n_nodes, np.bool_)
+        if is_ordered and is_inside:
+            is_reached[lefts] = is_reached[rights] = True
+        is_reached_once = is_reached[1:].all() and 2 * len(splits) == self.n_nodes - 1
+        if not (is_ordered and is_inside and is_reached_once):
             raise ModelFileError("a tree's children must come after their parent, each with exactly one parent")
         for name in ("thresholds", "values", "gains", "covers"):
             if not np.isfinite(getattr(self, name)).all():
                 raise ModelFileError(f"a tree's {name} must be finite")
         if (self.columns < -1).any():
             raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
+        for node, categories in self.left_categories.items():
+            is_sorted = all(low < high for low, high in pairwise((-1, *categories, MAX_CATEGORIES)))
+            if not 0 <= node < self.n_nodes or self.columns[node] < 0 or not categories or not is_sorted:
+                raise ModelFileError(
+                    f"the categories of a split must be ascending integers of at least 0 and under {MAX_CATEGORIES}, "
+                    "at a node that splits"
+                )
 
     @property
     def n_nodes(self) -> int:
@@ -70,6 +94,36 @@ class Tree:
     @property
     def is_leaf(self) -> Mask:
         return self.columns < 0
+
+    @property
+    def depth(self) -> int:
+        """The longest way from the root to a leaf, in splits."""
+        depths = np.zeros(self.n_nodes, np.int64)
+        for node in np.flatnonzero(~self.is_leaf):
+            depths[[self.lefts[node], self.rights[node]]] = depths[node] + 1
+        return int(depths.max())
+
+    def in_levels(self) -> Tree:
+        """The same tree, its nodes numbered level by level and siblings side by side."""
+        inner = np.flatnonzero(~self.is_leaf)
+        if (self.lefts[inner] == 2 * np.arange(len(inner)) + 1).all() and (self.rights == self.lefts + 1)[inner].all():
+            return self
+        level, levels = np.zeros(1, np.int32), []
+        while len(level):
+            levels.append(level)
+            parents = level[self.columns[level] >= 0]
+            level = np.stack([self.lefts[parents], self.rights[parents]], axis=1).ravel()
+        order = np.concatenate(levels)
+        place = np.empty(self.n_nodes, np.int32)
+        place[order] = np.arange(self.n_nodes)
+        is_leaf = self.is_leaf[order]
+        arrays = {field.name: getattr(self, field.name)[order] for field in fields(self) if field.name not in _LINKS}
+        return Tree(
+            **arrays,
+            lefts=np.where(is_leaf, 0, place[self.lefts[order]]).astype(np.int32),
+            rights=np.where(is_leaf, 0, place[self.rights[order]]).astype(np.int32),
+            left_categories={int(place[node]): categories for node, categories in self.left_categories.items()},
+        )
 
     def scaled(self, factor: float) -> Tree:
         """The same tree with every leaf's value multiplied."""
@@ -147,22 +201,78 @@ class Ensemble:
             raise DataError(f"the model has {len(self.features)} features; got an array of shape {features.shape}")
         out = np.tile(self.base_scores, (len(features), 1))
         if self.trees:
-            predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat, out)
+            with threads_for(features.size * len(self.trees) // 10):
+                predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat, out)
         return out
 
     def predict(self, features: Values) -> Values:
         """Probabilities or values, as the loss defines them."""
         return self.loss.predictions(self.scores(features))
 
+    def importance(self, kind: Literal["gain", "total_gain", "cover", "total_cover", "split"] = "gain") -> Values:
+        """How much each feature matters, shape ``(n_features,)``.
+
+        Parameters
+        ----------
+        kind : {"gain", "total_gain", "cover", "total_cover", "split"}
+            Mean or total gain of the splits on a feature, mean or total sum of Hessians that they divide, or how many
+            there are. XGBoost calls the last one weight.
+        """
+        columns, gains, covers = (
+            np.concatenate([getattr(tree, name)[~tree.is_leaf] for tree in self.trees] or [np.empty(0)])
+            for name in ("columns", "gains", "covers")
+        )
+        columns = columns.astype(np.int64)
+        counts = np.bincount(columns, minlength=len(self.features)).astype(np.float64)
+        match kind:
+            case "split":
+                return counts
+            case "gain" | "total_gain":
+                total = np.bincount(columns, gains.astype(np.float64), len(self.features))
+            case "cover" | "total_cover":
+                total = np.bincount(columns, covers.astype(np.float64), len(self.features))
+            case other:
+                raise ParameterError(f"importance must be gain, total_gain, cover, total_cover or split; got {other!r}")
+        return np.asarray(total if kind.startswith("total") else total / np.maximum(counts, 1))
+
     @cached_property
     def _flat(self) -> tuple[NDArray[np.generic], ...]:
-        """All trees' arrays, one behind the other, as the compiled walk reads them."""
-        sizes = [tree.n_nodes for tree in self.trees]
-        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-        outputs = np.arange(len(self.trees)) % self.loss.n_outputs
-        names = ("columns", "thresholds", "missing_left", "lefts", "rights", "values")
-        return (
-            starts,
-            outputs,
-            *(np.concatenate([getattr(tree, name) for tree in self.trees]) for name in names),
+        """All trees' arrays, one behind the other, as the compiled walk reads them.
+
+        Siblings lie side by side. A leaf is its own left child; nothing is greater than its threshold or missing to it.
+        """
+        trees = [tree.in_levels() for tree in self.trees]
+        starts = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in trees])]).astype(np.int32)
+        columns, thresholds, missing_left, values, is_leaf = (
+            np.concatenate([getattr(tree, name) for tree in trees])
+            for name in ("columns", "thresholds", "missing_left", "values", "is_leaf")
         )
+        lefts = np.concatenate([tree.lefts + start for tree, start in zip(trees, starts, strict=False)])
+        depths = np.array([tree.depth for tree in trees])
+        outputs = np.arange(len(trees)) % self.loss.n_outputs
+        return (
+            starts[:-1],
+            depths,
+            outputs,
+            np.where(is_leaf, 0, columns).astype(np.int32),
+            np.where(is_leaf, np.inf, thresholds),
+            missing_left | is_leaf,
+            np.where(is_leaf, np.arange(starts[-1]), lefts).astype(np.int32),
+            *self._category_sets(trees, starts),
+            values,
+        )
+
+    @staticmethod
+    def _category_sets(trees: Sequence[Tree], starts: Nodes) -> tuple[Nodes, Mask]:
+        """Which row of a table of sets each node asks, -1 for none, and that table."""
+        splits = [
+            (start + node, categories)
+            for tree, start in zip(trees, starts, strict=False)
+            for node, categories in tree.left_categories.items()
+        ]
+        places = np.full(starts[-1], -1, np.int32)
+        sets = np.zeros((len(splits), max((categories[-1] + 1 for _, categories in splits), default=0)), np.bool_)
+        for place, (node, categories) in enumerate(splits):
+            places[node] = place
+            sets[place, list(categories)] = True
+        return places, sets

@@ -25,7 +25,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
-from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
@@ -33,7 +33,7 @@ from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
 if TYPE_CHECKING:
     import xgboost
 
-OBJECTIVES = (Logistic.name, SquaredError.name, Softmax.name)
+OBJECTIVES = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
 # Attribute of an exported model: the features as they were, if XGBoost does not take their names. Percent-encoded, for
 # XGBoost's JSON leaves a backslash before "u" as it is, which reads back as another letter.
@@ -52,7 +52,7 @@ def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
     Parameters
     ----------
     ensemble : Ensemble
-        Of one of the objectives ``binary:logistic``, ``reg:squarederror`` and ``multi:softprob``.
+        Its columns of categories are to be given to XGBoost as such (``feature_types`` "c").
 
     Returns
     -------
@@ -63,7 +63,7 @@ def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
     Raises
     ------
     ParameterError
-        If the ensemble has no features, numbers beyond float32, an objective or a kind of split unknown here.
+        If the ensemble has no features, numbers beyond float32, or an objective unknown here.
     ImportError
         If XGBoost is not installed.
 
@@ -108,8 +108,8 @@ def from_xgboost(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Ense
     Raises
     ------
     ModelFileError
-        If the model is malformed, or holds what an ensemble cannot: linear models, splits by category, leaves of
-        several targets, other objectives.
+        If the model is malformed, or holds what an ensemble cannot: linear models, leaves of several targets, other
+        objectives.
     ParameterError
         If it is neither a model nor a path.
     """
@@ -142,16 +142,19 @@ def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, An
         "tree_info": [number % loss.n_outputs for number in range(len(trees))],
         "trees": [tree_to_dict(tree, number=number, n_features=n_features) for number, tree in enumerate(trees)],
     }
-    if isinstance(loss, Softmax):
-        settings = {"softmax_multiclass_param": {"num_class": n_classes}}
-    else:
-        settings = {"reg_loss_param": {"scale_pos_weight": "1"}}
+    match loss:
+        case Softmax():
+            settings = {"softmax_multiclass_param": {"num_class": n_classes}}
+        case Poisson():
+            settings = {"poisson_regression_param": {"max_delta_step": str(loss.max_delta_step)}}
+        case _:
+            settings = {"reg_loss_param": {"scale_pos_weight": "1"}}
     names = _names(ensemble.features)
     is_renamed = names != [feature.name for feature in ensemble.features]
     learner = {
         "attributes": {FEATURES: quote(json.dumps([asdict(f) for f in ensemble.features]))} if is_renamed else {},
         "feature_names": names,
-        "feature_types": [],
+        "feature_types": _types(ensemble),
         "gradient_booster": {"model": gbtree, "name": "gbtree"},
         "learner_model_param": {
             "base_score": json.dumps(base.tolist()) if version >= [3, 1] else str(base[0]),
@@ -171,6 +174,9 @@ def _split_base_scores(ensemble: Ensemble, *, has_vectors: bool) -> tuple[Single
     if isinstance(ensemble.loss, Logistic):
         base = probability_of(wanted[0])
         left = wanted - margins(base)
+    elif isinstance(ensemble.loss, Poisson):
+        base = singles(np.exp(wanted), "base scores")
+        left = wanted - np.log(base.astype(np.float64))
     else:
         base = singles(wanted if has_vectors else wanted[:1], "base scores")
         left = wanted - base
@@ -208,6 +214,12 @@ def _names(features: Sequence[Feature]) -> list[str]:
             name, number = f"{stem}_{number}", number + 1
         names[name] = None
     return list(names)
+
+
+def _types(ensemble: Ensemble) -> list[str]:
+    """XGBoost's type of every feature; none where all are numbers."""
+    of_categories = {int(tree.columns[node]) for tree in ensemble.trees for node in tree.left_categories}
+    return ["c" if i in of_categories else "q" for i in range(len(ensemble.features))] if of_categories else []
 
 
 def _document(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Any:
@@ -254,6 +266,8 @@ def _base_scores(written: float | list[float], loss: Loss, *, is_clipped: bool) 
     base = np.array(written, dtype=np.float32).reshape(-1)
     if isinstance(loss, Logistic):
         scores = margins(np.clip(base, *PROBABILITIES) if is_clipped else base)
+    elif isinstance(loss, Poisson):
+        scores = np.log(base.astype(np.float64))
     else:
         scores = base.astype(np.float64)
     return np.repeat(scores, loss.n_outputs) if len(scores) == 1 else scores

@@ -1,23 +1,25 @@
-"""One tree to and from the form that XGBoost's model files give it: parallel lists, leaves in `split_conditions`."""
+"""One tree to and from the form that XGBoost's model files give it: parallel lists, leaves in `split_conditions`.
+
+XGBoost lists the categories that go right, ours those that go left, and neither lists categories that training has not
+seen. So that these go the same way too, a split by category changes its children's sides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask
-from opboost.errors import ModelFileError, ParameterError
+from opboost.errors import ModelFileError
 from opboost.trees.tree import Tree
 from opboost.trees.xgboost_numbers import conditions_above, singles, thresholds_below
 
 # XGBoost's parent of a root.
 NO_PARENT = 2**31 - 1
-
-_KNOWN = {"columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers"}
 
 
 def tree_to_dict(tree: Tree, *, number: int, n_features: int) -> dict[str, Any]:
@@ -26,12 +28,11 @@ def tree_to_dict(tree: Tree, *, number: int, n_features: int) -> dict[str, Any]:
     Raises
     ------
     ParameterError
-        If it has leaves beyond float32, or a kind of split unknown here.
+        If it has leaves beyond float32.
     """
-    unknown = {field.name for field in fields(tree) if getattr(tree, field.name) is not None} - _KNOWN
-    if unknown:
-        raise ParameterError(f"trees with {', '.join(sorted(unknown))} cannot be exported. No model was exported")
+    tree = _with_changed_sides(tree).in_levels()
     is_leaf, nodes = tree.is_leaf, np.arange(tree.n_nodes)
+    by_category = np.isin(nodes, list(tree.left_categories))
     values = singles(tree.values, "leaf values")
     parents = np.full(tree.n_nodes, NO_PARENT)
     for children in (tree.lefts, tree.rights):
@@ -46,13 +47,13 @@ def tree_to_dict(tree: Tree, *, number: int, n_features: int) -> dict[str, Any]:
         "right_children": np.where(is_leaf, -1, tree.rights),
         "split_conditions": np.where(is_leaf, values, conditions_above(tree.thresholds)),
         "split_indices": np.where(is_leaf, 0, tree.columns),
-        "split_type": np.zeros(tree.n_nodes, np.int64),
+        "split_type": by_category.astype(np.int64),
         "sum_hessian": np.clip(tree.covers, -largest, largest),
     }
     counts = {"num_deleted": 0, "num_feature": n_features, "num_nodes": tree.n_nodes, "size_leaf_vector": 1}
     return {
         **{name: array.tolist() for name, array in arrays.items()},
-        **{name: [] for name in ("categories", "categories_nodes", "categories_segments", "categories_sizes")},
+        **_categories_to_dict(tree),
         "id": number,
         "tree_param": {name: str(count) for name, count in counts.items()},
     }
@@ -64,13 +65,13 @@ def tree_from_dict(document: Mapping[str, Any], *, n_features: int) -> Tree:
     Raises
     ------
     ModelFileError
-        If it is no tree on so many features, splits by category or has several values per leaf.
+        If it is no tree on so many features, or has several values per leaf.
     """
     if int(document["tree_param"]["size_leaf_vector"]) > 1:
         raise ModelFileError("its leaves have several values; an ensemble's have one")
-    if any(document.get("split_type", ())):
-        raise ModelFileError("it splits by category; only splits by a threshold can be imported")
+    categories = _categories_from_dict(document)
     left, right = (_array(document, name, np.int64) for name in ("left_children", "right_children"))
+    by_category = np.isin(np.arange(len(left)), list(categories)) & (left != -1)
     nodes, inner = _reachable(left, right)
     position = np.zeros(len(left), np.int32)
     position[nodes] = np.arange(len(nodes))
@@ -78,16 +79,56 @@ def tree_from_dict(document: Mapping[str, Any], *, n_features: int) -> Tree:
     columns = _array(document, "split_indices", np.int64)[nodes]
     if (inner & ((columns < 0) | (columns >= n_features))).any():
         raise ModelFileError(f"a tree splits on a column that does not exist; there are {n_features}")
-    return Tree(
+    tree = Tree(
         columns=np.where(inner, columns, -1).astype(np.int32),
-        thresholds=np.where(inner, thresholds_below(numbers), 0.0),
+        thresholds=np.where(inner & ~by_category[nodes], thresholds_below(numbers), 0.0),
         missing_left=inner & (_array(document, "default_left", np.int64)[nodes] != 0),
         lefts=np.where(inner, position[left[nodes]], 0).astype(np.int32),
         rights=np.where(inner, position[right[nodes]], 0).astype(np.int32),
         values=np.where(inner, 0.0, numbers.astype(np.float64)),
         gains=np.where(inner, _array(document, "loss_changes", np.float32)[nodes], 0.0).astype(np.float64),
         covers=_array(document, "sum_hessian", np.float32)[nodes].astype(np.float64),
+        left_categories={int(position[node]): categories[node] for node in nodes[by_category[nodes]].tolist()},
     )
+    return _with_changed_sides(tree)
+
+
+def _with_changed_sides(tree: Tree) -> Tree:
+    """The tree with the children of splits by category exchanged."""
+    by_category = np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
+    return replace(
+        tree,
+        lefts=np.where(by_category, tree.rights, tree.lefts),
+        rights=np.where(by_category, tree.lefts, tree.rights),
+        missing_left=tree.missing_left ^ by_category,
+    )
+
+
+def _categories_to_dict(tree: Tree) -> dict[str, list[int]]:
+    """All nodes' categories, one behind the other, with the begin and the size of each."""
+    splits = sorted(tree.left_categories.items())
+    sizes = [len(categories) for _, categories in splits]
+    return {
+        "categories": [category for _, categories in splits for category in categories],
+        "categories_nodes": [node for node, _ in splits],
+        "categories_segments": [sum(sizes[:place]) for place in range(len(sizes))],
+        "categories_sizes": sizes,
+    }
+
+
+def _categories_from_dict(document: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
+    """The categories of every node that splits by category, in ascending order."""
+    by_category = [node for node, kind in enumerate(document.get("split_type", ())) if kind == 1]
+    if not by_category:
+        return {}
+    nodes, begins, sizes = (document[f"categories_{name}"] for name in ("nodes", "segments", "sizes"))
+    found = {
+        int(node): tuple(sorted(int(category) for category in document["categories"][begin : begin + size]))
+        for node, begin, size in zip(nodes, begins, sizes, strict=True)
+    }
+    if sorted(found) != by_category:
+        raise ModelFileError("its splits by category and its lists of categories differ")
+    return found
 
 
 def _reachable(left: NDArray[np.int64], right: NDArray[np.int64]) -> tuple[NDArray[np.int64], Mask]:

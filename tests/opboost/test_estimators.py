@@ -11,7 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
-from opboost.trees.boosting import BoostingParameters
+from opboost.metrics import default_metric
+from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import SquaredError
 from opboost.vertical import OwnColumn, bind, train
 
@@ -22,21 +23,13 @@ SMALL: dict[str, Any] = {"n_estimators": 5, "max_depth": 3, "random_state": 0}
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _expected_failures(estimator: Any) -> dict[str, str]:
-    if estimator.bounds is None:
-        return {}
-    reason = "every row draws its own noise, so a row twice is not a row of weight two"
-    return {"check_sample_weight_equivalence_on_dense_data": reason}
-
-
 @parametrize_with_checks(
     [
         OpBoostClassifier(),
         OpBoostRegressor(),
         OpBoostClassifier(bounds=(-200, 200), epsilon=20.0, random_state=0),
         OpBoostRegressor(bounds=(-200, 200), epsilon=20.0, random_state=0),
-    ],
-    expected_failed_checks=_expected_failures,
+    ]
 )
 def test_the_estimators_keep_scikit_learns_contract(estimator: Any, check: Any) -> None:
     check(estimator)
@@ -141,8 +134,10 @@ def test_columns_that_cannot_be_protected_as_asked_are_refused(
     [
         ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", np.nan), ("epsilon", "much"), ("mechanism", "planar"),
         ("law", "gaussian"), ("domain_size", 1), ("domain_size", 10.0), ("category_epsilon", 0.0),
-        ("prediction", "guessed"), ("n_estimators", -1), ("max_depth", 0), ("learning_rate", 0.0), ("reg_lambda", -1.0),
-        ("gamma", -1.0), ("min_child_weight", -1.0), ("subsample", 0.0), ("colsample_bytree", 2.0), ("max_bin", 2),
+        ("prediction", "guessed"), ("n_estimators", -1), ("max_depth", -1),
+        ("learning_rate", 0.0),
+        ("reg_lambda", -1.0), ("gamma", -1.0), ("min_child_weight", -1.0), ("subsample", 0.0),
+        ("colsample_bytree", 2.0), ("max_bin", 2),
     ],
 )  # fmt: skip
 def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
@@ -294,6 +289,25 @@ def test_rows_of_weight_zero_are_as_good_as_removed_from_the_plain_model(subsamp
     np.testing.assert_array_equal(weighted, removed)
 
 
+def test_a_row_of_weight_two_is_as_good_as_two_rows() -> None:
+    """To the rounding of the first score, which is a mean in another order."""
+    frame, labels = _frame(), _numbers(_frame())
+    weights = np.random.default_rng(0).integers(1, 5, 200)
+    model = OpBoostRegressor(**SMALL)
+    weighted = model.fit(frame, labels, sample_weight=weights).predict(frame)
+    repeated = model.fit(frame.loc[frame.index.repeat(weights)], np.repeat(labels, weights)).predict(frame)
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-7)
+
+
+def test_weights_of_another_scale_change_no_prediction_without_regularisation() -> None:
+    """To 1e-5 of the predictions' spread: the largest weight sets the step of the gradients' grid, 2^-22 of it."""
+    frame, labels = _frame(), _numbers(_frame())
+    weights = np.random.default_rng(0).uniform(0.1, 3, 200)
+    model = OpBoostRegressor(reg_lambda=0.0, min_child_weight=0.0, **SMALL)
+    one, other = (model.fit(frame, labels, sample_weight=factor * weights).predict(frame) for factor in (1.0, 5.7))
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.ptp(one))
+
+
 def test_weights_that_are_all_zero_are_refused() -> None:
     with pytest.raises(ValueError, match=r"(?i)sample weights"):
         OpBoostRegressor(**SMALL).fit(_frame(), _numbers(_frame()), sample_weight=np.zeros(200))
@@ -338,3 +352,256 @@ def test_a_setting_that_makes_no_sense_is_refused_by_name(change, words):
     X, y = np.arange(40.0).reshape(20, 2), np.arange(20) % 2
     with pytest.raises(ParameterError, match=words):
         OpBoostClassifier(**change).fit(X, y)
+
+
+def _held_out(n_rows: int = 100) -> tuple[pd.DataFrame, np.ndarray]:
+    frame = _frame(n_rows, seed=7)
+    return frame, _numbers(frame)
+
+
+@pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])
+@pytest.mark.parametrize("engine", ["native", "xgboost"])
+def test_rows_of_the_eval_set_are_scored_after_every_round_and_end_the_training(bounds: Any, engine: Any) -> None:
+    if engine == "xgboost":
+        pytest.importorskip("xgboost")
+    frame, labels = _frame(), _numbers(_frame())
+    model = OpBoostRegressor(
+        bounds=bounds, epsilon=None if bounds is None else np.inf, n_estimators=200, learning_rate=0.9, random_state=0,
+        early_stopping_rounds=5, eval_metric=["mae", "rmse"], engine=engine,
+    )  # fmt: skip
+    model.fit(frame, labels, eval_set=[_held_out()])
+    scores = model.evals_result_
+    assert list(scores) == ["mae", "rmse"]
+    assert len(scores["rmse"]) < 200
+    assert model.best_iteration_ == int(np.argmin(scores["rmse"])) == len(scores["rmse"]) - 6
+    assert model.model_.ensemble.n_rounds == model.best_iteration_ + 1
+    held_out, truth = _held_out()
+    error = np.sqrt(np.mean((model.predict(held_out) - truth) ** 2))
+    # XGBoost scores in single precision.
+    assert scores["rmse"][model.best_iteration_] == pytest.approx(error, rel=1e-9 if engine == "native" else 1e-5)
+
+
+def test_the_eval_set_never_influences_the_trees() -> None:
+    frame, labels = _frame(), _numbers(_frame())
+    model, (held_out, truth) = OpBoostRegressor(**SMALL), _held_out()
+    plain = model.fit(frame, labels).predict(frame)
+    for numbers in (truth, -truth):
+        np.testing.assert_array_equal(model.fit(frame, labels, eval_set=[(held_out, numbers)]).predict(frame), plain)
+    both = model.fit(pd.concat([frame, held_out]), np.concatenate([labels, truth])).predict(frame)
+    assert (both != plain).any()
+
+
+@pytest.mark.parametrize("names", [["no", "yes"], ["a", "b", "c"]], ids=["two classes", "three classes"])
+def test_classes_of_the_eval_set_are_those_of_the_training_rows(names: list[str]) -> None:
+    frame, held_out = _frame(), _frame(seed=7)
+    model = OpBoostClassifier(n_estimators=3, max_depth=2)
+    model.fit(frame, _classes(frame, names), eval_set=[(held_out, _classes(held_out, names))])
+    assert list(model.evals_result_) == ["logloss" if len(names) == 2 else "mlogloss"]
+    assert len(model.evals_result_[default_metric(model.model_.ensemble.loss)]) == 3
+    with pytest.raises(DataError, match="eval_set has classes that the training labels lack") as caught:
+        model.fit(frame, _classes(frame, names), eval_set=[(held_out, np.full(200, "z"))])
+    assert "'z'" not in str(caught.value)
+
+
+def test_without_an_eval_set_there_are_no_scores() -> None:
+    model = OpBoostRegressor(**SMALL).fit(_frame(), _numbers(_frame()))
+    assert (model.evals_result_, model.best_iteration_) == ({}, -1)
+
+
+def test_rounds_are_reported_and_the_caller_may_end_them() -> None:
+    seen: list[int] = []
+
+    def on_round(report: RoundReport) -> bool:
+        seen.append(report.finished)
+        return report.finished == 3
+
+    model = OpBoostRegressor(n_estimators=50).fit(_frame(), _numbers(_frame()), on_round=on_round)
+    assert seen == [1, 2, 3]
+    assert model.model_.ensemble.n_rounds == 3
+
+
+@pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])
+@pytest.mark.parametrize(
+    "constraints", [{"age": -1, "visits": -1}, {0: -1, -1: -1}, [-1, 0, -1], (-1, 0, -1), np.array([-1, 0, -1])],
+    ids=["names", "positions", "list", "tuple", "array"],
+)  # fmt: skip
+def test_monotone_columns_are_named_numbered_or_all_given_in_order(constraints: Any, bounds: Any) -> None:
+    frame, labels = _frame(), _numbers(_frame())
+    epsilon = None if bounds is None else np.inf
+    model = OpBoostRegressor(bounds=bounds, epsilon=epsilon, monotone_constraints=constraints, **SMALL)
+    rows = pd.concat([frame.iloc[:20].assign(visits=float(visits)) for visits in range(12)])
+    steps = np.diff(model.fit(frame, labels).predict(rows).reshape(12, 20), axis=0)
+    assert (steps <= 1e-12).all()
+    free = OpBoostRegressor(bounds=bounds, epsilon=epsilon, **SMALL).fit(frame, labels)
+    assert (np.diff(free.predict(rows).reshape(12, 20), axis=0) > 0.1).any()
+
+
+@pytest.mark.parametrize("groups", [[["age"], ["income", "visits"]], [[0], [1, -1]], ((0,), ("income", 2))], ids=str)
+def test_groups_of_columns_are_named_or_numbered(groups: Any) -> None:
+    model = OpBoostRegressor(interaction_constraints=groups, **SMALL).fit(_frame(), _numbers(_frame()))
+    for tree in model.model_.ensemble.trees:
+        used = {int(column) for column in tree.columns[~tree.is_leaf]}
+        assert used <= {0} or used <= {1, 2}
+
+
+@pytest.mark.parametrize("column", ["town", 1, -2])
+def test_a_column_of_categories_is_split_by_sets(column: Any) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.normal(size=300), "town": rng.integers(0, 9, 300) * 1.0, "x": rng.normal(size=300)}
+    )
+    labels = (frame["town"] % 2).to_numpy() + rng.normal(size=300) / 100
+    model = OpBoostRegressor(
+        categorical_features=[column], n_estimators=1, max_depth=1, learning_rate=1.0, reg_lambda=0
+    )
+    tree = model.fit(frame, labels).model_.ensemble.trees[0]
+    assert tree.left_categories in ({0: (0, 2, 4, 6, 8)}, {0: (1, 3, 5, 7)})
+    assert np.isfinite(model.predict(frame.assign(town=99.0))).all()
+    as_number = OpBoostRegressor(n_estimators=1, max_depth=1).fit(frame, labels)
+    assert as_number.model_.ensemble.trees[0].left_categories == {}
+
+
+def test_a_passive_column_named_as_categorical_is_refused() -> None:
+    """`categorical_features` are columns of the active party; on a passive one it must not be dropped in silence."""
+    with pytest.raises(ParameterError, match="visits"):
+        OpBoostRegressor(bounds=BOUNDS, categorical_features=["visits"], **SMALL).fit(_frame(), _numbers(_frame()))
+
+
+def test_counts_are_predicted_by_their_mean() -> None:
+    frame = _frame(500)
+    means = np.exp(frame["visits"].to_numpy() / 6)
+    counts = np.random.default_rng(0).poisson(means)
+    model = OpBoostRegressor(objective="count:poisson", n_estimators=30, max_depth=3)
+    predicted = model.fit(frame, counts, eval_set=[(frame, counts)]).predict(frame)
+    assert list(model.evals_result_) == ["poisson-nloglik"]
+    assert (predicted > 0).all()
+    # The mean of 500 counts of a mean of about 3 has a standard error of 3 %.
+    assert predicted.mean() == pytest.approx(counts.mean(), rel=0.05)
+    assert np.corrcoef(predicted, means)[0, 1] > 0.9
+
+
+def test_label_one_may_weigh_more() -> None:
+    frame = _frame()
+    labels = (_numbers(frame) > 12) * 1
+    plain, heavy = (
+        OpBoostClassifier(scale_pos_weight=factor, **SMALL).fit(frame, labels).predict_proba(frame)[:, 1]
+        for factor in (1.0, 5.0)
+    )
+    assert heavy.mean() > plain.mean() + 0.05
+    weighted = OpBoostClassifier(**SMALL).fit(frame, labels, sample_weight=np.where(labels == 1, 5.0, 1.0))
+    np.testing.assert_array_equal(weighted.predict_proba(frame)[:, 1], heavy)
+
+
+@pytest.mark.parametrize("bounds", [None, {"visits": (0, 11)}], ids=["plain", "joint"])
+def test_importances_are_shares_in_the_gain_by_column_in_the_order_of_the_table(bounds: Any) -> None:
+    frame = _frame()
+    epsilon = None if bounds is None else np.inf
+    model = OpBoostRegressor(bounds=bounds, epsilon=epsilon, **SMALL).fit(frame, 100 * frame["visits"] + frame["age"])
+    shares = model.feature_importances_
+    assert shares.shape == (3,)
+    assert shares.sum() == pytest.approx(1)
+    assert shares[2] > 0.99 > 0.01 > shares[0] > shares[1] >= 0
+    by_feature = model.model_.ensemble.importance("total_gain")
+    of_visits = [f.owner is not None or f.name == "visits" for f in model.model_.ensemble.features]
+    assert shares[2] == pytest.approx(by_feature[of_visits].sum() / by_feature.sum())
+
+
+def test_a_model_without_splits_gives_no_column_importance() -> None:
+    model = OpBoostRegressor(gamma=1e12, **SMALL).fit(_frame(), _numbers(_frame()))
+    assert model.feature_importances_.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"max_leaves": 6, "max_depth": 0}, {"monotone_constraints": {"age": 1}},
+    {"interaction_constraints": [["age"], ["income", "visits"]]},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])
+def test_both_engines_predict_alike(settings: dict[str, Any], bounds: Any) -> None:
+    """To single precision of the predictions of about 15."""
+    pytest.importorskip("xgboost")
+    frame, labels = _frame(1000), _numbers(_frame(1000))
+    epsilon = None if bounds is None else 1.0
+    native, other = (
+        OpBoostRegressor(engine=engine, bounds=bounds, epsilon=epsilon, **SMALL | {"max_depth": 3} | settings)
+        .fit(frame, labels).predict(frame)
+        for engine in ("native", "xgboost")
+    )  # fmt: skip
+    np.testing.assert_allclose(native, other, rtol=0, atol=1e-4)
+
+
+NEW: dict[str, Any] = {
+    "objective": "reg:squarederror", "engine": "native", "max_leaves": 7, "max_delta_step": 0.5,
+    "max_cat_to_onehot": 9, "scale_pos_weight": 1.0, "early_stopping_rounds": None, "eval_metric": ["mae", "rmse"],
+    "monotone_constraints": {"age": 1}, "interaction_constraints": [["age", "visits"]], "categorical_features": [],
+}  # fmt: skip
+
+
+def test_every_parameter_survives_a_clone_and_a_fit() -> None:
+    model = OpBoostRegressor(**SMALL, **NEW)
+    before = model.get_params()
+    assert NEW.items() <= before.items()
+    copy = clone(model)
+    assert copy.get_params() == before
+    model.fit(_frame(), _numbers(_frame()))
+    assert model.get_params() == before
+    np.testing.assert_array_equal(copy.fit(_frame(), _numbers(_frame())).predict(_frame()), model.predict(_frame()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"engine": "lightgbm"}, "engine must be native or xgboost; got 'lightgbm'"),
+        (
+            {"objective": "binary:logistic"},
+            "objective must be reg:squarederror or count:poisson; got 'binary:logistic'",
+        ),
+        ({"objective": "rank:ndcg"}, "objective must be"),
+        ({"eval_metric": "aucpr"}, "eval_metric 'aucpr' does not score"),
+        ({"eval_metric": ["rmse", "logloss"]}, "eval_metric 'logloss' does not score"),
+        ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),
+        ({"max_leaves": 1}, "max_leaves must be at least 2"),
+        ({"max_depth": 0}, "max_depth = 0"),
+        ({"max_delta_step": -1}, "max_delta_step must be"),
+        ({"scale_pos_weight": 0}, "scale_pos_weight must be"),
+        ({"scale_pos_weight": 2.0}, "scale_pos_weight weighs label 1 of binary:logistic"),
+        ({"monotone_constraints": {"salary": 1}}, "'salary' does not exist"),
+        ({"monotone_constraints": {"age": 2}}, "monotone constraint of 'age' must be -1, 0 or 1; got 2"),
+        ({"monotone_constraints": [1, 0, 0, 0]}, "need one number for each of 3 columns; got 4"),
+        ({"interaction_constraints": [["age", "salary"]]}, "'salary' does not exist"),
+        ({"categorical_features": ["salary"]}, "'salary' does not exist"),
+        ({"categorical_features": ["visits"], "monotone_constraints": {"visits": 1}}, "'visits' holds categories"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value),
+)
+def test_a_setting_of_the_trees_that_makes_no_sense_is_refused_in_a_sentence(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ParameterError, match=words) as caught:
+        OpBoostRegressor(**SMALL | settings).fit(_frame(), _numbers(_frame()), eval_set=[_held_out()])
+    assert "\n" not in str(caught.value)
+
+
+def test_waiting_for_a_better_round_needs_an_eval_set() -> None:
+    with pytest.raises(ParameterError, match="early_stopping_rounds needs validation rows"):
+        OpBoostRegressor(early_stopping_rounds=3, **SMALL).fit(_frame(), _numbers(_frame()))
+
+
+def test_a_sequence_of_directions_is_one_for_each_column() -> None:
+    with pytest.raises(ParameterError, match="monotone_constraints"):
+        OpBoostRegressor(monotone_constraints=[1, 0], **SMALL).fit(_frame(), _numbers(_frame()))
+
+
+def test_more_than_one_eval_set_is_refused() -> None:
+    with pytest.raises(ParameterError, match="eval_set holds at most one pair of a table and its labels; got 2"):
+        OpBoostRegressor(**SMALL).fit(_frame(), _numbers(_frame()), eval_set=[_held_out(), _held_out()])
+
+
+def test_a_classifier_takes_no_objective_that_its_labels_do_not_call_for() -> None:
+    frame = _frame()
+    with pytest.raises(ParameterError, match="2 classes need the objective binary:logistic; got 'multi:softprob'"):
+        OpBoostClassifier(objective="multi:softprob").fit(frame, _classes(frame, ["no", "yes"]))
+
+
+def test_categories_that_are_no_numbers_of_categories_are_refused() -> None:
+    with pytest.raises(DataError, match="categories must be numbered by integers"):
+        OpBoostRegressor(categorical_features=["income"], **SMALL).fit(_frame(), _numbers(_frame()))

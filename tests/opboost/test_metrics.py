@@ -6,10 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
-from opboost.errors import DataError
-from opboost.metrics import auc, error_rate, evaluate, log_loss, r2, rmse
+from opboost.errors import DataError, ParameterError
+from opboost.metrics import (
+    auc,
+    default_metric,
+    error_rate,
+    evaluate,
+    log_loss,
+    mae,
+    metric_by_name,
+    poisson_nloglik,
+    r2,
+    rmse,
+)
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 
 # Both sides sum at most 60 doubles, in another order.
 ROUNDING = 1e-9
@@ -81,6 +94,7 @@ def test_a_certain_and_wrong_prediction_costs_much_and_not_infinity():
 def test_errors_of_numbers_are_scikit_learns(seed):
     labels, predicted = numbers(seed)
     assert rmse(labels, predicted) == pytest.approx(sklearn_metrics.root_mean_squared_error(labels, predicted))
+    assert mae(labels, predicted) == pytest.approx(sklearn_metrics.mean_absolute_error(labels, predicted))
     assert r2(labels, predicted) == pytest.approx(sklearn_metrics.r2_score(labels, predicted), rel=ROUNDING)
 
 
@@ -116,3 +130,81 @@ def test_many_classes_are_headed_by_the_accuracy_of_the_likeliest_class():
     assert list(scores) == ["accuracy", "mlogloss"]
     assert scores["accuracy"] == pytest.approx(np.mean(probabilities.argmax(axis=1) == labels))
     assert scores["mlogloss"] == log_loss(labels, probabilities)
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_the_likelihood_of_counts_is_scipys(seed):
+    rng = np.random.default_rng(seed)
+    means = rng.uniform(0.01, 20, 40)
+    counts = rng.poisson(means).astype(float)
+    assert poisson_nloglik(counts, means) == pytest.approx(-stats.poisson.logpmf(counts, means).mean(), rel=ROUNDING)
+
+
+def test_a_mean_of_zero_costs_much_and_not_infinity():
+    assert np.isfinite(poisson_nloglik(np.array([3.0]), np.array([0.0])))
+
+
+LOSSES: list[Loss] = [Logistic(), SquaredError(), Softmax(3), Poisson()]
+SCORES = {
+    "binary:logistic": {"auc", "error", "logloss", "mae", "rmse"},
+    "reg:squarederror": {"mae", "rmse", "poisson-nloglik"},
+    "count:poisson": {"mae", "rmse", "poisson-nloglik"},
+    "multi:softprob": {"merror", "mlogloss"},
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_metric_is_refused_for_an_objective_whose_predictions_it_does_not_score(loss):
+    for name in sorted({name for names in SCORES.values() for name in names} | {"aucpr", "", "RMSE"}):
+        if name in SCORES[loss.name]:
+            metric = metric_by_name(name, loss)
+            assert (metric.name, metric.is_higher_better) == (name, name == "auc")
+        else:
+            with pytest.raises(ParameterError, match=f"eval_metric '{name}' does not score .* {loss.name} predicts"):
+                metric_by_name(name, loss)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_the_default_metric_is_xgboosts(loss):
+    xgboost = pytest.importorskip("xgboost")
+    rows = xgboost.DMatrix(np.arange(6.0)[:, None], [0, 1, 2, 0, 1, 2] if loss.n_outputs > 1 else [0, 1, 0, 1, 0, 1])
+    found: dict = {}
+    parameters = {"objective": loss.name, "nthread": 1} | ({"num_class": 3} if loss.n_outputs > 1 else {})
+    xgboost.train(parameters, rows, 1, evals=[(rows, "v")], evals_result=found, verbose_eval=False)
+    assert list(found["v"]) == [default_metric(loss)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_every_metric_is_xgboosts(loss):
+    """Predictions as margins of a model without trees; XGBoost computes in single precision."""
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    n_classes = {"binary:logistic": 2, "multi:softprob": 3}.get(loss.name, 9)
+    labels = rng.integers(0, n_classes, 200).astype(float)
+    scores = rng.normal(size=(200, loss.n_outputs)).round(1)
+    rows = xgboost.DMatrix(np.zeros((200, 1)), labels, base_margin=scores if loss.n_outputs > 1 else scores[:, 0])
+    parameters = {"objective": loss.name, "nthread": 1, "eta": 0.0, "eval_metric": sorted(SCORES[loss.name])}
+    found: dict = {}
+    xgboost.train(
+        parameters | ({"num_class": 3} if loss.n_outputs > 1 else {}), rows, 1, evals=[(rows, "v")],
+        evals_result=found, verbose_eval=False,
+    )  # fmt: skip
+    predictions = loss.predictions(scores)
+    ours = {name: metric_by_name(name, loss).of(labels, predictions) for name in sorted(SCORES[loss.name])}
+    if loss.name == "reg:squarederror":
+        # Here some of the predicted numbers are no means of counts; XGBoost's floor under them is another.
+        ours.pop("poisson-nloglik")
+    assert ours == pytest.approx({name: found["v"][name][0] for name in ours}, rel=1e-5)
+
+
+def test_probabilities_of_exactly_one_half_count_as_label_zero():
+    metric = metric_by_name("error", Logistic())
+    assert metric.of(np.array([0.0, 1.0]), np.array([0.5, 0.5])) == 0.5
+
+
+def test_counts_are_headed_by_their_likelihood():
+    labels, means = np.array([0.0, 3.0, 1.0]), np.array([0.5, 2.0, 1.5])
+    scores = evaluate("count:poisson", labels, means)
+    assert list(scores) == ["poisson-nloglik", "rmse"]
+    assert scores == {"poisson-nloglik": poisson_nloglik(labels, means), "rmse": rmse(labels, means)}

@@ -194,19 +194,18 @@ def test_encoding_leaves_the_column_alone():
     pd.testing.assert_series_equal(column, pd.Series([100.0, np.nan, 3.0]))
 
 
-def test_own_features_are_numbers_positions_and_indicators_with_nan_for_missing():
+def test_own_features_are_numbers_and_positions_by_name_with_nan_for_missing():
     table = pd.DataFrame({"age": [200.0, None], "size": ["large", "small"], "city": [None, "b"]})
     city = ColumnSchema(name="city", kind=Kind.UNORDERED, categories=("a", "b"), missing=Missing.CATEGORY)
     schemas = (numeric(missing=Missing.CATEGORY), categorical(Kind.ORDERED), city)
-    names, matrix = own_features(table, schemas)
-    assert names == ("age", "size", "city=a", "city=b")
-    np.testing.assert_array_equal(matrix, [[200, 2, np.nan, np.nan], [np.nan, 0, 0, 1]])
+    own = own_features(table, schemas)
+    assert list(own) == ["age", "size", "city"]
+    np.testing.assert_array_equal(list(own.values()), [[200, np.nan], [2, 0], [np.nan, 1]])
+    assert {values.dtype for values in own.values()} == {np.dtype(np.float64)}
 
 
-def test_own_features_of_no_column_keep_the_number_of_rows():
-    names, matrix = own_features(pd.DataFrame({"age": [1, 2, 3]}), ())
-    assert names == ()
-    assert matrix.shape == (3, 0)
+def test_own_features_of_no_column_are_none():
+    assert own_features(pd.DataFrame({"age": [1, 2, 3]}), ()) == {}
 
 
 @pytest.mark.parametrize(

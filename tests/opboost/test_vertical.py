@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opboost import vertical
 from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import bin_ranks, bin_values
-from opboost.trees.boosting import BoostingParameters
+from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.vertical import (
     PRESENT,
@@ -77,7 +77,7 @@ def _train(
     return train(columns, labels, np.ones(len(labels)), loss=loss, parameters=parameters, seed=seed)
 
 
-def _answers(columns: list[Column], tests: dict[str, vertical.TestList]) -> dict[str, np.ndarray]:
+def _answers(columns: list[Column], tests: dict[str, vertical.ListedTests]) -> dict[str, np.ndarray]:
     """What every owner answers: whether the rank is at most the asked one, and for gaps what the test says."""
     held = {(c.owner, c.index): c for c in columns if isinstance(c, RankColumn)}
     answers = {}
@@ -238,12 +238,12 @@ def test_sampling_is_repeatable_under_a_seed(changes: dict[str, float]) -> None:
 
 
 def test_rounds_are_reported() -> None:
-    rounds: list[int] = []
+    reports: list[RoundReport] = []
     train(
         _columns(0), np.zeros(N_ROWS), np.ones(N_ROWS), loss=SquaredError(),
-        parameters=BoostingParameters(n_estimators=3), on_round=rounds.append,
+        parameters=BoostingParameters(n_estimators=3), on_round=reports.append,
     )  # fmt: skip
-    assert rounds == [1, 2, 3]
+    assert reports == [RoundReport(finished, 3, {}) for finished in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("loss", "score"), [(SquaredError(), 0.3), (Logistic(), np.log(0.3 / 0.7)), (Softmax(2), 0.3)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,22 @@ def test_an_active_run_needs_every_one_of_its_keys(tmp_path: Path, key: str) -> 
         (ACTIVE, "wait", -1, "wait: Input should be greater than 0"),
         (ACTIVE, "model.objective", "rank", "model.objective: Input should be 'binary:logistic', 'reg:squarederror'"),
         (ACTIVE, "model.max_depth", 2.5, "model.max_depth: Input should be a valid integer"),
+        (ACTIVE, "model.engine", "lightgbm", "model.engine: Input should be 'native' or 'xgboost'; found 'lightgbm'"),
+        (ACTIVE, "model.validation_fraction", 0, "model.validation_fraction: Input should be greater than 0"),
+        (ACTIVE, "model.validation_fraction", 1, "model.validation_fraction: Input should be less than 1"),
+        (ACTIVE, "model.validation_fraction", math.nan, "model.validation_fraction: Input should be"),
+        (ACTIVE, "model.monotone_constraints", [1, 0], "model.monotone_constraints: Input should be a valid dict"),
+        (
+            ACTIVE,
+            "model.monotone_constraints",
+            {"age": 2},
+            "model.monotone_constraints.age: Input should be -1, 0 or 1",
+        ),
+        (ACTIVE, "model.monotone_constraints", {"age": 0.5}, "model.monotone_constraints.age: Input should be"),
+        (ACTIVE, "model.interaction_constraints", "age", "model.interaction_constraints: Input should be a valid"),
+        (ACTIVE, "model.interaction_constraints", [[1]], "model.interaction_constraints.0.0: Input should be a valid"),
+        (ACTIVE, "model.eval_metric", "auc", "model.eval_metric: Input should be a valid"),
+        (ACTIVE, "model.early_stopping_rounds", 1.5, "model.early_stopping_rounds: Input should be a valid integer"),
         (PASSIVE, "desensitize.epsilon", 0, "desensitize.epsilon: Input should be greater than 0; found 0"),
         (PASSIVE, "desensitize.epsilon", -0.1, "desensitize.epsilon: Input should be greater than 0; found -0.1"),
         (PASSIVE, "desensitize.epsilon", math.nan, "desensitize.epsilon: Input should be greater than 0; found nan"),
@@ -227,6 +244,56 @@ def read_schema_of(folder: Path, document: object) -> tuple[TableSchema, tuple[s
 
 def test_a_model_has_the_defaults_of_the_boosting_parameters() -> None:
     assert ModelSection().parameters() == BoostingParameters()
+
+
+MODEL: dict[str, Any] = {
+    "objective": "count:poisson", "engine": "xgboost", "n_estimators": 7, "max_depth": 0, "max_leaves": 9,
+    "learning_rate": 0.1, "reg_lambda": 2.0, "gamma": 0.5, "min_child_weight": 3.0, "max_delta_step": 0.4,
+    "subsample": 0.9, "colsample_bytree": 0.8, "max_bin": 64, "max_cat_to_onehot": 2, "scale_pos_weight": 1.5,
+    "base_score": 0.3, "early_stopping_rounds": 4, "validation_fraction": 0.25, "eval_metric": ["mae", "rmse"],
+    "monotone_constraints": {"age": 1, "c0": -1}, "interaction_constraints": [["age", "c0"], ["c1"]], "seed": 5,
+}  # fmt: skip
+
+
+def test_every_key_of_a_model_is_read_and_reaches_what_it_is_for(tmp_path: Path) -> None:
+    assert MODEL.keys() | {"n_classes"} == ModelSection.model_fields.keys()
+    section = read(tmp_path, {**ACTIVE, "model": MODEL}).model
+    parameters, names = section.parameters(), {field.name for field in fields(BoostingParameters)}
+    assert names < MODEL.keys()
+    assert {name: getattr(parameters, name) for name in names} == {name: MODEL[name] for name in names}
+    assert section.constraints.monotone == {"age": 1, "c0": -1}
+    assert [list(group) for group in section.constraints.interactions] == [["age", "c0"], ["c1"]]
+    assert (section.engine, section.loss().name) == ("xgboost", "count:poisson")
+    plan = section.validation(200)
+    assert plan is not None
+    assert [metric.name for metric in plan.metrics] == ["mae", "rmse"]
+    assert plan.is_held_out.sum() == 50
+    again = section.validation(200)
+    assert again is not None
+    assert again.is_held_out.tolist() == plan.is_held_out.tolist()
+
+
+def test_without_a_share_to_validate_on_nothing_is_held_out() -> None:
+    assert ModelSection().validation(100) is None
+
+
+@pytest.mark.parametrize(
+    ("objective", "metric"),
+    [("binary:logistic", "logloss"), ("reg:squarederror", "rmse"), ("count:poisson", "poisson-nloglik"),
+     ("multi:softprob", "mlogloss")],
+)  # fmt: skip
+def test_rows_held_out_are_scored_by_the_objectives_own_metric_unless_told_otherwise(
+    objective: Any, metric: str
+) -> None:
+    plan = ModelSection(objective=objective, n_classes=3, validation_fraction=0.5).validation(10)
+    assert plan is not None
+    assert [found.name for found in plan.metrics] == [metric]
+
+
+def test_waiting_for_a_better_round_needs_a_share_to_validate_on() -> None:
+    words = r"model\.early_stopping_rounds needs model\.validation_fraction: rows to validate on"
+    with pytest.raises(ConfigError, match=words):
+        ModelSection(early_stopping_rounds=3).parameters()
 
 
 def test_a_schema_file_describes_columns_in_its_order(tmp_path: Path) -> None:

@@ -15,17 +15,16 @@ import pytest
 
 from opboost import rng
 from opboost.arrays import Values
-from opboost.preprocess import encode, own_features
+from opboost.preprocess import encode
 from opboost.ranking import dense_ranks
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn
 from parties import demo
 from parties.config import DesensitizeSection, read_schema
 from parties.jobs import Terminal
 from parties.party_a import ActiveJob, predict_jointly, train_jointly
 from parties.party_b import PassiveJob, serve, train
-from parties.table import PartyTable, read_table
+from parties.table import PartyTable, own_columns, read_table
 from protocols.channel import Channel
 
 MARKED = {"bank": "income", "retailer": "spend"}
@@ -193,8 +192,8 @@ def exchange(out: Path, carrier: Callable[..., dict[str, Any]], epsilon: float) 
     received: dict[str, list[bytes]] = {"bank": [], "retailer": []}
     tables = {party: table_of(out, party, "train") for party in MARKED}
     schemas = {party: read_schema(out / party / "schema.yaml")[0] for party in MARKED}
-    names, matrix = own_features(tables["bank"].features, schemas["bank"].columns)
-    own = {name: matrix[:, i] for i, name in enumerate(names)}
+    columns = own_columns(tables["bank"], schemas["bank"])
+    own = {column.name: column.values for column in columns}
 
     def tapped(channel: Channel, receiver: str) -> Channel:
         channel.traffic.on_send = lambda kind, frames: received[receiver].extend(map(bytes, frames))
@@ -203,7 +202,7 @@ def exchange(out: Path, carrier: Callable[..., dict[str, Any]], epsilon: float) 
     def lead(channels: Sequence[Channel]) -> Any:
         return train_jointly(
             ActiveJob(
-                party="bank", run_id="r", id_digest="", own=tuple(OwnColumn(*column) for column in own.items()),
+                party="bank", run_id="r", id_digest="", own=columns,
                 labels=tables["bank"].labels, weights=np.ones(tables["bank"].n_rows), loss=Logistic(),
                 parameters=BoostingParameters(n_estimators=5, max_depth=3),
             ),

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.errors import DataError
+from opboost.errors import DataError, ParameterError
+from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs import Terminal, predict_active, serve_passive, train_active, train_passive
 from protocols.errors import KeyFileError, PeerLost
@@ -55,6 +56,24 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     "no label named": ("schema.label", None, "names no `label`, which the active party needs"),
     "unknown key": ("run.epsilon", 1, r"run\.yaml: epsilon: Extra inputs are not permitted"),
     "impossible parameter": ("run.model.learning_rate", -1, "learning_rate must be a number, greater than 0"),
+    "waiting without rows to validate on": (
+        "run.model.early_stopping_rounds",
+        3,
+        "early_stopping_rounds needs model.validation_fraction",
+    ),
+    "unknown metric": (
+        "run.model",
+        {"validation_fraction": 0.2, "eval_metric": ["auc", "aucpr"]},
+        "eval_metric 'aucpr' does not score",
+    ),
+    "metric of another objective": (
+        "run.model",
+        {"validation_fraction": 0.2, "eval_metric": ["mlogloss"]},
+        "eval_metric 'mlogloss' does not score",
+    ),
+    "unlimited trees": ("run.model.max_depth", 0, "needs max_leaves"),
+    "a single leaf": ("run.model.max_leaves", 1, "max_leaves must be at least 2"),
+    "unknown engine": ("run.model.engine", "lightgbm", "model.engine: Input should be 'native' or 'xgboost'"),
     "no secret key": ("run.secret_key", None, "names no secret_key; .* Nothing was sent"),
     "secret key of the wrong kind": ("run.secret_key", "keys/bank.public", "is not a key file"),
 }
@@ -202,6 +221,42 @@ def test_plain_text_trains_on_loopback_and_is_refused_elsewhere(sites: Any, outc
     sites.bank.run.update(run_id="abroad", listen="tcp://0.0.0.0:5555")
     with pytest.raises(KeyFileError, match="not on loopback"):
         train_active(sites.bank.write(), insecure=True, terminal=SILENT)
+
+
+EVERYTHING: dict[str, Any] = {
+    "n_estimators": 60, "learning_rate": 0.9, "max_depth": 3, "max_leaves": 6, "max_delta_step": 2.0,
+    "scale_pos_weight": 1.5, "max_cat_to_onehot": 2, "validation_fraction": 0.25, "early_stopping_rounds": 4,
+    "eval_metric": ["auc", "error", "logloss"], "monotone_constraints": {"c0": -1, "age": 1},
+    "interaction_constraints": [["age", "c0"], ["age", "c1"]], "seed": 3,
+}  # fmt: skip
+
+
+def test_a_model_with_every_option_trains_and_keeps_its_history(sites: Any, outcomes: Outcomes) -> None:
+    groups = [*EVERYTHING["interaction_constraints"], ["town", "age"]]
+    sites.bank.run["model"] = {**EVERYTHING, "interaction_constraints": groups}
+    towns = np.resize(["north", "south", "east", "west"], N_CUSTOMERS)
+    sites.bank.table = sites.bank.table.assign(town=towns)
+    sites.bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["north", "south", "east", "west"]}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    history = json.loads((sites.bank.run_folder / "history.json").read_text())
+    assert list(history["scores"]) == ["auc", "error", "logloss"]
+    past = history["scores"]["logloss"]
+    assert len(past) == history["best_round"] + 4 < 60
+    assert history["best_round"] == int(np.argmin(past)) + 1
+    model = load_model(sites.bank.run_folder / "model.json")
+    assert model.n_rounds == history["best_round"]
+    assert max(int(tree.is_leaf.sum()) for tree in model.trees) <= 6
+    assert not (sites.shop.run_folder / "history.json").exists()
+
+
+def test_a_constraint_on_a_column_that_nobody_has_ends_the_run_on_both_sides(sites: Any, outcomes: Outcomes) -> None:
+    sites.bank.run["model"] = {"n_estimators": 2, "monotone_constraints": {"spend": 1}}
+    found = train_both(sites, outcomes)
+    assert type(found["bank"]) is ParameterError
+    assert "constraints name columns that do not exist: spend" in str(found["bank"])
+    assert isinstance(found["shop"], BaseException)
+    assert log_lines(sites.bank)[-1]["event"] == "failed"
 
 
 @pytest.fixture(scope="module")

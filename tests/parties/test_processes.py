@@ -75,6 +75,27 @@ def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: A
     assert not [word for word in ("age", "gains", "covers") if f'"{word}"' in shop_text]
 
 
+def test_two_processes_train_with_xgboost_under_constraints_and_stop_early(sites: Any) -> None:
+    """`c0` is the shop's first column, by the name under which its owner offers it."""
+    pytest.importorskip("xgboost")
+    sites.bank.run["model"] = {
+        "engine": "xgboost", "n_estimators": 80, "max_depth": 3, "learning_rate": 0.9, "validation_fraction": 0.25,
+        "early_stopping_rounds": 4, "eval_metric": ["auc", "logloss"], "monotone_constraints": {"c0": -1}, "seed": 1,
+    }  # fmt: skip
+    trained = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
+    assert [code for code, _, _ in trained] == [0, 0], trained
+    history = read_json(sites.bank.run_folder / "history.json")
+    assert list(history["scores"]) == ["auc", "logloss"]
+    assert len(history["scores"]["logloss"]) == history["best_round"] + 4 < 80
+    document = read_json(sites.bank.run_folder / "model.json")
+    assert len(document["trees"]) == history["best_round"]
+    of_c0 = [i for i, feature in enumerate(document["features"]) if feature["name"] == "c0"]
+    # Customers who spend more have label 1 more often, so a falling score finds little to split on.
+    splits = [column for tree in document["trees"] for column in tree["columns"] if column >= 0]
+    assert sum(column in of_c0 for column in splits) < len(splits) / 2
+    assert not (sites.shop.run_folder / "history.json").exists()
+
+
 def test_a_fault_is_one_sentence_on_standard_error_and_exit_code_1(sites: Any) -> None:
     sites.bank.table["y"] = sites.bank.table["y"].where(np.arange(len(sites.bank.table)) > 0)
     sites.shop.run["desensitize"]["epsilon"] = -1

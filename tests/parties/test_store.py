@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.validation import History
 from parties.errors import RunFolderError
 from parties.party_a import JointModel
 from parties.store import RunFolder, write_predictions
@@ -43,6 +45,10 @@ MODEL = JointModel(
     guarantees={"shop": GUARANTEE},
     routers={"shop": ROUTER},
 )
+
+
+def with_history(scores: dict[str, list[float]], best_round: int) -> JointModel:
+    return replace(MODEL, history=History(scores, best_round))
 
 
 @pytest.fixture
@@ -249,3 +255,11 @@ def test_no_file_of_a_share_is_executable_code(folder: RunFolder) -> None:
     for path in folder.path.glob("*.json"):
         json.loads(path.read_text())
     assert {path.suffix for path in folder.path.iterdir()} == {".json", ".yaml"}
+
+
+def test_scores_of_the_rows_held_out_are_kept_round_by_round_where_there_are_any(folder: RunFolder) -> None:
+    folder.save_joint_model(MODEL)
+    assert not (folder.path / "history.json").exists()
+    scores = {"auc": [0.5, 2 / 3], "logloss": [0.7, 0.6]}
+    folder.save_joint_model(with_history(scores, 2))
+    assert folder.read_json("history.json") == {"best_round": 2, "scores": scores}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
-from parties.table import PartyTable, check_varied, read_table, select
+from parties.table import PartyTable, check_varied, own_columns, read_table, select
 
 SCHEMA = TableSchema(
     columns=(
@@ -226,3 +226,15 @@ def test_a_list_of_ids_that_does_not_fit_is_refused_without_naming_an_id(
     with pytest.raises(TableError, match=words) as refusal:
         select(table, tmp_path / "ids.txt", tmp_path / "data.csv")
     assert SECRET not in str(refusal.value)
+
+
+def test_the_active_partys_columns_are_numbers_and_unordered_categories_one_column_each(tmp_path: Path) -> None:
+    """Ordered categories are numbers, unordered ones a set; a missing cell is NaN."""
+    size = ColumnSchema(name="size", kind=Kind.ORDERED, categories=("s", "m", "l"))
+    schema = TableSchema(columns=(*SCHEMA.columns, size), id="key", label="y")
+    frame = FRAME.assign(size=["l", "s", "m"])
+    columns = own_columns(read_table(write(tmp_path, frame), schema, needs_label=True), schema)
+    assert [(column.name, column.is_categorical) for column in columns] == [
+        ("age", False), ("town", True), ("size", False),
+    ]  # fmt: skip
+    np.testing.assert_array_equal([column.values for column in columns], [[40.5, 30, 20], [np.nan, 1, 0], [1, 0, 2]])

@@ -1,7 +1,7 @@
 """The tree core against XGBoost's `hist`, on columns of at most `max_bin` distinct values, where both see every cut.
 
-XGBoost keeps gradients in single precision and we keep them on a grid of 30 bits, so equal trees give scores that
-differ by a few units of 2^-24: measured, 2e-7 for probabilities and 3e-6 for numbers of about 20. The rows are many for
+XGBoost keeps gradients in single precision and we keep them on a grid of 22 bits, so equal trees give scores that
+differ by a few units of 2^-22: measured, 2e-7 for probabilities and 3e-6 for numbers of about 20. The rows are many for
 the depth, since two cuts of the same gain are told apart by rounding alone.
 """
 

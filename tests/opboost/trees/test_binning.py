@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from opboost.errors import ParameterError
-from opboost.trees.binning import BinnedTable, bin_ranks, bin_values, choose_cuts
+from opboost.errors import DataError, ParameterError
+from opboost.trees.binning import BinnedTable, bin_categories, bin_ranks, bin_values, choose_cuts
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 FEW = st.sampled_from([-2.5, 0.0, 1.0, 1e300, -1e300, 5e-324, np.nan])
@@ -134,3 +134,44 @@ def test_a_table_takes_the_widest_type_and_gives_every_column_a_missing_bin() ->
     np.testing.assert_array_equal(table.bins, [narrow.bins, wide.bins])
     assert table.axes.offsets.tolist() == [0, 3, 304]
     assert (table.axes.n_columns, table.axes.n_bins, table.axes.n_value_bins(1)) == (2, 304, 300)
+
+
+def test_a_column_without_a_category_has_one_empty_bin_and_the_missing_one() -> None:
+    column = bin_categories(np.full(3, np.nan), max_bin=256)
+    assert (column.n_value_bins, column.bins.tolist()) == (1, [1, 1, 1])
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, 7.0, 65535.0, np.nan]), max_size=40).map(lambda values: [7.0, *values]))
+def test_every_category_that_occurs_has_a_bin_of_its_own_and_the_cuts_name_it(values: list[float]) -> None:
+    column = bin_categories(np.array(values), max_bin=256)
+    for value, bin_ in zip(values, column.bins.tolist(), strict=True):
+        assert (bin_ == column.n_value_bins) if np.isnan(value) else (column.cuts[bin_] == value)
+    assert column.cuts.tolist() == sorted({value for value in values if not np.isnan(value)})
+    assert column.is_categorical
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5, 65536.0, 1e300, np.inf, -np.inf])
+def test_what_is_no_number_of_a_category_is_refused_without_being_shown(value: float) -> None:
+    with pytest.raises(DataError, match=r"integers of at least 0 and under 65536$"):
+        bin_categories(np.array([0.0, value]), max_bin=256)
+
+
+@pytest.mark.parametrize(("n_categories", "has_missing", "fits"), [
+    (5, False, True), (4, True, True), (6, False, False), (5, True, False),
+])  # fmt: skip
+def test_more_categories_than_bins_are_refused(n_categories: int, has_missing: bool, fits: bool) -> None:
+    values = np.append(np.arange(n_categories) * 1.0, [np.nan] * has_missing)
+    if fits:
+        assert bin_categories(values, max_bin=5).n_value_bins == n_categories
+        return
+    with pytest.raises(DataError, match=f"{n_categories} categories, more than max_bin = 5 allows; raise max_bin"):
+        bin_categories(values, max_bin=5)
+
+
+def test_some_rows_of_a_table_keep_its_bins_and_axes() -> None:
+    table = BinnedTable.of([bin_values(np.arange(9.0), max_bin=256), bin_categories(np.arange(9.0) % 3, max_bin=9)])
+    some = table.of_rows(np.array([8, 0, 3]))
+    np.testing.assert_array_equal(some.bins, table.bins[:, [8, 0, 3]])
+    assert (some.n_rows, some.axes, some.cuts) == (3, table.axes, table.cuts)
+    assert some.bins.flags.c_contiguous
+    assert table.axes.is_categorical.tolist() == [False, True]

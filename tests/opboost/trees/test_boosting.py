@@ -8,10 +8,12 @@ import pytest
 
 from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable, bin_values
-from opboost.trees.boosting import BoostingParameters, boost
+from opboost.trees.boosting import BoostingParameters, RoundReport, boost
+from opboost.trees.constraints import Constraints
 from opboost.trees.holder import LocalHolder, RowHolder, SummedHolders
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Tree
+from opboost.vertical import OwnColumn, train
 
 LOSSES = [SquaredError(), Logistic(), Softmax(3)]
 PARTS = ("columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers")
@@ -42,14 +44,21 @@ class Problem:
         )  # fmt: skip
 
     def boost(
-        self, holder: RowHolder | None = None, *, seed: int = 0, rounds: list[int] | None = None, **settings: Any
+        self,
+        holder: RowHolder | None = None,
+        *,
+        seed: int = 0,
+        reports: list[RoundReport] | None = None,
+        **settings: Any,
     ) -> list[Tree]:
         parameters = BoostingParameters(**{"n_estimators": 5, "max_depth": 4} | settings)
-        return boost(
+        trees, history = boost(
             holder or self.holder(subsample=parameters.subsample, seed=seed), parameters, axes=self.table.axes,
-            grid=self.grid, n_outputs=self.loss.n_outputs, rng=np.random.default_rng(seed),
-            on_round=(rounds if rounds is not None else []).append,
+            grid=self.grid, constraints=Constraints.none(self.table.axes.n_columns), n_outputs=self.loss.n_outputs,
+            rng=np.random.default_rng(seed), on_round=(reports if reports is not None else []).append,
         )  # fmt: skip
+        assert (history.scores, history.best_round) == ({}, 0)
+        return trees
 
 
 def _are_identical(some: list[Tree], others: list[Tree]) -> bool:
@@ -113,9 +122,9 @@ def test_a_tree_splits_on_its_share_of_the_columns_and_on_one_at_least(share: fl
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_every_round_grows_a_tree_per_output_and_is_reported(loss: Loss) -> None:
-    rounds: list[int] = []
-    assert len(Problem(loss).boost(n_estimators=3, rounds=rounds)) == 3 * loss.n_outputs
-    assert rounds == [1, 2, 3]
+    reports: list[RoundReport] = []
+    assert len(Problem(loss).boost(n_estimators=3, reports=reports)) == 3 * loss.n_outputs
+    assert reports == [RoundReport(finished, 3, {}) for finished in (1, 2, 3)]
 
 
 def test_no_rounds_give_no_trees() -> None:
@@ -146,13 +155,19 @@ def test_no_path_is_longer_than_max_depth(max_depth: int) -> None:
     ("name", "value"),
     [
         *[("n_estimators", value) for value in (-1, 10**6 + 1, 1.0, True, "5", None)],
-        *[("max_depth", value) for value in (0, 31, 3.0, np.nan)],
+        *[("max_depth", value) for value in (-1, 31, 3.0, np.nan)],
+        *[("max_leaves", value) for value in (-1, 1, 2**20 + 1, 3.0, True)],
+        *[("max_cat_to_onehot", value) for value in (-1, 65536, 4.0)],
+        *[("early_stopping_rounds", value) for value in (0, -1, 2.0, True)],
+        *[(name, value) for name in ("max_delta_step", "base_score") for value in (np.inf, np.nan, "half")],
+        ("max_delta_step", -0.1),
         *[("max_bin", value) for value in (2, 65536, 256.0)],
-        *[("learning_rate", value) for value in (0, -0.1, np.inf, np.nan, "fast", True)],
+        *[(name, value) for name in ("learning_rate", "scale_pos_weight")
+          for value in (0, -0.1, np.inf, np.nan, "fast", True)],
         *[(name, value) for name in ("reg_lambda", "gamma", "min_child_weight") for value in (-1e-9, np.inf, np.nan)],
         *[(name, value) for name in ("subsample", "colsample_bytree") for value in (0, -1, 1.001, np.nan)],
     ],
-)
+)  # fmt: skip
 def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=rf"^{name} must be .*; got "):
         BoostingParameters(**{name: value})
@@ -163,8 +178,29 @@ def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> N
     [
         ("n_estimators", 0), ("n_estimators", np.int64(7)), ("max_depth", 30), ("max_bin", 3), ("max_bin", 65535),
         ("learning_rate", 1), ("learning_rate", np.float32(0.1)), ("reg_lambda", 0), ("gamma", 0.0), ("subsample", 1),
-        ("colsample_bytree", 5e-324),
+        ("colsample_bytree", 5e-324), ("max_leaves", 2), ("max_leaves", 0), ("max_cat_to_onehot", 0),
+        ("early_stopping_rounds", 1), ("early_stopping_rounds", None), ("max_delta_step", 0), ("base_score", -1e300),
     ],
 )  # fmt: skip
 def test_a_parameter_at_the_end_of_its_range_is_accepted(name: str, value: Any) -> None:
     assert getattr(BoostingParameters(**{name: value}), name) == value
+
+
+def test_depth_without_limit_needs_a_limit_of_leaves() -> None:
+    with pytest.raises(ParameterError, match=r"max_depth = 0 \(no limit\) needs max_leaves; got neither"):
+        BoostingParameters(max_depth=0)
+    assert BoostingParameters(max_depth=0, max_leaves=8).max_leaves == 8
+
+
+def test_rounds_that_no_row_takes_part_in_grow_lone_leaves_also_on_categories() -> None:
+    categories = np.arange(20) % 6 * 1.0
+    trained = train(
+        [OwnColumn("town", categories, is_categorical=True)], categories, np.ones(20), loss=SquaredError(), seed=0,
+        parameters=BoostingParameters(n_estimators=3, subsample=1e-9, min_child_weight=0.0),
+    )  # fmt: skip
+    assert [tree.values.tolist() for tree in trained.trees] == [[0.0]] * 3
+
+
+def test_rounds_that_no_row_takes_part_in_grow_lone_leaves() -> None:
+    trees = Problem(SquaredError()).boost(subsample=1e-12, min_child_weight=0.0)
+    assert [tree.values.tolist() for tree in trees] == [[0.0]] * 5

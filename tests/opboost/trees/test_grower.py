@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from opboost.arrays import Nodes, Sums
 from opboost.trees.binning import BinnedTable, bin_values
-from opboost.trees.grower import grow_tree
+from opboost.trees.constraints import Constraints
+from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder
+from opboost.trees.kernels.packing import grad_of, hess_of
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Logistic, Loss, SquaredError
+from opboost.trees.losses import Grid, Logistic, Loss, SquaredError
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
@@ -56,14 +58,31 @@ class CountingHolder(LocalHolder):
         self.weights: list[Sums] = []
         self.n_divisions = 0
 
-    def histograms(self, nodes: Nodes) -> Sums:
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self.asked.append(nodes)
         self.weights.append(self.totals(nodes)[:, 1])
-        return super().histograms(nodes)
+        super().add_histograms(nodes, out)
 
     def divide(self, splits: Splits) -> None:
         self.n_divisions += 1
         super().divide(splits)
+
+
+def _grow_on(
+    holder: LocalHolder, table: BinnedTable, grid: Grid, rules: Rules, columns: np.ndarray | None = None
+) -> Tree:
+    holder.start_tree(0)
+    none = Constraints.none(table.axes.n_columns)
+    return grow_tree(
+        holder,
+        splitter=GreedySplitter(table.axes, grid, none, rules.reg_lambda, rules.gamma, rules.min_child_weight, 4),
+        leaves=NewtonLeaves(grid, rules.reg_lambda, rules.min_child_weight),
+        learning_rate=1.0,
+        max_depth=rules.max_depth,
+        max_leaves=0,
+        columns=np.arange(table.axes.n_columns) if columns is None else columns,
+        room=HistogramRoom(table.axes.n_bins),
+    )
 
 
 def _grow(values: np.ndarray, labels: np.ndarray, weights: np.ndarray, loss: Loss, rules: Rules) -> Case:
@@ -73,16 +92,11 @@ def _grow(values: np.ndarray, labels: np.ndarray, weights: np.ndarray, loss: Los
     holder = LocalHolder(
         table, labels, weights, loss=loss, grid=grid, initial_scores=first, rng=np.random.default_rng(0)
     )
-    holder.start_tree(0)
-    tree = grow_tree(
-        holder,
-        splitter=GreedySplitter(table.axes, grid, rules.reg_lambda, rules.gamma, rules.min_child_weight),
-        leaves=NewtonLeaves(grid, rules.reg_lambda, rules.min_child_weight),
-        max_depth=rules.max_depth,
-        columns=np.arange(table.axes.n_columns),
-    )
-    gradients = loss.gradients(np.repeat(first[:, None], len(labels), axis=1), labels, weights, grid)[0]
-    return Case(table, gradients[:, 0] / grid.grad_scale, gradients[:, 1] / grid.hess_scale, rules, tree)
+    tree = _grow_on(holder, table, grid, rules)
+    words = np.empty((loss.n_outputs, len(labels)), np.int64)
+    loss.gradients(np.repeat(first[:, None], len(labels), axis=1), labels, weights, grid, out=words)
+    grads, hessians = (np.array([part(word) for word in words[0].tolist()]) for part in (grad_of, hess_of))
+    return Case(table, grads / grid.grad_scale, hessians / grid.hess_scale, rules, tree)
 
 
 def _gain(case: Case, rows: np.ndarray, goes_left: np.ndarray) -> tuple[float, float]:
@@ -196,14 +210,7 @@ def test_only_the_lighter_of_two_siblings_is_asked_for_its_histogram() -> None:
     holder = CountingHolder(
         table, labels, np.ones(200), loss=SquaredError(), grid=grid, initial_scores=np.zeros(1), rng=rng
     )
-    holder.start_tree(0)
-    tree = grow_tree(
-        holder,
-        splitter=GreedySplitter(table.axes, grid, 1.0, 0.0, 1.0),
-        leaves=NewtonLeaves(grid, 1.0, 1.0),
-        max_depth=4,
-        columns=np.arange(2),
-    )
+    tree = _grow_on(holder, table, grid, Rules(reg_lambda=1.0, gamma=0.0, min_child_weight=1.0, max_depth=4))
     assert [len(nodes) for nodes in holder.asked] == [1, 1, 2, 4]
     assert holder.n_divisions == 4
     parents = {
@@ -228,7 +235,6 @@ def test_a_tree_without_columns_is_a_single_leaf() -> None:
         table, labels, np.ones(4), loss=SquaredError(), grid=grid, initial_scores=np.zeros(1),
         rng=np.random.default_rng(0),
     )  # fmt: skip
-    holder.start_tree(0)
-    splitter, leaves = GreedySplitter(table.axes, grid, 1.0, 0.0, 1.0), NewtonLeaves(grid, 1.0, 1.0)
-    tree = grow_tree(holder, splitter=splitter, leaves=leaves, max_depth=3, columns=np.empty(0, np.int64))
+    rules = Rules(reg_lambda=1.0, gamma=0.0, min_child_weight=1.0, max_depth=3)
+    tree = _grow_on(holder, table, grid, rules, np.empty(0, np.int64))
     assert tree.values.tolist() == [6 / 5]

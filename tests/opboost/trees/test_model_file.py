@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from opboost.errors import ModelFileError
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, RankColumn, bind, list_tests, train
 
-LOSSES = [SquaredError(), Logistic(), Softmax(3)]
+LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -191,6 +193,148 @@ def test_json_of_another_kind_is_refused(content: str, path: Path) -> None:
     path.write_text(content)
     with pytest.raises(ModelFileError, match="not an opboost-model file"):
         load_model(path)
+
+
+def _with_categories() -> tuple[Ensemble, np.ndarray]:
+    """An ensemble on a number and on categories, few and many, and rows with unseen and missing ones."""
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.normal(size=400), rng.integers(0, 3, 400), rng.choice([0, 2, 3, 5, 8, 13, 900], 400)])
+    labels = table[:, 0] + (table[:, 1] == 1) + np.sin(table[:, 2]) + rng.normal(size=400) / 4
+    table[rng.random(table.shape) < 0.1] = np.nan
+    columns = [OwnColumn(f"c{i}", values, is_categorical=i > 0) for i, values in enumerate(table.T)]
+    parameters = BoostingParameters(n_estimators=10, max_depth=4)
+    trained = train(columns, labels, np.ones(400), loss=SquaredError(), parameters=parameters)
+    rows = rng.choice([np.nan, -1, 0, 1, 2, 2.5, 3, 4, 5, 8, 13, 899, 900, 901, 1e9], (300, 3))
+    return bind(trained, {}), rows
+
+
+def test_categories_survive_and_unseen_and_missing_ones_are_scored_to_the_bit(path: Path) -> None:
+    ensemble, rows = _with_categories()
+    save_model(ensemble, path)
+    loaded = load_model(path)
+    assert [tree.left_categories for tree in loaded.trees] == [tree.left_categories for tree in ensemble.trees]
+    assert {type(c) for tree in loaded.trees for left in tree.left_categories.values() for c in left} == {int}
+    assert max(len(left) for tree in loaded.trees for left in tree.left_categories.values()) > 1
+    assert loaded.scores(rows).tobytes() == ensemble.scores(rows).tobytes()
+    first = path.read_bytes()
+    save_model(loaded, path)
+    assert path.read_bytes() == first
+
+
+def test_a_model_without_categories_has_no_entry_for_them(path: Path) -> None:
+    save_model(_trained(Logistic())[0], path)
+    assert "left_categories" not in path.read_text()
+
+
+def _with_entry(path: Path, entry: Any) -> None:
+    """A file with a tree of a root, which may split on categories, and two leaves."""
+    tree = {
+        "columns": [0, -1, -1], "thresholds": [0, 0, 0], "missing_left": [False] * 3, "lefts": [1, 0, 0],
+        "rights": [2, 0, 0], "values": [0, 1, 2], "gains": [1, 0, 0], "covers": [2, 1, 1], "left_categories": entry,
+    }  # fmt: skip
+    document = {
+        "format": "opboost-model", "version": 1, "loss": {"name": "reg:squarederror", "n_classes": 0},
+        "base_scores": [0.0], "features": [{"name": "town"}], "trees": [tree],
+    }  # fmt: skip
+    path.write_text(json.dumps(document))
+
+
+def test_an_entry_of_categories_that_fits_is_read(path: Path) -> None:
+    _with_entry(path, [[0, [0, 2, 65535]]])
+    assert load_model(path).predict(np.array([[0.0], [1], [2], [65535], [65536], [np.nan]])).tolist() == [
+        1,
+        2,
+        1,
+        1,
+        2,
+        2,
+    ]
+
+
+MALFORMED = {
+    "unsorted": [[0, [2, 1]]],
+    "twice": [[0, [1, 1]]],
+    "negative": [[0, [-1, 3]]],
+    "too large": [[0, [65536]]],
+    "countless": [[0, [2**70]]],
+    "none": [[0, []]],
+    "a fraction": [[0, [1.5]]],
+    "a whole number as a fraction": [[0, [1.0]]],
+    "a flag": [[0, [True]]],
+    "a word": [[0, ["1"]]],
+    "null": [[0, [None]]],
+    "nested": [[0, [[1]]]],
+    "on a leaf": [[1, [1]]],
+    "on no node": [[3, [1]]],
+    "on a negative node": [[-1, [1]]],
+    "on half a node": [[0.0, [1]]],
+    "on a flag for a node": [[False, [1]]],
+    "no pair": [[0]],
+    "three of a kind": [[0, [1], [2]]],
+    "a number": 7,
+    "a word in all": "00",
+    "an object": {"0": [1]},
+    "null in all": None,
+    "a word for a list": [[0, "12"]],
+    "an object for a list": [[0, {"1": 2}]],
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_categories_are_refused_with_the_file(name: str, path: Path) -> None:
+    _with_entry(path, MALFORMED[name])
+    with pytest.raises(ModelFileError, match=r"model\.json is malformed"):
+        load_model(path)
+
+
+def test_a_node_that_lists_its_categories_twice_is_refused(path: Path) -> None:
+    _with_entry(path, [[0, [1]], [0, [2]]])
+    with pytest.raises(ModelFileError, match=r"model\.json is malformed"):
+        load_model(path)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=3) | st.just(2**70),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def _read(path: Path) -> tuple[Ensemble | None, str]:
+    """The model, or why there is none; any other error is a failure."""
+    try:
+        return load_model(path), ""
+    except ModelFileError as error:
+        return None, str(error)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), value=JSON)
+def test_a_file_with_anything_anywhere_is_read_or_refused_in_a_sentence(
+    path: Path, data: st.DataObject, value: Any
+) -> None:
+    """What is read can be walked: every row of any numbers reaches a leaf of every tree."""
+    _with_entry(path, [[0, [1, 2]]])
+    document = json.loads(path.read_text())
+    target: Any = document
+    while True:
+        key = data.draw(st.sampled_from(sorted(target) if isinstance(target, dict) else range(len(target))))
+        inner = target[key]
+        if isinstance(inner, (dict, list)) and inner and data.draw(st.booleans()):
+            target = inner
+            continue
+        break
+    target[key] = value
+    path.write_text(json.dumps(document))
+    loaded, refusal = _read(path)
+    assert "\n" not in refusal
+    if loaded is None:
+        return
+    assert np.isfinite(loaded.scores(np.zeros((3, len(loaded.features))))).all()
+    save_model(loaded, path)
+    first = path.read_bytes()
+    save_model(load_model(path), path)
+    assert path.read_bytes() == first
 
 
 class _Touch:

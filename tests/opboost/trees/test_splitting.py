@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 from opboost.arrays import HistogramAxes
+from opboost.trees.constraints import Constraints, Limits
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import Grid
-from opboost.trees.splitting import BestCuts, GreedySplitter
+from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 
 GRID = Grid(2.0**20, 2.0**10)
 AXES = HistogramAxes.from_bin_counts([2, 2])
+FREE = np.array([-np.inf]), np.array([np.inf])
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _choose(
@@ -23,9 +27,18 @@ def _choose(
 ) -> BestCuts:
     """Choose for one node from the (g, h) of each column's two value bins and its missing bin."""
     sums = np.array([*first, *(second or first)]) * (GRID.grad_scale, GRID.hess_scale)
-    histograms = np.rint(sums).astype(np.int64)[None]
-    splitter = GreedySplitter(AXES, GRID, reg_lambda, gamma, min_child_weight)
-    return splitter.choose(histograms[:, :3].sum(axis=1), histograms, np.array(columns, np.int64))
+    histograms = np.rint(sums).astype(np.int64).T[None]
+    none = Constraints.none(2)
+    splitter = GreedySplitter(AXES, GRID, none, reg_lambda, gamma, min_child_weight, 4)
+    limits = none.at_root(np.array(columns, np.int64))
+    return splitter.choose(_children(histograms, limits))
+
+
+def _children(histograms: np.ndarray, limits: Limits) -> Children:
+    """Nodes of which every histogram was asked for."""
+    nothing = np.empty((0, *histograms.shape[1:]), np.int64)
+    totals = np.ascontiguousarray(histograms[:, :, :3].sum(axis=2))
+    return Children(totals, np.ascontiguousarray(histograms), nothing, np.arange(len(histograms)), limits)
 
 
 OPPOSITE = [(-2.0, 1.0), (2.0, 1.0), (0.0, 0.0)]
@@ -97,8 +110,57 @@ def test_a_leaf_takes_the_newton_step_unless_it_is_too_light(
     grad: float, hess: float, reg_lambda: float, value: float
 ) -> None:
     totals = np.array([[grad * GRID.grad_scale, hess * GRID.hess_scale]]).astype(np.int64)
-    assert NewtonLeaves(GRID, reg_lambda, 1.0).values(totals) == pytest.approx([value])
+    assert NewtonLeaves(GRID, reg_lambda, 1.0).values(totals, *FREE) == pytest.approx([value])
+
+
+@pytest.mark.parametrize(("lower", "upper", "value"), [(-9.0, 9.0, -1.0), (-0.5, 9.0, -0.5), (-9.0, -2.0, -2.0)])
+def test_a_leaf_stays_within_its_bounds(lower: float, upper: float, value: float) -> None:
+    totals = np.array([[3.0 * GRID.grad_scale, 2.0 * GRID.hess_scale]]).astype(np.int64)
+    found = NewtonLeaves(GRID, 1.0, 1.0).values(totals, np.array([lower]), np.array([upper]))
+    assert found.tolist() == [value]
+
+
+def test_a_leaf_that_is_too_light_is_moved_within_its_bounds() -> None:
+    found = NewtonLeaves(GRID, 1.0, 1.0).values(np.zeros((1, 2), np.int64), np.array([0.25]), np.array([1.0]))
+    assert found.tolist() == [0.25]
 
 
 def test_an_empty_leaf_stays_at_zero_even_without_regularisation() -> None:
-    assert NewtonLeaves(GRID, 0.0, 0.0).values(np.zeros((1, 2), np.int64)).tolist() == [0.0]
+    assert NewtonLeaves(GRID, 0.0, 0.0).values(np.zeros((1, 2), np.int64), *FREE).tolist() == [0.0]
+
+
+def _of_categories(means: list[float], *, missing: float = 0.0, max_cat_to_onehot: int) -> tuple[list[list[bool]], int]:
+    """Which bins of a column of categories, each of weight 1, go left in one node, and the number of listed ones."""
+    axes = HistogramAxes.from_bin_counts([len(means)], [True])
+    histogram = np.array([[*means, missing], [1.0] * len(means) + [float(missing != 0)]])
+    histogram = np.rint(histogram * [[GRID.grad_scale], [GRID.hess_scale]]).astype(np.int64)[None]
+    none = Constraints.none(1)
+    splitter = GreedySplitter(axes, GRID, none, 1.0, 0.0, 0.0, max_cat_to_onehot)
+    nothing = np.empty((0, *histogram.shape[1:]), np.int64)
+    limits = none.at_root(np.zeros(1, np.int64))
+    children = Children(histogram.sum(axis=2), histogram, nothing, np.zeros(1, np.int64), limits)
+    best, chosen = splitter.choose(children), np.zeros(1, np.intp)
+    flags = splitter.goes_left(best, chosen, lambda place: histogram[place])
+    node = np.zeros(1, np.int32)
+    splits = Splits(node, best.columns, best.cuts, best.missing_left, flags, node + 1, node + 2)
+    assert set(splitter.left_categories(splits)[0]) == set(np.flatnonzero(flags[0, :-1]).tolist())
+    assert best.left_sums[0].tolist() == histogram[0][:, flags[0]].sum(axis=1).tolist()
+    return flags.tolist(), len(splitter.left_categories(splits)[0])
+
+
+@pytest.mark.parametrize(
+    ("means", "missing", "onehot", "goes_left"),
+    [
+        ([4.0, -9.0, 4.0, -9.0, 4.0], 0.0, 4, [True, False, True, False, True, False]),
+        ([4.0, -9.0, 4.0, -9.0, 4.0], 0.0, 5, [False, True, False, False, False, False]),
+        ([4.0, -9.0, 4.0, -9.0, 4.0], 4.0, 4, [True, False, True, False, True, True]),
+        ([4.0, -9.0, 4.0], -9.0, 4, [False, True, False, True]),
+        ([4.0, -9.0, 4.0], 4.0, 4, [False, True, False, False]),
+    ],
+    ids=["a set", "one alone", "a set with the missing", "one alone with the missing", "missing with the others"],
+)
+def test_few_categories_are_told_from_the_others_one_by_one_and_many_as_sets(
+    means: list[float], missing: float, onehot: int, goes_left: list[bool]
+) -> None:
+    found, _ = _of_categories(means, missing=missing, max_cat_to_onehot=onehot)
+    assert found == [goes_left]

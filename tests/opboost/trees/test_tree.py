@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.errors import DataError, ModelFileError
+from opboost.errors import DataError, ModelFileError, ParameterError
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 
@@ -25,7 +25,9 @@ def _tree(**changes: Any) -> Tree:
         "covers": [9, 3, 6, 2, 4],
     }
     parts |= changes
-    return Tree(**{name: np.array(part, _DTYPES.get(name, np.float64)) for name, part in parts.items()})
+    categories = parts.pop("left_categories", {})
+    arrays = {name: np.array(part, _DTYPES.get(name, np.float64)) for name, part in parts.items()}
+    return Tree(**arrays, left_categories=categories)
 
 
 def _leaf(value: float) -> Tree:
@@ -139,3 +141,52 @@ def test_any_numeric_matrix_is_scored_alike(order: Any, dtype: type) -> None:
 def test_owners_are_listed_once_in_the_order_of_their_features() -> None:
     features = (Feature("own"), Feature("a", "late", 3), Feature("b", "early", 1), Feature("a", "late", 5, True))
     assert Ensemble((), np.zeros(1), SquaredError(), features).owners == ("late", "early")
+
+
+def test_a_split_on_categories_sends_the_listed_ones_left_and_all_others_right() -> None:
+    """Missing goes right at the root, left below; the threshold of a split on categories has no meaning."""
+    tree = _tree(left_categories={0: (1, 3), 2: (0,)})
+    rows = np.array([[1.0, 9], [3, 9], [0, 0], [2, 1], [4, 0], [7, -1], [1.5, 0.5], [np.nan, np.nan], [-1, 1e9]])
+    reached = [-1.0, -1.0, 2.0, 3.0, 2.0, 3.0, 3.0, 2.0, 3.0]
+    assert _ensemble([tree], SquaredError()).predict(rows).tolist() == reached
+    assert tree.scaled(0.5).left_categories == tree.left_categories
+
+
+@pytest.mark.parametrize(
+    "categories",
+    [{1: (0,)}, {5: (0,)}, {-1: (0,)}, {0: ()}, {0: (2, 1)}, {0: (1, 1)}, {0: (-1,)}, {0: (65536,)}],
+    ids=str,
+)
+def test_categories_that_are_no_ascending_set_of_a_split_are_refused(categories: dict[int, tuple[int, ...]]) -> None:
+    with pytest.raises(
+        ModelFileError, match=r"ascending integers of at least 0 and under 65536, at a node that splits"
+    ):
+        _tree(left_categories=categories)
+
+
+@pytest.mark.parametrize(("trees", "depth"), [([_leaf(1.0)], 0), ([_tree()], 2)])
+def test_the_depth_is_the_longest_way_in_splits(trees: list[Tree], depth: int) -> None:
+    assert trees[0].depth == depth
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("split", [2, 4, 0]), ("total_gain", [10, 8, 0]), ("gain", [5, 2, 0]), ("total_cover", [18, 16, 0]),
+        ("cover", [9, 4, 0]),
+    ],
+)  # fmt: skip
+def test_importances_are_sums_or_means_over_the_splits_on_each_feature(kind: Any, expected: list[float]) -> None:
+    other = _tree(columns=[1, -1, 1, -1, -1], gains=[0, 0, 0, 0, 0], covers=[2, 1, 2, 1, 1])
+    ensemble = _ensemble([_tree(), _tree(), _leaf(1.0), other], SquaredError(), n_features=3)
+    assert ensemble.importance(kind).tolist() == expected
+
+
+def test_a_model_without_splits_gives_no_feature_importance() -> None:
+    for trees in ([], [_leaf(1.0)]):
+        assert _ensemble(trees, SquaredError()).importance().tolist() == [0.0, 0.0]
+
+
+def test_an_unknown_importance_is_refused() -> None:
+    with pytest.raises(ParameterError, match="must be gain, total_gain, cover, total_cover or split; got 'weight'"):
+        _ensemble([_tree()], SquaredError()).importance("weight")  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from opboost import from_xgboost, to_xgboost
 from opboost.errors import ModelFileError, ParameterError
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.xgboost_numbers import PRESENT, conditions_above, margins, probability_of, thresholds_below
 from opboost.vertical import OwnColumn, RankColumn, bind, feature_matrix, list_tests, train
@@ -27,7 +27,7 @@ xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-LOSSES: list[Loss] = [Logistic(), SquaredError(), Softmax(3)]
+LOSSES: list[Loss] = [Logistic(), SquaredError(), Softmax(3), Poisson()]
 F32 = np.finfo(np.float32)
 
 
@@ -84,7 +84,13 @@ def _table(loss: Loss, *, has_missing: bool, n_rows: int = 600) -> tuple[np.ndar
     signal = table[:, 0] * table[:, 1] + np.abs(table[:, 2]) + rng.normal(size=n_rows) / 4
     if has_missing:
         table[rng.random(table.shape) < 0.2] = np.nan
-    labels = signal if isinstance(loss, SquaredError) else np.digitize(signal, [0.5, 2.0][: max(loss.n_outputs - 1, 1)])
+    match loss:
+        case SquaredError():
+            labels = signal
+        case Poisson():
+            labels = np.maximum(np.round(signal + 1), 0)
+        case _:
+            labels = np.digitize(signal, [0.5, 2.0][: max(loss.n_outputs - 1, 1)])
     return table, labels.astype(np.float64)
 
 
@@ -472,6 +478,110 @@ def test_importances_are_those_of_xgboosts_own_model_on_the_same_trees(kind: str
     assert ours.get_score(importance_type=kind) == pytest.approx(theirs.get_score(importance_type=kind), rel=1e-5)
 
 
+# Categories.
+
+
+def _by_category(**parameters: Any) -> tuple[Ensemble, np.ndarray]:
+    """Trained here on a number, on 3 categories and on 40, with gaps; rows with unseen categories too."""
+    table, labels, rows = _category_table()
+    columns = [OwnColumn(f"c{i}", values, is_categorical=i > 0) for i, values in enumerate(table.T)]
+    settings = BoostingParameters(**{"n_estimators": 10, "max_depth": 4} | parameters)
+    return bind(train(columns, labels, np.ones(len(labels)), loss=SquaredError(), parameters=settings), {}), rows
+
+
+def _category_table() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(800, 3)).astype(np.float32).astype(np.float64)
+    table[:, 1], table[:, 2] = rng.integers(0, 3, 800), rng.integers(0, 40, 800)
+    labels = table[:, 0] + (table[:, 1] == 1) + rng.normal(size=40)[table[:, 2].astype(int)]
+    table[rng.random(table.shape) < 0.1] = np.nan
+    rows = table[:200].copy()
+    rows[::3, 2] = rng.choice([40, 41, 63, 64, 100, 60_000], len(rows[::3]))
+    rows[::5, 1] = 3
+    return table, labels, rows
+
+
+def _theirs_by_category(booster: Any, rows: np.ndarray) -> np.ndarray:
+    """In place: a DMatrix of some versions refuses categories that training has not seen."""
+    matrix = xgboost.DMatrix(
+        rows, feature_names=booster.feature_names, feature_types=["q", "c", "c"], enable_categorical=True
+    )
+    return np.asarray(booster.predict(matrix), dtype=np.float64)
+
+
+@pytest.mark.parametrize("onehot", [0, 4, 100])
+def test_splits_by_category_predict_in_xgboost_as_here_and_come_back(onehot: int) -> None:
+    ensemble, rows = _by_category(max_cat_to_onehot=onehot)
+    booster = to_xgboost(ensemble)
+    assert booster.feature_types == ["q", "c", "c"]
+    expected = ensemble.predict(rows)
+    _assert_alike(_theirs_by_category(booster, rows), expected)
+    returned = from_xgboost(booster)
+    _assert_alike(returned.predict(rows), expected)
+    assert returned.features == ensemble.features
+    left = [sorted(tree.left_categories.values()) for tree in ensemble.trees]
+    assert [sorted(tree.left_categories.values()) for tree in returned.trees] == left
+    assert any(left)
+
+
+@pytest.mark.parametrize("onehot", [1, 5, 100])
+def test_xgboosts_splits_by_category_predict_here_as_there_and_go_back(onehot: int) -> None:
+    table, labels, rows = _category_table()
+    matrix = xgboost.DMatrix(table, labels, feature_types=["q", "c", "c"], enable_categorical=True)
+    settings = {"tree_method": "hist", "nthread": 1, "max_depth": 4, "max_cat_to_onehot": onehot}
+    booster = xgboost.train(settings, matrix, 10)
+    expected = _theirs_by_category(booster, rows)
+    ensemble = from_xgboost(booster)
+    _assert_alike(ensemble.predict(rows), expected)
+    _assert_alike(_theirs_by_category(to_xgboost(ensemble), rows), expected)
+    assert any(tree.left_categories for tree in ensemble.trees)
+
+
+def test_categories_that_go_to_and_fro_stay_as_they_are() -> None:
+    once = from_xgboost(to_xgboost(_by_category(max_cat_to_onehot=0)[0]))
+    twice = from_xgboost(to_xgboost(once))
+    for tree, other in zip(once.trees, twice.trees, strict=True):
+        assert tree.left_categories == other.left_categories
+        for name in ("columns", "thresholds", "missing_left", "lefts", "rights", "values"):
+            np.testing.assert_array_equal(getattr(tree, name), getattr(other, name), err_msg=name)
+
+
+def _are_siblings_side_by_side(booster: Any) -> bool:
+    """XGBoost's SHAP values take a right child for the node behind the left one, and else end the whole process."""
+    trees = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+    return all(
+        left == -1 or right == left + 1
+        for tree in trees
+        for left, right in zip(tree["left_children"], tree["right_children"], strict=True)
+    )
+
+
+def test_any_order_of_children_is_exported_side_by_side() -> None:
+    tree = _tree(lefts=[2, 0, 3, 0, 0], rights=[1, 0, 4, 0, 0], columns=[0, -1, 1, -1, -1])
+    ensemble = _ensemble([tree], SquaredError())
+    booster = to_xgboost(ensemble)
+    assert _are_siblings_side_by_side(booster)
+    rows = np.array([[1.5, 9], [2, 0], [1, 1], [np.nan, np.nan]])
+    _assert_alike(_theirs(booster, rows), ensemble.predict(rows))
+    sums = _theirs(booster, rows, pred_contribs=True).sum(axis=1)
+    np.testing.assert_allclose(sums, ensemble.scores(rows)[:, 0], rtol=0, atol=1e-5)
+
+
+def test_shap_values_of_splits_by_category_add_up_to_the_score() -> None:
+    ensemble, rows = _by_category()
+    booster = to_xgboost(ensemble)
+    assert _are_siblings_side_by_side(booster)
+    matrix = xgboost.DMatrix(
+        rows, feature_names=booster.feature_names, feature_types=["q", "c", "c"], enable_categorical=True
+    )
+    sums = booster.predict(matrix, pred_contribs=True).sum(axis=1)
+    np.testing.assert_allclose(sums, ensemble.scores(rows)[:, 0], rtol=0, atol=1e-5)
+
+
+def test_a_model_without_splits_by_category_says_nothing_of_types() -> None:
+    assert not to_xgboost(_ensemble([_tree()], SquaredError())).feature_types
+
+
 # Sources of a model.
 
 
@@ -521,12 +631,6 @@ def test_a_dart_models_weights_are_in_the_leaves() -> None:
 # Refusals.
 
 
-def _categorical() -> Any:
-    table, _ = _table(SquaredError(), has_missing=False)
-    rows = xgboost.DMatrix(table, table[:, 1] % 2, feature_types=["q", "c", "q", "q"], enable_categorical=True)
-    return xgboost.train({"tree_method": "hist", "nthread": 1}, rows, 1)
-
-
 def _of_two_targets(**settings: Any) -> Any:
     table, _ = _table(SquaredError(), has_missing=False)
     return xgboost.train({"tree_method": "hist", "nthread": 1, **settings}, xgboost.DMatrix(table, table[:, :2]), 1)
@@ -534,7 +638,6 @@ def _of_two_targets(**settings: Any) -> Any:
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "linear": (lambda: _trained_there(Logistic(), booster="gblinear", max_depth=None)[0], "booster is gblinear"),
-    "categories": (_categorical, "splits by category"),
     "two targets": (_of_two_targets, "several targets"),
     "leaves of two values": (lambda: _of_two_targets(multi_strategy="multi_output_tree"), "several targets"),
     "another objective": (lambda: _trained_there(
@@ -564,6 +667,13 @@ def _put(*place: Any, value: Any) -> Callable[[dict[str, Any]], None]:
         target[place[-1]] = value
 
     return edit
+
+
+def _category_document() -> dict[str, Any]:
+    """A model of one tree whose root splits by category: 1 and 4 go left here, right there."""
+    ensemble = _ensemble([replace(_tree(), left_categories={0: (1, 4)})], SquaredError())
+    document: dict[str, Any] = json.loads(to_xgboost(ensemble).save_raw("json"))
+    return document
 
 
 _MODEL = ("gradient_booster", "model")
@@ -619,6 +729,34 @@ def test_a_malformed_model_is_refused_with_the_file_and_the_reason(name: str, tm
         from_xgboost(path)
 
 
+CATEGORY_EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "lists fewer nodes than split": (_put(*_TREE, "categories_nodes", value=[]), "malformed|differ"),
+    "lists another node": (_put(*_TREE, "categories_nodes", value=[2]), "lists of categories differ"),
+    "lists a node twice": (_put(*_TREE, "categories_nodes", value=[0, 0]), "malformed|differ"),
+    "a kind too many": (_put(*_TREE, "split_type", value=[1, 0, 1, 0, 0]), "lists of categories differ"),
+    "no categories": (_put(*_TREE, "categories_sizes", value=[0]), "must be ascending integers"),
+    "categories beyond the end": (_put(*_TREE, "categories_segments", value=[5]), "must be ascending integers"),
+    "the same category twice": (_put(*_TREE, "categories", value=[4, 4]), "must be ascending integers"),
+    "a negative category": (_put(*_TREE, "categories", value=[-1, 4]), "must be ascending integers"),
+    "a countless category": (_put(*_TREE, "categories", value=[1, 2**40]), "must be ascending integers"),
+    "a category in words": (_put(*_TREE, "categories", value=["north", "south"]), "malformed, ValueError"),
+    "no list of categories": (lambda document: (
+        document["learner"]["gradient_booster"]["model"]["trees"][0].pop("categories")
+    ), "malformed, KeyError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CATEGORY_EDITS)
+def test_malformed_splits_by_category_are_refused(name: str, tmp_path: Path) -> None:
+    edit, words = CATEGORY_EDITS[name]
+    document = _category_document()
+    edit(document)
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ModelFileError, match=f"model.json cannot be imported from XGBoost: .*({words})"):
+        from_xgboost(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"binf\x00\x00"])
 @pytest.mark.parametrize("name", ["model.json", "model.bin"])
 def test_what_is_not_json_is_refused(content: bytes, name: str, tmp_path: Path) -> None:
@@ -665,11 +803,11 @@ def test_statistics_beyond_single_precision_are_cut_off() -> None:
 
 
 def test_another_objective_is_not_exported() -> None:
-    class Poisson(SquaredError):
-        name = "count:poisson"
+    class Hinge(SquaredError):
+        name = "binary:hinge"
 
-    with pytest.raises(ParameterError, match=r"this model has count:poisson\. No model was exported"):
-        to_xgboost(replace(_ensemble([], SquaredError()), loss=Poisson()))
+    with pytest.raises(ParameterError, match=r"this model has binary:hinge\. No model was exported"):
+        to_xgboost(replace(_ensemble([], SquaredError()), loss=Hinge()))
 
 
 # The README.

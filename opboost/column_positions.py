@@ -1,0 +1,56 @@
+"""Columns as users name them, by position or by name, and bounds in either form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from opboost.errors import OpBoostError, ParameterError
+
+Column = int | str
+Bounds = Mapping[Column, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPositions:
+    """The columns of a table.
+
+    Attributes
+    ----------
+    names : tuple of str
+    """
+
+    names: tuple[str, ...]
+
+    def of(self, column: Column) -> int:
+        """The position of a column that is given by position, from the end if negative, or by name."""
+        if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
+            if -len(self.names) <= column < len(self.names):
+                return int(column) % len(self.names)
+        elif column in self.names:
+            return self.names.index(column)
+        raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}")
+
+    def name_of(self, column: Column) -> str:
+        """The name of a column that is given by position or by name."""
+        return self.names[self.of(column)]
+
+    def bounds(self, bounds: Bounds) -> dict[int, tuple[float, float]]:
+        """Lower and upper bound by position, of a mapping by column or a pair of numbers or arrays."""
+        if bounds is None:
+            return {}
+        n_columns = len(self.names)
+        try:
+            if isinstance(bounds, Mapping):
+                return {self.of(column): (float(low), float(up)) for column, (low, up) in bounds.items()}
+            lower, upper = (np.broadcast_to(np.asarray(b, np.float64), n_columns) for b in bounds)
+        except OpBoostError:
+            raise
+        except (TypeError, ValueError):
+            raise ParameterError(
+                "bounds must map columns to (lower, upper) or be a pair of numbers or arrays, one entry per column"
+            ) from None
+        return {i: (float(lower[i]), float(upper[i])) for i in range(n_columns)}

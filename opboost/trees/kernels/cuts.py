@@ -1,0 +1,207 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+"""The best cut of every node by XGBoost's gain.
+
+A cut divides a column's bins, in their order, into left and right. Missing values, the column's last bin, go right
+when cuts are met from low to high and left when they are met from high to low, as in XGBoost's `hist`; ties go to the
+cut met first and to the lower column. Categories are put in order of their mean gradient first, or stand alone where
+they are few.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from opboost.trees.kernels.packing import OPTIONS
+
+# XGBoost's smallest accepted gain.
+MIN_GAIN = 1e-6
+
+
+@njit(parallel=True, **OPTIONS)
+def best_cuts(
+    asked, parents, parent_of, rest, totals, offsets, allowed, modes, monotone, lower, upper, is_bounded,
+    grad_step, hess_step, reg_lambda, min_child_weight, gains, columns, cuts, missing_left, left_sums,
+):  # fmt: skip
+    """Choose among all allowed columns, for nodes whose histograms were asked for and for their siblings.
+
+    The first ``len(asked)`` nodes have the histograms `asked`. If there are `parents`, as many siblings follow, whose
+    histograms are the parents' less these; they are kept in `rest` if it has room. ``gains`` stays at minus infinity
+    where no cut is allowed. Limits that are the same for all nodes are given once. ``modes[column]`` is 0 for numbers,
+    1 for categories put in order, and 2 for categories that each stand alone.
+    """
+    n_asked, n_columns = len(asked), len(offsets) - 1
+    found = np.full((len(totals), n_columns), -np.inf)
+    found_cuts, found_missing = np.empty((2, len(totals), n_columns), dtype=np.int32)
+    found_sums = np.empty((len(totals), n_columns, 2), dtype=np.int64)
+    for task in prange(n_asked * n_columns):
+        k, c = task // n_columns, task % n_columns
+        begin, end = offsets[c], offsets[c + 1]
+        grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
+        for side in range(1 if len(parents) == 0 else 2):
+            node = k + side * n_asked
+            if side == 1:
+                parent = parents[parent_of[k]]
+                others = rest[k, :, :] if len(rest) else np.empty((2, end - begin), dtype=np.int64)
+                shift = begin if len(rest) else 0
+                grads = _less(parent[0, begin:end], grads, others[0, shift : shift + end - begin])
+                hessians = _less(parent[1, begin:end], hessians, others[1, shift : shift + end - begin])
+            if allowed[node % len(allowed), c]:
+                found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
+                    grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
+                    upper[node % len(upper)], is_bounded, grad_step, hess_step, reg_lambda, min_child_weight,
+                    found_sums[node, c],
+                )  # fmt: skip
+    for node in range(len(totals)):
+        best = 0
+        for c in range(1, n_columns):
+            if found[node, c] > found[node, best]:
+                best = c
+        gains[node], columns[node] = found[node, best], best
+        cuts[node], missing_left[node] = found_cuts[node, best], found_missing[node, best] == 1
+        left_sums[node] = found_sums[node, best]
+
+
+@njit(**OPTIONS)
+def _less(parent, child, out):
+    """The histogram of the other child."""
+    for b in range(len(out)):
+        out[b] = parent[b] - child[b]
+    return out
+
+
+@njit(**OPTIONS)
+def _best_of_column(
+    grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, reg_lambda,
+    min_child_weight, left_sums,
+):  # fmt: skip
+    """Gain, cut and way of missing of one column's best cut; writes the left child's sums."""
+    total_g, total_h = total[0] * grad_step, total[1] * hess_step
+    if total_h < 2 * min_child_weight:
+        return -np.inf, 0, 0
+    n_bins = len(grads) - 1
+    missing_g, missing_h = grads[n_bins], hessians[n_bins]
+    if mode:
+        order = category_order(grads, hessians, grad_step, hess_step, reg_lambda)
+        grads, hessians, n_bins = grads[order], hessians[order], len(order)
+    has_missing = missing_g != 0 or missing_h != 0
+    n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
+    best, best_cut, best_missing = -np.inf, 0, 0
+    left_g, left_h, gains = np.empty(n_cuts, np.int64), np.empty(n_cuts, np.int64), np.empty(n_cuts)
+    for way in range(2 if has_missing else 1):
+        _left_sums(grads, hessians, mode == 2, way * missing_g, way * missing_h, left_g, left_h)
+        if is_bounded:
+            _bounded_gains(
+                left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda,
+                min_child_weight, gains,
+            )  # fmt: skip
+        else:
+            _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, reg_lambda, min_child_weight, gains)
+        highest = _max(gains)
+        if highest > best:
+            best, best_missing = highest, way
+            best_cut = _first(gains, highest) if way == 0 else _last(gains, highest)
+            left_sums[0], left_sums[1] = left_g[best_cut], left_h[best_cut]
+    if has_missing and direction != 0:
+        # Missing left and all present right is not the mirrored split where predictions must rise or fall.
+        alone_g, alone_h, gain = np.full(1, missing_g), np.full(1, missing_h), np.empty(1)
+        _bounded_gains(
+            alone_g, alone_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda,
+            min_child_weight, gain,
+        )  # fmt: skip
+        if gain[0] > best:
+            best, best_cut, best_missing = gain[0], -1, 1
+            left_sums[0], left_sums[1] = missing_g, missing_h
+    return best - _score(total_g, total_h, reg_lambda, lower, upper, is_bounded), best_cut, best_missing
+
+
+@njit(**OPTIONS)
+def _left_sums(grads, hessians, is_alone, first_g, first_h, left_g, left_h):
+    """Sums left of every cut, `first_g` and `first_h` added to each."""
+    g, h = first_g, first_h
+    for cut in range(len(left_g)):
+        g += grads[cut]
+        h += hessians[cut]
+        left_g[cut], left_h[cut] = g, h
+        if is_alone:
+            g, h = first_g, first_h
+
+
+@njit(**OPTIONS)
+def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, reg_lambda, min_child_weight, gains):
+    """Score of both children of every cut; minus infinity where one is too light. Without a branch in the loop."""
+    for cut in range(len(gains)):
+        g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+        other_g, other_h = total_g - g, total_h - h
+        score = g * g / (h + reg_lambda) + other_g * other_g / (other_h + reg_lambda)
+        is_heavy = (h > 0) & (other_h > 0) & (h >= min_child_weight) & (other_h >= min_child_weight)
+        gains[cut] = score if is_heavy else -np.inf
+
+
+@njit(**{**OPTIONS, "fastmath": {"nnan", "nsz"}})
+def _max(gains):
+    """The largest gain; none is NaN, which lets the compiler compare several at once."""
+    highest = -np.inf
+    for cut in range(len(gains)):
+        highest = max(highest, gains[cut])
+    return highest
+
+
+@njit(**OPTIONS)
+def _first(gains, wanted):
+    cut = 0
+    while gains[cut] != wanted:
+        cut += 1
+    return cut
+
+
+@njit(**OPTIONS)
+def _last(gains, wanted):
+    cut = len(gains) - 1
+    while gains[cut] != wanted:
+        cut -= 1
+    return cut
+
+
+@njit(**OPTIONS)
+def _bounded_gains(
+    left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda, min_child_weight, gains
+):  # fmt: skip
+    """The same with bounded leaf values, and minus infinity where they contradict the column's direction."""
+    for cut in range(len(gains)):
+        g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+        other_g, other_h = total_g - g, total_h - h
+        gains[cut] = -np.inf
+        if h > 0 and other_h > 0 and h >= min_child_weight and other_h >= min_child_weight:
+            left = min(max(-g / (h + reg_lambda), lower), upper)
+            right = min(max(-other_g / (other_h + reg_lambda), lower), upper)
+            if direction * (right - left) >= 0:
+                gains[cut] = _score_at(g, h, reg_lambda, left) + _score_at(other_g, other_h, reg_lambda, right)
+
+
+@njit(**OPTIONS)
+def _score(grad, hess, reg_lambda, lower, upper, is_bounded):
+    if hess + reg_lambda <= 0:
+        return 0.0
+    if is_bounded:
+        return _score_at(grad, hess, reg_lambda, min(max(-grad / (hess + reg_lambda), lower), upper))
+    return grad * grad / (hess + reg_lambda)
+
+
+@njit(**OPTIONS)
+def _score_at(grad, hess, reg_lambda, value):
+    """Twice the drop of the loss's quadratic approximation for a leaf of this value."""
+    return -(2 * grad * value + (hess + reg_lambda) * value * value)
+
+
+@njit(**OPTIONS)
+def category_order(grads, hessians, grad_step, hess_step, reg_lambda):
+    """The bins of a categorical column by falling mean gradient, that of an empty one being 0; without the missing bin.
+
+    As in XGBoost, categories that training has not seen then go with those of the lowest mean gradient.
+    """
+    means = np.zeros(len(grads) - 1)
+    for b in range(len(means)):
+        if grads[b] != 0:
+            means[b] = grads[b] * grad_step / (hessians[b] * hess_step + reg_lambda)
+    return np.argsort(-means, kind="mergesort")

@@ -1,0 +1,124 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg,assignment"
+"""Rows to children, in place, and leaves to scores. A split is a table: does a bin go left?"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from opboost.trees.kernels.packing import OPTIONS
+
+# Rows that one thread divides at a time.
+ROWS = 1 << 13
+
+
+@njit(parallel=True, **OPTIONS)
+def divide_rows(bins, rows, gradients, begins, ends, columns, goes_left, middles):
+    """Divide every node's rows into those that go left and, from ``middles[node]`` on, those that go right.
+
+    Gradients move along, if there are any. First every block of a node is divided by one thread. What then lies on the
+    wrong side of the node's middle, whole runs of rows, changes places.
+    """
+    nodes, firsts, lasts = _blocks(begins, ends)
+    n_left = np.empty(len(nodes), dtype=np.int64)
+    for block in prange(len(nodes)):
+        k, here = nodes[block], slice(firsts[block], lasts[block])
+        n_left[block] = _divide_block(bins[columns[k]], rows[here], gradients[here], goes_left[k])
+    middles[:] = begins
+    for block in range(len(nodes)):
+        middles[nodes[block]] += n_left[block]
+    block_starts = np.searchsorted(nodes, np.arange(len(begins) + 1))
+    for k in prange(len(begins)):
+        if ends[k] - begins[k] > ROWS:
+            here = slice(block_starts[k], block_starts[k + 1])
+            _exchange_runs(rows, gradients, firsts[here], lasts[here], n_left[here], middles[k])
+
+
+@njit(**OPTIONS)
+def _divide_block(column, rows, gradients, goes_left):
+    """Put rows that go left before the others, both in their old order; returns how many go left."""
+    has_gradients = len(gradients) > 0
+    right_rows, right_gradients = np.empty(len(rows), rows.dtype), np.empty(len(gradients), gradients.dtype)
+    left, right = 0, 0
+    for i in range(len(rows)):
+        # Which way a row goes cannot be predicted, so it is written to both places and there is no branch.
+        row = rows[i]
+        flag = np.int64(goes_left[column[row]])
+        rows[left], right_rows[right] = row, row
+        if has_gradients:
+            gradient = gradients[i]
+            gradients[left], right_gradients[right] = gradient, gradient
+        left += flag
+        right += 1 - flag
+    rows[left:] = right_rows[:right]
+    if has_gradients:
+        gradients[left:] = right_gradients[:right]
+    return left
+
+
+@njit(**OPTIONS)
+def _exchange_runs(rows, gradients, firsts, lasts, n_left, middle):
+    """Exchange runs that go right but lie before the middle with runs that go left but lie behind it."""
+    low, high = 0, 0
+    begin, low_end, other, high_end = 0, 0, 0, 0
+    while True:
+        while begin == low_end and low < len(firsts) and firsts[low] < middle:
+            begin, low_end = min(firsts[low] + n_left[low], middle), min(lasts[low], middle)
+            low += 1
+        while other == high_end and high < len(firsts):
+            other = max(firsts[high], middle)
+            high_end = max(firsts[high] + n_left[high], other)
+            high += 1
+        n = min(low_end - begin, high_end - other)
+        if n == 0:
+            return
+        _exchange(rows[begin : begin + n], rows[other : other + n])
+        if len(gradients):
+            _exchange(gradients[begin : begin + n], gradients[other : other + n])
+        begin += n
+        other += n
+
+
+@njit(**OPTIONS)
+def _exchange(some, others):
+    for i in range(len(some)):
+        value = some[i]
+        some[i] = others[i]
+        others[i] = value
+
+
+@njit(**OPTIONS)
+def _blocks(begins, ends):
+    """Cut every node's range into blocks: the node, the begin and the end of each."""
+    n_blocks = 0
+    for k in range(len(begins)):
+        n_blocks += (ends[k] - begins[k] + ROWS - 1) // ROWS
+    nodes, firsts, lasts = np.empty((3, n_blocks), dtype=np.int64)
+    block = 0
+    for k in range(len(begins)):
+        for begin in range(begins[k], ends[k], ROWS):
+            nodes[block], firsts[block], lasts[block] = k, begin, min(begin + ROWS, ends[k])
+            block += 1
+    return nodes, firsts, lasts
+
+
+@njit(parallel=True, **OPTIONS)
+def add_to_scores(scores, rows, begins, ends, values):
+    """Add each leaf's value to the scores of its rows."""
+    nodes, firsts, lasts = _blocks(begins, ends)
+    for block in prange(len(nodes)):
+        value = values[nodes[block]]
+        for i in range(firsts[block], lasts[block]):
+            scores[rows[i]] += value
+
+
+@njit(parallel=True, **OPTIONS)
+def add_children_to_scores(bins, scores, rows, begins, ends, columns, goes_left, left_values, right_values):
+    """Add the values of two leaves to the scores of their parent's rows, which need not be divided for that."""
+    nodes, firsts, lasts = _blocks(begins, ends)
+    for block in prange(len(nodes)):
+        k = nodes[block]
+        column, flags, left, right = bins[columns[k]], goes_left[k], left_values[k], right_values[k]
+        for i in range(firsts[block], lasts[block]):
+            row = rows[i]
+            scores[row] += left if flags[column[row]] else right

@@ -1,0 +1,84 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+"""Gradients of the losses, packed, row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bits_of, float_of, weighted
+
+# XGBoost's smallest Hessian of one row.
+MIN_HESS = 1e-16
+
+# Rows that one thread takes at a time.
+_ROWS = 512
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
+_EXPONENT_BIAS, _MANTISSA_BITS = 1023, 52
+
+
+@njit(**OPTIONS)
+def exp(x):
+    """The exponential function to within three units in the last place, for x in [-700, 700], without a branch.
+
+    The same operations on every machine give the same bits, and the compiler computes several rows at once (4 times
+    faster than the C library's).
+    """
+    shifted = x * _LOG2_E + ROUNDER
+    power = shifted - ROUNDER
+    r = (x - power * _LN2_HIGH) - power * _LN2_LOW
+    series = 1.0 / 479001600
+    for divisor in (39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1):
+        series = series * r + 1.0 / divisor
+    return series * float_of((bits_of(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
+
+
+@njit(parallel=True, **OPTIONS)
+def logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of binary cross-entropy on the raw scores, weighted: ``p - y`` and ``p (1 - p)``."""
+    for i in prange(len(labels)):
+        p = 1.0 / (1.0 + exp(min(max(-scores[i], -700.0), 700.0)))
+        hess = max(p * (1.0 - p), MIN_HESS)
+        out[i] = weighted(p - labels[i], hess, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def squared_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of half the squared error: ``score - y`` and 1."""
+    for i in prange(len(labels)):
+        out[i] = weighted(scores[i] - labels[i], 1.0, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the Poisson deviance on log means: ``e^s - y`` and ``e^(s + slack)``."""
+    for i in prange(len(labels)):
+        score = min(max(scores[i], -700.0), 700.0 - log_slack)
+        mean = exp(score)
+        hess = exp(score + log_slack)
+        out[i] = weighted(mean - labels[i], hess, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of softmax cross-entropy, ``out[class, row]``, with XGBoost's ``h = 2 p (1 - p)``."""
+    n_classes, n_rows = scores.shape
+    for block in prange((n_rows + _ROWS - 1) // _ROWS):
+        begin = block * _ROWS
+        n = min(_ROWS, n_rows - begin)
+        powers, total, highest = np.empty((n_classes, n)), np.zeros(n), np.full(n, -np.inf)
+        for k in range(n_classes):
+            for i in range(n):
+                highest[i] = max(highest[i], scores[k, begin + i])
+        for k in range(n_classes):
+            for i in range(n):
+                powers[k, i] = exp(max(scores[k, begin + i] - highest[i], -700.0))
+                total[i] += powers[k, i]
+        for k in range(n_classes):
+            for i in range(n):
+                p = powers[k, i] / total[i]
+                target = 1.0 if labels[begin + i] == k else 0.0
+                hess = max(2.0 * p * (1.0 - p), MIN_HESS)
+                out[k, begin + i] = weighted(p - target, hess, weights[begin + i], grad_scale, hess_scale, is_count)

@@ -1,0 +1,81 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+"""Gradients as integers: g in the low 35 bits and h in the high 29 bits of one 64-bit word.
+
+One addition adds both. ``|g| < 2^23`` and ``h < 2^18``, so the sum of `BLOCK` packed words, counting repeated ones,
+cannot overflow either field; sums of more are taken apart into int64 pairs first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+# Rows whose packed gradients may be added before the sum is taken apart.
+BLOCK = 1 << 11
+
+GRAD_BITS, HESS_BITS = 23, 18
+LARGEST_GRAD, LARGEST_HESS = 2.0**GRAD_BITS - 1, 2.0**HESS_BITS - 1
+
+_HESS_SHIFT = np.uint64(35)
+_GRAD_FIELD = np.uint64((1 << 35) - 1)
+
+# Added before a sum is taken apart, so that no borrow crosses from g to h.
+_BIAS = np.uint64(1 << 34)
+
+# Adding 1.5 * 2^52 rounds a float64 to the nearest integer, which then fills the low bits.
+ROUNDER = 6755399441055744.0
+_ROUNDER_BITS = np.int64(np.float64(ROUNDER).view(np.int64))
+
+OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+
+@intrinsic
+def bits_of(typing_context, value):
+    """The bits of a float64 as int64."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return types.int64(types.float64), generate
+
+
+@intrinsic
+def float_of(typing_context, bits):
+    """The float64 that has these bits."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@njit(**OPTIONS)
+def packed(grad, hess):
+    """Pack a gradient and a Hessian, already multiplied by their grid's scales; beyond the fields they saturate."""
+    g = bits_of(min(max(grad, -LARGEST_GRAD), LARGEST_GRAD) + ROUNDER) - _ROUNDER_BITS
+    h = bits_of(min(hess, LARGEST_HESS) + ROUNDER) - _ROUNDER_BITS
+    return (h << np.int64(_HESS_SHIFT)) + g
+
+
+@njit(**OPTIONS)
+def weighted(grad, hess, weight, grad_scale, hess_scale, is_count):
+    """Pack a row's gradient, times its weight; a weight that is a count repeats the packed word."""
+    if is_count:
+        return packed(grad * grad_scale, hess * hess_scale) * np.int64(weight)
+    return packed(weight * grad * grad_scale, weight * hess * hess_scale)
+
+
+@njit(**OPTIONS)
+def grad_of(word):
+    """The sum of g in a packed sum."""
+    return np.int64((np.uint64(word) + _BIAS) & _GRAD_FIELD) - np.int64(_BIAS)
+
+
+@njit(**OPTIONS)
+def hess_of(word):
+    """The sum of h in a packed sum."""
+    return np.int64((np.uint64(word) + _BIAS) >> _HESS_SHIFT)

@@ -1,0 +1,103 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+"""Values to bins, and rows to scores."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit, prange
+
+from opboost.trees.kernels.packing import OPTIONS
+
+# Rows that walk a tree together: each step of one does not wait for the others.
+_TOGETHER = 64
+
+# Rows of one column that one thread places in bins at a time.
+_ROWS = 1 << 15
+
+
+@njit(parallel=True, **OPTIONS)
+def place_in_bins(values, cuts, cut_starts, out):
+    """Bin of every value, ``out[column, row]``: the number of cuts below it; NaN goes to the bin behind the last."""
+    n_rows, n_columns = values.shape
+    for task in prange(n_columns * ((n_rows + _ROWS - 1) // _ROWS)):
+        c, block = task % n_columns, task // n_columns
+        edges = cuts[cut_starts[c] : cut_starts[c + 1]]
+        for i in range(block * _ROWS, min((block + 1) * _ROWS, n_rows)):
+            value = values[i, c]
+            if math.isnan(value):
+                out[c, i] = len(edges) + 1
+                continue
+            low, high = 0, len(edges)
+            while low < high:
+                middle = (low + high) // 2
+                if edges[middle] < value:
+                    low = middle + 1
+                else:
+                    high = middle
+            out[c, i] = low
+
+
+@njit(parallel=True, **OPTIONS)
+def predict_scores(
+    features, roots, depths, outputs, columns, thresholds, missing_left, lefts, places, sets, values, out
+):  # fmt: skip
+    """Add every tree's leaf value to ``out[row, output]``.
+
+    NaN is missing; ``x <= threshold`` goes to node ``lefts[node]``, anything else to the next one. A leaf is its own
+    left child and sends nothing right, so all rows of a block take as many steps as the tree is deep, without a branch.
+    A node whose place is not negative asks instead whether the category x is in ``sets[place]``.
+    """
+    n_rows = len(features)
+    for block in prange((n_rows + _TOGETHER - 1) // _TOGETHER):
+        rows = features[block * _TOGETHER : min((block + 1) * _TOGETHER, n_rows)]
+        block_out = out[block * _TOGETHER : block * _TOGETHER + len(rows)]
+        nodes = np.empty(len(rows), dtype=np.int32)
+        is_plain = len(sets) == 0 and not _has_missing(rows)
+        for t in range(len(roots)):
+            nodes[:] = roots[t]
+            for _ in range(depths[t]):
+                if is_plain:
+                    _step(rows, nodes, columns, thresholds, lefts)
+                else:
+                    _careful_step(rows, nodes, columns, thresholds, missing_left, lefts, places, sets)
+            for i in range(len(rows)):
+                block_out[i, outputs[t]] += values[nodes[i]]
+
+
+@njit(**OPTIONS)
+def _step(rows, nodes, columns, thresholds, lefts):
+    """One step of every row, without missing values and categories."""
+    for i in range(len(rows)):
+        node = np.uint32(nodes[i])
+        nodes[i] = lefts[node] + (rows[i, np.uint32(columns[node])] > thresholds[node])
+
+
+@njit(**OPTIONS)
+def _careful_step(rows, nodes, columns, thresholds, missing_left, lefts, places, sets):
+    for i in range(len(rows)):
+        node = nodes[i]
+        x = rows[i, columns[node]]
+        if x != x:
+            goes_left = missing_left[node]
+        elif places[node] >= 0:
+            goes_left = _is_in(sets[places[node]], x)
+        else:
+            goes_left = x <= thresholds[node]
+        nodes[i] = lefts[node] + (not goes_left)
+
+
+@njit(**OPTIONS)
+def _has_missing(rows):
+    n_missing = 0
+    for i in range(rows.shape[0]):
+        for c in range(rows.shape[1]):
+            n_missing += rows[i, c] != rows[i, c]
+    return n_missing > 0
+
+
+@njit(**OPTIONS)
+def _is_in(members, x):
+    """Whether a category is in a set; what is no category is in none."""
+    return x >= 0 and x < len(members) and x == np.floor(x) and members[np.int64(x)]

@@ -1,0 +1,23 @@
+"""How many threads the compiled loops take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from numba import get_num_threads, set_num_threads
+
+# Cells of a table that keep a further thread busy. Below, threads wait for each other longer than they work, and much
+# longer where other processes need the cores.
+CELLS_PER_THREAD = 400_000
+
+
+@contextmanager
+def threads_for(n_cells: int) -> Iterator[None]:
+    """Take no more threads than a table of so many cells keeps busy."""
+    allowed = get_num_threads()
+    set_num_threads(max(1, min(allowed, n_cells // CELLS_PER_THREAD)))
+    try:
+        yield
+    finally:
+        set_num_threads(allowed)

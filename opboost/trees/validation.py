@@ -1,0 +1,123 @@
+"""Rows that nobody trains on: scored after every round, so that training can stop in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from opboost.arrays import Nodes, Sums, Values
+from opboost.trees.binning import BinnedTable
+from opboost.trees.holder import RowHolder
+from opboost.trees.losses import Loss
+from opboost.trees.rows import SortedRows
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A score of predictions.
+
+    Attributes
+    ----------
+    name : str
+    of : callable
+        Takes labels and predictions.
+    is_higher_better : bool
+    """
+
+    name: str
+    of: Callable[[Values, Values], float]
+    is_higher_better: bool = False
+
+
+class ValidationRows:
+    """Rows that follow the trees which others grow.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        In the bins of the training table.
+    labels : ndarray of float64, shape (n_rows,)
+    loss : Loss
+    initial_scores : ndarray of float64, shape (n_outputs,)
+    metrics : tuple of Metric
+        The last one decides when to stop.
+    """
+
+    def __init__(
+        self, table: BinnedTable, labels: Values, *, loss: Loss, initial_scores: Values, metrics: tuple[Metric, ...]
+    ) -> None:
+        self._labels = labels
+        self._loss = loss
+        self._rows = SortedRows(table.bins, initial_scores, has_gradients=False)
+        self._output = 0
+        self.metrics = metrics
+
+    def scores(self) -> dict[str, float]:
+        """Every metric of the predictions so far."""
+        predictions = self._loss.predictions(self._rows.scores.T)
+        return {metric.name: metric.of(self._labels, predictions) for metric in self.metrics}
+
+    def start_tree(self, output: int) -> None:
+        """Put all rows into the root."""
+        self._output = output
+        self._rows.start_tree()
+
+    def divide(self, splits: Splits) -> None:
+        """Move the rows of split nodes to their children."""
+        self._rows.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        """Add the leaves' values to the scores."""
+        self._rows.finish_tree(tree, self._output)
+
+
+class FollowedHolder:
+    """A holder whose splits and trees validation rows follow; sums come from the holder alone."""
+
+    def __init__(self, holder: RowHolder, followers: ValidationRows) -> None:
+        self._holder = holder
+        self._followers = followers
+
+    def start_tree(self, output: int) -> None:
+        self._holder.start_tree(output)
+        self._followers.start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._holder.add_histograms(nodes, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._holder.totals(nodes)
+
+    def divide(self, splits: Splits) -> None:
+        self._holder.divide(splits)
+        self._followers.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._holder.finish_tree(tree)
+        self._followers.finish_tree(tree)
+
+
+@dataclass(slots=True)
+class History:
+    """Scores of the validation rows, round by round.
+
+    Attributes
+    ----------
+    scores : dict of str to list of float
+        By metric.
+    best_round : int
+        How many rounds had the best score of the last metric; 0 before the first.
+    """
+
+    scores: dict[str, list[float]] = field(default_factory=dict)
+    best_round: int = 0
+
+    def add(self, scores: Mapping[str, float], deciding: Metric) -> None:
+        """Note the scores after a further round."""
+        for name, score in scores.items():
+            self.scores.setdefault(name, []).append(score)
+        past, sign = self.scores[deciding.name], 1 if deciding.is_higher_better else -1
+        if self.best_round == 0 or sign * past[-1] > sign * past[self.best_round - 1]:
+            self.best_round = len(past)

@@ -1,0 +1,169 @@
+"""Let XGBoost grow the trees: the same bins, parameters and kind of result as `boosting.boost`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.errors import ParameterError
+from opboost.trees.binning import BinnedTable
+from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
+from opboost.trees.constraints import Constraints
+from opboost.trees.losses import Loss
+from opboost.trees.tree import Tree
+from opboost.trees.validation import History, Metric
+from opboost.trees.xgboost_trees import tree_from_dict
+
+if TYPE_CHECKING:
+    import xgboost
+
+_VALIDATION = "validation"
+
+
+def boost_with_xgboost(
+    table: BinnedTable,
+    labels: Values,
+    weights: Values,
+    parameters: BoostingParameters,
+    *,
+    loss: Loss,
+    base_scores: Values,
+    constraints: Constraints,
+    held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    seed: int | None,
+    on_round: OnRound,
+) -> tuple[list[Tree], History]:
+    """Train trees with XGBoost on a binned table.
+
+    Parameters
+    ----------
+    table : BinnedTable
+    labels, weights : ndarray of float64, shape (n_rows,)
+    parameters : BoostingParameters
+    loss : Loss
+    base_scores : ndarray of float64, shape (n_outputs,)
+    constraints : Constraints
+    held_out : tuple of BinnedTable, labels and metrics, optional
+        Validation rows; XGBoost computes its own metrics of these names.
+    seed : int, optional
+        For sampling.
+    on_round : callable
+        Takes a RoundReport; training ends if it returns True.
+
+    Returns
+    -------
+    trees : list of Tree
+        In bins, as `boosting.boost` gives them.
+    history : History
+
+    Raises
+    ------
+    ParameterError
+        If XGBoost is not installed.
+    """
+    try:
+        import xgboost
+    except ImportError:
+        raise ParameterError(
+            "engine: xgboost needs XGBoost, which is not installed; `pip install 'opboost[xgboost]'` installs it"
+        ) from None
+    matrix = _matrix(xgboost, table, labels, weights, base_scores)
+    evals = []
+    if held_out is not None:
+        rows, truth, _ = held_out
+        evals = [(_matrix(xgboost, rows, truth, np.ones(len(truth)), base_scores, like=matrix), _VALIDATION)]
+    watch = _watch(xgboost, on_round, parameters.n_estimators)
+    booster = xgboost.train(
+        {
+            **_settings(parameters, constraints, loss, held_out[2] if held_out else (), seed),
+            "max_bin": _max_bin(table),
+        },
+        matrix,
+        num_boost_round=parameters.n_estimators,
+        evals=evals,
+        early_stopping_rounds=parameters.early_stopping_rounds,
+        callbacks=[watch],
+        verbose_eval=False,
+    )
+    document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+    trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
+    history = History({name: list(map(float, scores)) for name, scores in watch.scores.items()})
+    if parameters.early_stopping_rounds is not None:
+        history.best_round = booster.best_iteration + 1
+        trees = trees[: history.best_round * loss.n_outputs]
+    return trees, history
+
+
+def _matrix(
+    library: Any,
+    table: BinnedTable,
+    labels: Values,
+    weights: Values,
+    base_scores: Values,
+    *,
+    like: xgboost.QuantileDMatrix | None = None,
+) -> xgboost.QuantileDMatrix:
+    """The bins as numbers, missing ones as NaN; quantised as another matrix is."""
+    rows = table.bins.T.astype(np.float32)
+    rows[table.axes.sizes - 1 == table.bins.T] = np.nan
+    kinds = ["c" if is_categorical else "q" for is_categorical in table.axes.is_categorical]
+    margins = np.tile(base_scores, (len(rows), 1))
+    return library.QuantileDMatrix(
+        rows, labels, weight=weights, base_margin=margins if margins.shape[1] > 1 else margins[:, 0],
+        feature_types=kinds, enable_categorical=True, max_bin=_max_bin(table), ref=like,
+    )  # fmt: skip
+
+
+def _max_bin(table: BinnedTable) -> int:
+    return max(int(table.axes.sizes.max()), 2)
+
+
+def _settings(
+    parameters: BoostingParameters, constraints: Constraints, loss: Loss, metrics: tuple[Metric, ...], seed: int | None
+) -> dict[str, Any]:
+    settings = {
+        "objective": loss.name, "tree_method": "hist", "seed": 0 if seed is None else seed,
+        "eta": parameters.learning_rate, "max_depth": parameters.max_depth, "max_leaves": parameters.max_leaves,
+        "grow_policy": "lossguide" if parameters.max_leaves else "depthwise", "lambda": parameters.reg_lambda,
+        "gamma": parameters.gamma, "min_child_weight": parameters.min_child_weight,
+        "max_delta_step": constraints.max_delta_step, "subsample": parameters.subsample,
+        "colsample_bytree": parameters.colsample_bytree, "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
+        "disable_default_eval_metric": True,
+    }  # fmt: skip
+    if metrics:
+        settings["eval_metric"] = [metric.name for metric in metrics]
+    if loss.n_outputs > 1:
+        settings["num_class"] = loss.n_outputs
+    if constraints.monotone.any():
+        settings["monotone_constraints"] = tuple(constraints.monotone.tolist())
+    if len(constraints.groups):
+        settings["interaction_constraints"] = json.dumps(
+            [np.flatnonzero(group).tolist() for group in constraints.groups]
+        )
+    return settings
+
+
+def _watch(library: Any, on_round: OnRound, n_rounds: int) -> Any:
+    """XGBoost's form of a callback."""
+
+    class Watch(library.callback.TrainingCallback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.scores: dict[str, list[float]] = {}
+
+        def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
+            self.scores = evals_log.get(_VALIDATION, {})
+            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: float(s[-1]) for m, s in self.scores.items()})))
+
+    return Watch()
+
+
+def _in_bins(tree: Tree, table: BinnedTable) -> Tree:
+    """The tree with cuts in place of thresholds between bins."""
+    is_numeric = ~tree.is_leaf & ~np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
+    cuts: NDArray[np.float64] = np.clip(np.floor(tree.thresholds), -1, table.axes.sizes[tree.columns] - 2)
+    return replace(tree, thresholds=np.where(is_numeric, cuts, 0.0))

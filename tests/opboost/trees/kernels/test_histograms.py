@@ -1,0 +1,185 @@
+"""Sums per bin and per node against one addition of Python integers per row and column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opboost.trees.kernels.histograms import _build_histograms, build_histograms, sum_nodes
+from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
+
+N_VALUE_BINS = np.array([1, 2, 5])
+OFFSETS = np.concatenate([[0], np.cumsum(N_VALUE_BINS + 1)])
+MAX_GRAD, MAX_HESS = 2**GRAD_BITS - 1, 2**HESS_BITS - 1
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def pack(grads: np.ndarray, hessians: np.ndarray) -> np.ndarray:
+    return (hessians.astype(np.int64) << 35) + grads.astype(np.int64)
+
+
+@dataclass
+class Rows:
+    """Rows in random order, divided into nodes one behind the other."""
+
+    bins: np.ndarray
+    rows: np.ndarray
+    grads: np.ndarray
+    hessians: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def random(cls, sizes: list[int], seed: int) -> Rows:
+        rng = np.random.default_rng(seed)
+        n_rows = sum(sizes)
+        bins = rng.integers(0, N_VALUE_BINS[:, None] + 1, (3, n_rows)).astype(np.uint8)
+        grads, hessians = rng.integers(-MAX_GRAD, MAX_GRAD + 1, n_rows), rng.integers(0, MAX_HESS + 1, n_rows)
+        ends = np.cumsum(sizes)
+        return cls(bins, rng.permutation(n_rows).astype(np.uint32), grads, hessians, ends - sizes, ends)
+
+    @property
+    def gradients(self) -> np.ndarray:
+        return pack(self.grads, self.hessians)
+
+    def histograms(self, bins: np.ndarray, offsets: np.ndarray, *, block: int = BLOCK) -> np.ndarray:
+        out = np.zeros((len(self.begins), 2, offsets[-1]), np.int64)
+        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, block, out)
+        return out
+
+    def expected_histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        out = np.zeros((len(self.begins), 2, offsets[-1]), np.int64)
+        for node, (begin, end) in enumerate(zip(self.begins, self.ends, strict=True)):
+            for place in range(begin, end):
+                for column in range(len(bins)):
+                    bin_ = offsets[column] + bins[column, self.rows[place]]
+                    out[node, 0, bin_] += self.grads[place]
+                    out[node, 1, bin_] += self.hessians[place]
+        return out
+
+
+SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=5)
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SEEDS)
+def test_histograms_sum_the_gradients_of_every_bin(sizes: list[int], seed: int) -> None:
+    case = Rows.random(sizes, seed)
+    np.testing.assert_array_equal(case.histograms(case.bins, OFFSETS), case.expected_histograms(case.bins, OFFSETS))
+
+
+@pytest.mark.parametrize("n_columns", range(1, 10))
+def test_columns_summed_four_at_a_time_have_the_sums_that_each_has_alone(n_columns: int) -> None:
+    """Where fewer than four columns are left, the places of the others are filled and thrown away."""
+    case = Rows.random([40, 0, 25], seed=n_columns)
+    chosen = np.arange(n_columns) % 3
+    offsets = np.concatenate([[0], np.cumsum(N_VALUE_BINS[chosen] + 1)])
+    bins = case.bins[chosen]
+    np.testing.assert_array_equal(case.histograms(bins, offsets), case.expected_histograms(bins, offsets))
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+@pytest.mark.parametrize("n_blocks", [1, 3])
+def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> None:
+    """The largest gradients, all in one bin: a block too long would overflow its field."""
+    n_rows = n_blocks * BLOCK + extra
+    for grad in (-MAX_GRAD, MAX_GRAD):
+        out = np.zeros((1, 2, 2), np.int64)
+        words = pack(np.full(n_rows, grad), np.full(n_rows, MAX_HESS))
+        build_histograms(
+            np.zeros((1, n_rows), np.uint8), np.arange(n_rows, dtype=np.uint32), words, np.array([0]),
+            np.array([n_rows]), np.array([0, 2]), BLOCK, out,
+        )  # fmt: skip
+        assert out.tolist() == [[[grad * n_rows, 0], [MAX_HESS * n_rows, 0]]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SEEDS, st.integers(1, 9))
+def test_any_number_of_shares_gives_the_same_sums(sizes: list[int], seed: int, n_shares: int) -> None:
+    """A node may lie in the shares of many threads, and a share may hold many nodes or none."""
+    case = Rows.random(sizes, seed)
+    out = np.zeros((len(sizes), 2, OFFSETS[-1]), np.int64)
+    _build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, BLOCK, n_shares, out)
+    np.testing.assert_array_equal(out, case.expected_histograms(case.bins, OFFSETS))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SIZES, SEEDS, st.sampled_from([1, 2, 7, 128, BLOCK]))
+def test_any_size_of_blocks_gives_the_same_sums(sizes: list[int], seed: int, block: int) -> None:
+    case = Rows.random(sizes, seed)
+    expected = case.expected_histograms(case.bins, OFFSETS)
+    np.testing.assert_array_equal(case.histograms(case.bins, OFFSETS, block=block), expected)
+
+
+@pytest.mark.parametrize("weight", [2, 3, 16])
+def test_words_of_rows_that_count_several_times_are_summed_in_smaller_blocks(weight: int) -> None:
+    """The largest gradients in one bin: blocks of the usual size would overflow their field."""
+    n_rows = 2 * BLOCK + 1
+    words = pack(np.full(n_rows, MAX_GRAD), np.full(n_rows, MAX_HESS)) * weight
+    found = []
+    for block in (BLOCK >> (weight - 1).bit_length(), BLOCK):
+        out = np.zeros((1, 2, 2), np.int64)
+        build_histograms(
+            np.zeros((1, n_rows), np.uint8), np.arange(n_rows, dtype=np.uint32), words, np.array([0]),
+            np.array([n_rows]), np.array([0, 2]), block, out,
+        )  # fmt: skip
+        found.append(out[0, :, 0].tolist())
+    assert found[0] == [weight * n_rows * MAX_GRAD, weight * n_rows * MAX_HESS]
+    assert found[1] != found[0]
+
+
+def test_histograms_are_added_to_what_is_there() -> None:
+    """Holders of disjoint rows add to one array."""
+    case = Rows.random([10, 20], seed=1)
+    out = case.histograms(case.bins, OFFSETS)
+    build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, BLOCK, out)
+    np.testing.assert_array_equal(out, 2 * case.histograms(case.bins, OFFSETS))
+
+
+@pytest.mark.usefixtures("every_thread")
+def test_many_rows_on_every_thread_are_summed_as_by_counting() -> None:
+    case = Rows.random([3 * BLOCK + 17, 0, 5, 2 * BLOCK], seed=0)
+    out = case.histograms(case.bins, OFFSETS)
+    for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
+        for column in range(3):
+            bins = case.bins[column, case.rows[begin:end]]
+            for part, numbers in ((0, case.grads), (1, case.hessians)):
+                expected = [int(numbers[begin:end][bins == b].sum()) for b in range(N_VALUE_BINS[column] + 1)]
+                assert out[node, part, OFFSETS[column] : OFFSETS[column + 1]].tolist() == expected
+
+
+def test_the_widest_bins_are_summed() -> None:
+    """65,535 value bins and the missing one: the largest number that sixteen bits hold."""
+    bins = np.array([[65535, 0, 65534, 65535]], np.uint16)
+    out = np.zeros((1, 2, 65536), np.int64)
+    words = pack(np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
+    build_histograms(
+        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), BLOCK, out
+    )
+    assert out[0][:, [0, 65534, 65535]].tolist() == [[2, 3, 5], [6, 7, 13]]
+    assert out.sum() == 10 + 26
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SEEDS)
+def test_node_sums_are_the_sums_of_the_nodes_gradients(sizes: list[int], seed: int) -> None:
+    case = Rows.random(sizes, seed)
+    out = np.empty((len(sizes), 2), np.int64)
+    sum_nodes(case.gradients, case.begins, case.ends, out)
+    expected = [
+        [int(case.grads[begin:end].sum()), int(case.hessians[begin:end].sum())]
+        for begin, end in zip(case.begins, case.ends, strict=True)
+    ]
+    assert out.tolist() == expected
+
+
+def test_sums_beyond_thirty_two_bits_are_exact() -> None:
+    n_rows, out = 20_000, np.empty((1, 2), np.int64)
+    sum_nodes(pack(np.full(n_rows, -MAX_GRAD), np.full(n_rows, MAX_HESS)), np.array([0]), np.array([n_rows]), out)
+    assert out.tolist() == [[-n_rows * MAX_GRAD, n_rows * MAX_HESS]]

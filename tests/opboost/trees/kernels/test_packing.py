@@ -1,0 +1,90 @@
+"""Gradients and Hessians in one word: their sums are those of pairs of Python integers, to the last unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from opboost.trees.kernels.packing import (
+    BLOCK,
+    GRAD_BITS,
+    HESS_BITS,
+    LARGEST_GRAD,
+    LARGEST_HESS,
+    bits_of,
+    float_of,
+    grad_of,
+    hess_of,
+    packed,
+)
+
+MAX_GRAD, MAX_HESS = 2**GRAD_BITS - 1, 2**HESS_BITS - 1
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PAIRS = st.tuples(
+    st.integers(-MAX_GRAD, MAX_GRAD) | st.sampled_from([-MAX_GRAD, -1, 0, 1, MAX_GRAD]),
+    st.integers(0, MAX_HESS) | st.sampled_from([0, 1, MAX_HESS]),
+)
+
+
+def _sum_of_words(pairs: list[tuple[int, int]]) -> int:
+    """The words' sum as the loops compute it, modulo 2^64."""
+    words = np.array([packed(float(g), float(h)) for g, h in pairs], np.int64)
+    return int(np.add.reduce(words))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PAIRS, min_size=0, max_size=40))
+def test_one_addition_adds_both(pairs: list[tuple[int, int]]) -> None:
+    total = _sum_of_words(pairs)
+    assert (grad_of(total), hess_of(total)) == (sum(g for g, _ in pairs), sum(h for _, h in pairs))
+
+
+@pytest.mark.parametrize("grad", [-MAX_GRAD, MAX_GRAD])
+@pytest.mark.parametrize("hess", [0, MAX_HESS])
+def test_a_block_of_the_largest_words_overflows_no_field(grad: int, hess: int) -> None:
+    total = _sum_of_words([(grad, hess)]) * BLOCK
+    total = (total + 2**63) % 2**64 - 2**63
+    assert (grad_of(total), hess_of(total)) == (grad * BLOCK, hess * BLOCK)
+
+
+def test_a_block_of_twice_as_many_words_would_overflow() -> None:
+    word = int(packed(LARGEST_GRAD, LARGEST_HESS))
+    total = (word * 2 * BLOCK + 2**63) % 2**64 - 2**63
+    assert (grad_of(total), hess_of(total)) != (2 * BLOCK * MAX_GRAD, 2 * BLOCK * MAX_HESS)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
+@example(0.5, 0.5)
+@example(1.5, 1.5)
+@example(-2.5, 2.5)
+@example(MAX_GRAD + 0.5, MAX_HESS + 0.5)
+def test_numbers_are_rounded_to_the_nearest_even_integer_and_saturate_beyond_the_fields(
+    grad: float, hess: float
+) -> None:
+    word = packed(grad, hess)
+    assert grad_of(word) == round(min(max(grad, -MAX_GRAD), MAX_GRAD))
+    assert hess_of(word) == round(min(hess, MAX_HESS))
+
+
+@pytest.mark.parametrize("grad", [-np.inf, np.inf, -1.7e308, 1.7e308])
+def test_infinite_gradients_saturate_and_keep_their_sign(grad: float) -> None:
+    word = packed(grad, np.inf)
+    assert (grad_of(word), hess_of(word)) == (np.sign(grad) * MAX_GRAD, MAX_HESS)
+
+
+@njit
+def _to_and_fro(value):  # type: ignore[no-untyped-def]
+    return bits_of(value), float_of(bits_of(value))
+
+
+@given(st.floats())
+def test_a_number_is_its_bits_and_back(value: float) -> None:
+    bits, again = _to_and_fro(value)
+    assert bits == int(np.float64(value).view(np.int64))
+    assert np.float64(again).tobytes() == np.float64(value).tobytes()
