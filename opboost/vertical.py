@@ -19,6 +19,9 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.validation import History, Metric
 from opboost.trees.xgboost_engine import boost_with_xgboost
 
+# Sums of squares of gradients must not overflow.
+MAX_WEIGHT = 1e100
+
 # "Every present value goes left": a finite threshold, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
 
@@ -151,8 +154,8 @@ def train(
     """
     if not columns or len(labels) == 0:
         raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
-    if not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise DataError("weights must be finite numbers, none negative and not all zero")
+    if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
+        raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
     table, held_out = BinnedTable.of([_bin(column, max_bin=parameters.max_bin) for column in columns]), None

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opboost.errors import OpBoostError
 from parties.errors import Disagreement, PartyError
 from protocols.channel import Channel, abort, expect
 from protocols.errors import PeerAborted, PeerLost, ProtocolError
-from protocols.messages import Hello, Role
+from protocols.messages import Hello, Role, Task
+from protocols.wording import readable
+
+# How long a peer that only looked may take to close its port.
+_LOOKER_LEAVES_S = 1.0
+
+_TERMS = {
+    "objective": "objective",
+    "columns": "number of columns",
+    "mechanism": "mechanism",
+    "law": "law",
+    "epsilon": "epsilon",
+    "total_epsilon": "epsilon of all columns",
+    "share_thresholds": "sharing of thresholds",
+}
+
+
+class _DisagreementWithSome(Disagreement):
+    """Of several peers; those concerned know, and what it is about is not for the others."""
+
+    @property
+    def for_peer(self) -> str:
+        return "another party and this one do not agree. Nothing was released"
 
 
 class Phase:
@@ -32,9 +55,12 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     phase = Phase()
     try:
         yield phase
-    except (PeerAborted, PeerLost) as error:
+    except PeerAborted as error:
         _abort_all(channels, phase, f"another party left: {type(error).__name__}")
         raise
+    except PeerLost as error:
+        _abort_all(channels, phase, f"another party left: {type(error).__name__}")
+        raise PeerLost(f"{error}, while this party was {phase.name}") from None
     except PartyError as error:
         _abort_all(channels, phase, error.for_peer)
         raise
@@ -54,35 +80,118 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
     Disagreement
         With every difference, found and expected.
     """
-    differences = []
-    if theirs.party != peer:
-        differences.append(f"it calls itself {theirs.party!r}, not {peer!r}")
-    if theirs.role is mine.role:
-        differences.append(f"both sides are {mine.role.value}")
-    if theirs.task is not mine.task:
-        differences.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
-    if theirs.run_id != mine.run_id:
-        differences.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if theirs.alignment != mine.alignment:
-        differences.append(f"its records are aligned so: {theirs.alignment}; this party's so: {mine.alignment}")
-    elif theirs.id_digest != mine.id_digest:
-        differences.append(
-            f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
-        )
-    if differences:
-        raise Disagreement(f"{peer} and this party do not agree: {'; '.join(differences)}. Nothing was released")
+    if found := differences(mine, theirs, peer):
+        raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
 
 
 def greet(channel: Channel, mine: Hello) -> Hello:
     """Exchange greetings, the passive party first, and compare them."""
-    if mine.role is Role.PASSIVE:
+    if mine.role is Role.ACTIVE:
+        return greet_all([channel], {channel.peer: mine})[channel.peer]
+    channel.send(mine)
+    theirs = expect(channel, Hello)
+    while _only_looks(theirs, mine):
+        time.sleep(_LOOKER_LEAVES_S)
+        channel.begin_again()
         channel.send(mine)
         theirs = expect(channel, Hello)
-    else:
-        theirs = expect(channel, Hello)
-        channel.send(mine)
     check_agreement(mine, theirs, channel.peer)
     return theirs
+
+
+def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[str, Hello]:
+    """The active party's side: hears everybody before it answers anybody, so that nobody draws in vain.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    mine : mapping of str to Hello
+        The greeting for each peer.
+
+    Raises
+    ------
+    Disagreement
+        After those concerned were told enough to see the differences themselves.
+    """
+    theirs = {channel.peer: _first_hello(channel, mine[channel.peer]) for channel in channels}
+    refused: list[Disagreement] = []
+    for channel in channels:
+        try:
+            check_agreement(mine[channel.peer], theirs[channel.peer], channel.peer)
+        except Disagreement as error:
+            channel.send(mine[channel.peer])
+            refused.append(error)
+    if refused:
+        raise refused[0] if len(channels) == 1 else _DisagreementWithSome(" ".join(map(str, refused)))
+    for channel in channels:
+        channel.send(mine[channel.peer])
+    return theirs
+
+
+def _first_hello(channel: Channel, mine: Hello) -> Hello:
+    theirs = expect(channel, Hello)
+    while _only_looks(theirs, mine):
+        channel.send(mine)
+        channel.begin_again()
+        theirs = expect(channel, Hello)
+    return theirs
+
+
+def _only_looks(theirs: Hello, mine: Hello) -> bool:
+    return theirs.task is Task.CHECK and mine.task is not Task.CHECK
+
+
+def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
+    """What two greetings do not agree on, as sentences."""
+    found = []
+    if theirs.party != peer:
+        found.append(f"it calls itself {theirs.party!r}, not {peer!r}")
+    if theirs.role is mine.role:
+        found.append(f"both sides are {mine.role.value}")
+    if theirs.task is not mine.task and Task.CHECK not in (theirs.task, mine.task):
+        found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
+    if theirs.run_id != mine.run_id:
+        found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
+    found += _record_differences(mine, theirs)
+    if mine.has_label is not None and mine.has_label == theirs.has_label:
+        found.append(f"{'both sides have' if mine.has_label else 'neither side has'} a label column")
+    for name, words in _TERMS.items():
+        for agreed, plan, who in (
+            (mine.agreed, theirs.plan, "it plans"),
+            (theirs.agreed, mine.plan, "this party plans"),
+        ):
+            wanted, planned = getattr(agreed, name), getattr(plan, name)
+            if wanted is not None and not _is_same(wanted, planned):
+                found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
+    return found
+
+
+def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
+    """Ids are only comparable if they were made and aligned in one way."""
+    if theirs.alignment != mine.alignment:
+        return [f"its records are aligned so: {readable(theirs.alignment, 200)}; this party's so: {mine.alignment}"]
+    if theirs.id_digest != mine.id_digest:
+        return [
+            f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
+        ]
+    return []
+
+
+def _is_same(wanted: object, planned: object) -> bool:
+    if isinstance(wanted, float) and isinstance(planned, float):
+        return wanted == planned or abs(wanted - planned) <= 1e-9 * abs(wanted)
+    return wanted == planned
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:.6g}"
+    return readable(str(value), 80)
 
 
 def _abort_all(channels: Sequence[Channel], phase: Phase, reason: str) -> None:

@@ -10,7 +10,7 @@ import hmac
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,17 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
-from parties.agreement import Phase, conversation, greet
+from parties.agreement import Phase, conversation, greet, greet_all
 from parties.config import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
-from parties.progress import Progress
+from parties.progress import Progress, no_progress
 from parties.runlog import RunLog
-from parties.store import RunFolder
-from parties.table import PartyTable, check_varied, read_table, select
+from parties.table import PartyTable, check_varied
 from protocols.alignment import SHARE_BYTES, Common, Terms, be_found, find_common
 from protocols.channel import Channel
 from protocols.keys import read_shared
-from protocols.messages import Hello, Role, Task
+from protocols.messages import Hello
 
 SHARE_FILE = "order.share"
 
@@ -40,15 +39,31 @@ class Aligned:
     Attributes
     ----------
     table : PartyTable
-    rows : ndarray of int64 or slice
-        Which rows of the table before they are.
     orders : dict of str to ndarray of int64
         By peer, the order in which ranks travel; empty if that is the order of the table.
     """
 
     table: PartyTable
-    rows: NDArray[np.int64] | slice
-    orders: dict[str, NDArray[np.int64]]
+    orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an alignment happens.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's: keeps this party's random bytes.
+    log : RunLog
+    progress : Progress
+    started : float
+    """
+
+    folder: Path
+    log: RunLog
+    progress: Progress = no_progress
+    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +72,7 @@ class Aligner:
 
     Attributes
     ----------
-    party, run_id : str
+    run_id : str
     method : str
     words : str
         What must be the same on both sides, for the greeting and for people.
@@ -67,7 +82,6 @@ class Aligner:
         May refuse the common records; the peers are told so.
     """
 
-    party: str
     run_id: str
     method: str
     words: str
@@ -84,7 +98,6 @@ class Aligner:
             # Differs where the secrets do; says nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
         return cls(
-            party=run.party,
             run_id=run.run_id,
             method=method,
             words=words,
@@ -92,103 +105,81 @@ class Aligner:
             check=usable(run, schema),
         )
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether the common records are still to be found."""
+        return self.method != "prealigned"
+
     def lead(
         self,
         table: PartyTable,
         channels: Sequence[Channel],
-        folder: RunFolder,
-        log: RunLog,
+        hellos: Mapping[str, Hello],
+        place: Place,
         *,
-        progress: Progress,
+        accept: Callable[[Aligned], None] = lambda aligned: None,
     ) -> Aligned:
-        """The active party's side."""
-
-        def find(sizes: Sequence[int], terms: Terms) -> Common:
-            return find_common(channels, _keys(table), sizes=sizes, terms=terms)
-
-        return self._align(table, channels, folder, log, Role.ACTIVE, find, progress)
-
-    def follow(
-        self,
-        table: PartyTable,
-        channel: Channel,
-        folder: RunFolder,
-        log: RunLog,
-        *,
-        progress: Progress,
-    ) -> Aligned:
-        """A passive party's side."""
-
-        def find(sizes: Sequence[int], terms: Terms) -> Common:
-            return be_found(channel, _keys(table), size=sizes[0], terms=terms)
-
-        return self._align(table, [channel], folder, log, Role.PASSIVE, find, progress)
-
-    def _align(
-        self,
-        table: PartyTable,
-        channels: Sequence[Channel],
-        folder: RunFolder,
-        log: RunLog,
-        role: Role,
-        find: Callable[[Sequence[int], Terms], Common],
-        progress: Progress,
-    ) -> Aligned:
-        if self.method == "prealigned":
-            return Aligned(table, slice(None), {})
-        started = time.monotonic()
+        """The active party's side; `hellos` are its greetings by peer, and `accept` may refuse the outcome."""
+        if not self.is_needed:
+            return Aligned(table)
         with conversation(channels) as phase:
-            sizes = self._greet(table, channels, role, phase)
-            if self.secret is not None:
-                log.step(
-                    "hashed ids",
-                    "the records are aligned by salted hashes, which is weaker than private set intersection: "
-                    "whoever holds the secret and receives the hashes can test any id it can think of",
-                )
-            phase.enter("aligning the records")
-            share = _own_share(folder.path / SHARE_FILE)
-            common = find(sizes, Terms(run_id=self.run_id, secret=self.secret, share=share, progress=progress))
-            phase.enter("checking the common records")
-            aligned = table.take(common.positions)
-            self.check(aligned)
-        theirs = ", ".join(f"{size} at {channel.peer}" for channel, size in zip(channels, sizes, strict=True))
-        log.step(
+            phase.enter("greeting")
+            theirs = greet_all(channels, hellos)
+            sizes = [theirs[channel.peer].n_rows for channel in channels]
+
+            def find(terms: Terms) -> Common:
+                return find_common(channels, _keys(table), sizes=sizes, terms=terms)
+
+            aligned = self._align(table, find, place, phase)
+            accept(aligned)
+        self._tell(table, aligned, channels, sizes, place)
+        return aligned
+
+    def follow(self, table: PartyTable, channel: Channel, hello: Hello, place: Place) -> Aligned:
+        """A passive party's side."""
+        if not self.is_needed:
+            return Aligned(table)
+        with conversation([channel]) as phase:
+            phase.enter("greeting")
+            size = greet(channel, hello).n_rows
+
+            def find(terms: Terms) -> Common:
+                return be_found(channel, _keys(table), size=size, terms=terms)
+
+            aligned = self._align(table, find, place, phase)
+        self._tell(table, aligned, [channel], [size], place)
+        return aligned
+
+    def _align(self, table: PartyTable, find: Callable[[Terms], Common], place: Place, phase: Phase) -> Aligned:
+        if self.secret is not None:
+            place.log.step(
+                "hashed ids",
+                "the records are aligned by salted hashes, which is weaker than private set intersection: "
+                "whoever holds the secret and receives the hashes can test any id it can think of",
+            )
+        phase.enter("aligning the records")
+        share = _own_share(place.folder / SHARE_FILE)
+        common = find(Terms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        phase.enter("checking the common records")
+        aligned = Aligned(table.take(common.positions), common.orders)
+        self.check(aligned.table)
+        return aligned
+
+    def _tell(
+        self, table: PartyTable, aligned: Aligned, channels: Sequence[Channel], sizes: Sequence[int], place: Place
+    ) -> None:
+        theirs = {channel.peer: size for channel, size in zip(channels, sizes, strict=True)}
+        words = ", ".join(f"{size} at {peer}" for peer, size in theirs.items())
+        place.log.step(
             "aligned",
-            f"{aligned.n_rows} records are common, of {table.n_rows} here and {theirs} ({self.words})",
-            n_common=aligned.n_rows,
+            f"{aligned.table.n_rows} records are common, of {table.n_rows} here and {words} ({self.words})",
+            n_common=aligned.table.n_rows,
             n_own=table.n_rows,
-            n_theirs=dict(zip([channel.peer for channel in channels], sizes, strict=True)),
-            seconds_taken=round(time.monotonic() - started, 3),
+            n_theirs=theirs,
+            seconds_taken=round(time.monotonic() - place.started, 3),
             sent_bytes=sum(channel.traffic.sent_bytes for channel in channels),
             received_bytes=sum(channel.traffic.received_bytes for channel in channels),
         )
-        return Aligned(aligned, common.positions, common.orders)
-
-    def _greet(self, table: PartyTable, channels: Sequence[Channel], role: Role, phase: Phase) -> list[int]:
-        """Compare everything but the ids; returns how many ids each peer has."""
-        phase.enter("greeting")
-        hello = Hello(
-            role=role,
-            party=self.party,
-            run_id=self.run_id,
-            task=Task.TRAIN,
-            n_rows=table.n_rows,
-            id_digest="",
-            alignment=self.words,
-        )
-        return [greet(channel, hello).n_rows for channel in channels]
-
-
-def training_table(
-    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, needs_label: bool
-) -> PartyTable:
-    """Read what a run file names, and refuse at once what could not be trained on."""
-    duplicates = run.align.duplicates
-    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates)
-    if run.ids is not None:
-        table = select(table, run.ids, run.data)
-    usable(run, schema)(table)
-    return table
 
 
 def usable(run: ActiveRun | PassiveRun, schema: TableSchema) -> Callable[[PartyTable], None]:

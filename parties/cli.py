@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 if TYPE_CHECKING:
     from parties.jobs import Terminal
-    from parties.statement import Spending, Statement
 
 app = typer.Typer(
     name="opboost",
@@ -153,7 +152,34 @@ def ledger(
     if form is Format.JSON:
         typer.echo(json.dumps(found.to_dict()))
     else:
-        _print_statement(found)
+        from parties.printing import print_statement
+
+        print_statement(found)
+
+
+@app.command()
+def doctor(
+    run_file: RunFile,
+    insecure: Insecure = False,
+    wait: Annotated[float, typer.Option(help="Seconds to look for the peers.", min=0.1, max=3600)] = 5.0,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Check files, schema, data, keys, ledger, budget, folder and the peer, without starting; fails on a problem.
+
+    The peer is asked if it runs this command too, or waits for the run; whoever waits is not disturbed.
+    """
+    from parties.doctor import examine
+    from parties.findings import is_sound, report
+    from parties.printing import print_findings
+
+    with _terminal():
+        found = examine(run_file, insecure=insecure, wait_s=wait)
+    if form is Format.JSON:
+        typer.echo(json.dumps(report(found)))
+    else:
+        print_findings(found)
+    if not is_sound(found):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -171,11 +197,14 @@ def demo(
     if form is Format.JSON:
         typer.echo(json.dumps(summary))
     else:
-        _print_summary(summary)
+        from parties.printing import print_summary
+
+        print_summary(summary)
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Entry point of the console script. A party that is told to stop says goodbye to its peers first."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     app()
 
 
@@ -212,57 +241,6 @@ def _result(form: Format, **facts: object) -> None:
     else:
         for name, value in facts.items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")
-
-
-def _print_summary(summary: dict[str, object]) -> None:
-    """The demo's result as a table."""
-    table = Table(title=f"{summary['dataset']}: {summary['metric']} on {summary['rows_test']} unseen records")
-    table.add_column("model")
-    table.add_column(str(summary["metric"]), justify="right")
-    rows = (
-        ("A alone", "score_active_only"),
-        ("A with B, desensitized ranks, routed prediction", "score_joint"),
-        ("A with B, desensitized ranks, desensitized prediction", "score_joint_desensitized"),
-        ("A with B, without privacy", "score_central"),
-    )
-    for label, key in rows:
-        table.add_row(label, f"{summary[key]:.4f}")
-    console = Console(file=sys.stdout)
-    console.print(table)
-    facts = Table(show_header=False)
-    for label, key in (
-        ("released by B", "released"),
-        ("at a cost of", "cost"),
-        ("bytes sent, both sides", "bytes_sent"),
-        ("seconds, training and prediction", "seconds"),
-        ("run folders", "folders"),
-    ):
-        facts.add_row(label, str(summary[key]))
-    console.print(facts)
-
-
-def _print_statement(found: Statement) -> None:
-    """A ledger as a table."""
-    table = Table()
-    table.add_column("column")
-    for heading in ("one unit", "epsilon per unit", "remaining", "categories", "remaining", "draws", "re-used"):
-        table.add_column(heading, justify="right")
-    for column in found.columns:
-        cells = [_spending(spending) for spending in (column.epsilon, column.category_epsilon)]
-        unit = f"{column.unit:.6g}" if column.unit else "-"
-        table.add_row(column.column, unit, *cells[0], *cells[1], str(column.n_releases), str(column.n_reuses))
-    console = Console(file=sys.stdout)
-    if not console.is_terminal:
-        console.width = 160
-    typer.echo(f"{found.path}: {found.n_lines} lines, verified; released to {', '.join(found.peers) or 'nobody'}")
-    console.print(table)
-    spent, remaining = _spending(found.record)
-    typer.echo(f"worst of {found.n_records} records, over all columns: spent {spent}, remaining {remaining}")
-
-
-def _spending(spending: Spending) -> tuple[str, str]:
-    remaining = "unlimited" if spending.remaining is None else f"{spending.remaining:.4g}"
-    return f"{spending.spent:.4g}", remaining
 
 
 if __name__ == "__main__":

@@ -19,8 +19,9 @@ from parties.align_section import AlignSection, id_columns
 from parties.balances import Budget, Limit
 from parties.errors import ConfigError
 from parties.model_section import ModelSection
+from parties.terms import AgreedSection
+from protocols.channel import Timing
 from protocols.keys import NAME_PATTERN
-from protocols.zmq_channel import Timing
 
 # FATE's names for the roles, accepted here and nowhere else.
 _ALIASES = {"guest": "active", "host": "passive"}
@@ -35,10 +36,11 @@ class _Section(BaseModel):
 
 
 class Peer(_Section):
-    """Another party: its name and its public key file."""
+    """Another party: its name, its public key file, and what was agreed that it does."""
 
     name: Name
     public_key: Path | None = None
+    agreed: AgreedSection = AgreedSection()
 
 
 class ColumnBudget(_Section):
@@ -179,7 +181,7 @@ def read_run(path: Path, kind: type[R]) -> R:
     except ValidationError as error:
         raise ConfigError(f"{path}: {_explain(error)}") from None
     folder = path.resolve().parent
-    return _resolve(run, folder).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
+    return _resolve(run, folder, path).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
 
 
 def read_section(kind: type[S], settings: dict[str, Any]) -> S:
@@ -250,7 +252,7 @@ def _explain(error: ValidationError) -> str:
     return " | ".join(sentences)
 
 
-def _resolve(run: R, folder: Path) -> R:
+def _resolve(run: R, folder: Path, path: Path) -> R:
     """Make every path of a run file absolute."""
     update: dict[str, Any] = {}
     for key in ("data", "table_schema", "ids", "secret_key"):
@@ -261,7 +263,7 @@ def _resolve(run: R, folder: Path) -> R:
         update["passive"] = tuple(_resolve_peer(peer, folder) for peer in run.passive)
         parties = [run.party, *(peer.name for peer in run.passive)]
         if len(set(parties)) < len(parties):
-            raise ConfigError(f"parties must have distinct names; found {', '.join(parties)}")
+            raise ConfigError(f"{path}: parties must have distinct names; found {', '.join(parties)}")
     else:
         update["active"] = _resolve_peer(run.active, folder)
         update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})

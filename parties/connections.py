@@ -11,14 +11,15 @@ from parties.runlog import RunLog
 from protocols.channel import Channel
 from protocols.errors import KeyFileError
 from protocols.keys import KeyPair, read_public, read_secret
-from protocols.zmq_channel import ConnectedChannel, Listener
+from protocols.zmq_channel import ConnectedChannel
+from protocols.zmq_listener import Listener
 
 
 @contextmanager
 def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog], list[Channel]]]:
     """How to listen for the passive parties. Keys are read at once; the socket opens when the log is there."""
-    keys = _own_keys(run, insecure)
-    peers = {peer.name: _peer_key(peer.public_key, peer.name, insecure) for peer in run.passive}
+    keys = own_keys(run, insecure)
+    peers = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in run.passive}
     with ExitStack() as stack:
 
         def open_channels(log: RunLog) -> list[Channel]:
@@ -31,6 +32,7 @@ def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog
             channels: list[Channel] = [listener.channel(peer) for peer in peers]
             for channel in channels:
                 channel.traffic.on_send = log.sent(channel.peer)
+                channel.traffic.on_receive = log.received(channel.peer)
             return channels
 
         yield open_channels
@@ -39,23 +41,25 @@ def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog
 @contextmanager
 def passive_channel(run: PassiveRun, insecure: bool) -> Iterator[Callable[[RunLog], Channel]]:
     """How to connect to the active party, likewise."""
-    keys = _own_keys(run, insecure)
-    peer_key = _peer_key(run.active.public_key, run.active.name, insecure)
+    keys = own_keys(run, insecure)
+    theirs = peer_key(run.active.public_key, run.active.name, insecure)
     with ExitStack() as stack:
 
         def open_channel(log: RunLog) -> Channel:
             log.step("connecting", f"{run.party} connects to {run.active.name} at {run.connect}")
             channel = ConnectedChannel(
-                run.connect, name=run.party, peer=run.active.name, keys=keys, peer_key=peer_key, timing=run.timing
+                run.connect, name=run.party, peer=run.active.name, keys=keys, peer_key=theirs, timing=run.timing
             )
             stack.callback(channel.close)
             channel.traffic.on_send = log.sent(run.active.name)
+            channel.traffic.on_receive = log.received(run.active.name)
             return channel
 
         yield open_channel
 
 
-def _own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
+def own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
+    """The run's own keys; None for a run in plain text."""
     if insecure:
         return None
     if run.secret_key is None:
@@ -66,7 +70,8 @@ def _own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
     return read_secret(run.secret_key)
 
 
-def _peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:
+def peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:
+    """A peer's public key; None for a run in plain text."""
     if insecure:
         return None
     if path is None:

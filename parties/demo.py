@@ -22,9 +22,10 @@ from opboost.vertical import bind, feature_matrix, train
 from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
 from parties.errors import ConfigError, PartyError
 from parties.jobs import Terminal
-from parties.party_a import ActiveJob, predict_locally, train_jointly
+from parties.party_a import ActiveJob, train_jointly
 from parties.party_b import PassiveJob
 from parties.party_b import train as take_part
+from parties.predicting import predict_locally
 from parties.simulation import simulate
 from parties.store import RunFolder
 from parties.table import PartyTable, own_columns, read_table
@@ -193,10 +194,18 @@ def _together(active: Sequence[str], passive: Sequence[str], folders: dict[str, 
                 process.kill()
                 process.communicate()
     failed = [
-        text.strip().splitlines()[-1:] for process, text in zip(processes, said, strict=True) if process.returncode
+        f"{party}: {_reasons(text)}"
+        for (_, party, *_), process, text in zip((active, passive), processes, said, strict=True)
+        if process.returncode
     ]
     if failed:
-        raise PartyError(f"a party of the demo failed: {'; '.join(line for lines in failed for line in lines)}")
+        raise PartyError(f"a party of the demo failed. {' '.join(failed)}")
+
+
+def _reasons(stderr: str) -> str:
+    """What a party said of its failure: its sentences, or the end of whatever it printed."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return " ".join([line for line in lines if line.startswith("error: ")] or lines[-5:]) or "it said nothing"
 
 
 def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, PartyTable]:

@@ -79,11 +79,7 @@ class Account:
         LedgerError
             Before anything is drawn: over budget, or a store or ledger that cannot be trusted.
         """
-        rows = _Rows.of(ids)
-        releases = [
-            _release(self._offer(mechanism), column, rows)
-            for mechanism, column in zip(mechanisms, encoded, strict=True)
-        ]
+        releases = planned(mechanisms, encoded, ids, is_secure=self.rng.is_secure)
         with self.store.changing():
             self.ledger.refresh()
             held = {release.cost.column: self.store.find(release.key) for release in releases}
@@ -152,39 +148,13 @@ class Account:
         """Find out which cells of a column were drawn before. A cell is named by its record and its exact code."""
         exact = _exact(column)
         names = [_short(record + exact[8 * i : 8 * i + 8]) for i, record in enumerate(records)]
-        offer = self._offer(mechanism)
+        offer = _offer(mechanism, is_secure=self.rng.is_secure)
         found = self.store.answers(offer.family, list(dict.fromkeys(names)))
         first = {name: row for row, name in reversed(list(enumerate(names))) if name not in found}
         rows = np.array(sorted(first.values()), dtype=np.int64)
         new = EncodedColumn(column.codes[rows], column.is_missing[rows], 0)
         release = _release(offer, new, _Rows.of(ids[rows]))
         return _Cells(mechanism, names, found, [names[row] for row in rows.tolist()], new, release)
-
-    def _offer(self, mechanism: ColumnMechanism) -> Release:
-        """The release of a column that has no rows yet: its terms, and what each row will cost."""
-        is_secure = self.rng.is_secure
-        promise, document = mechanism.guarantee(), mechanism_to_dict(mechanism)
-        terms: dict[str, JsonValue] = {
-            "mechanism": promise.mechanism,
-            "law": promise.law,
-            "is_secure": is_secure,
-            **{name: _plain(value) for name, value in promise.parameters.items()},
-            "missing_epsilon": _plain(promise.missing_epsilon),
-        }
-        lower, upper = mechanism.schema.bounds
-        is_category = isinstance(mechanism.value, RandomisedResponse)
-        epsilon, missing_epsilon = (
-            cost if is_secure or cost == 0 else math.inf for cost in (promise.epsilon, promise.missing_epsilon)
-        )
-        cost = Cost(
-            column=mechanism.schema.name,
-            epsilon=0.0 if is_category else epsilon,
-            category_epsilon=epsilon + missing_epsilon if is_category else missing_epsilon,
-            step=0.0 if is_category else (upper - lower) / (mechanism.settings.domain.size - 1),
-            records=np.empty(0, np.uint64),
-        )
-        schema = digest_of([document["name"], document["schema"]])
-        return Release(schema=schema, mechanism=digest_of(terms), data="", ids="", terms=terms, cost=cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +201,48 @@ class _Cells:
         return Reuse(tuple(sorted({charge for charge, _ in self.found.values()})), len(self.found))
 
 
+def planned(
+    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: pd.Index, *, is_secure: bool
+) -> list[Release]:
+    """What releasing whole columns would be entered as, and what it would cost; nothing is charged."""
+    rows = _Rows.of(ids)
+    return [
+        _release(_offer(mechanism, is_secure=is_secure), column, rows)
+        for mechanism, column in zip(mechanisms, encoded, strict=True)
+    ]
+
+
 @contextmanager
 def open_books(path: Path) -> Iterator[tuple[Ledger, ReleaseStore]]:
     """Open the ledger at `path` and the store beside it, both verified; begin them where neither is there."""
     with Ledger(path) as ledger, ReleaseStore(ledger) as store:
         yield ledger, store
+
+
+def _offer(mechanism: ColumnMechanism, *, is_secure: bool) -> Release:
+    """The release of a column that has no rows yet: its terms, and what each row will cost."""
+    promise, document = mechanism.guarantee(), mechanism_to_dict(mechanism)
+    terms: dict[str, JsonValue] = {
+        "mechanism": promise.mechanism,
+        "law": promise.law,
+        "is_secure": is_secure,
+        **{name: _plain(value) for name, value in promise.parameters.items()},
+        "missing_epsilon": _plain(promise.missing_epsilon),
+    }
+    lower, upper = mechanism.schema.bounds
+    is_category = isinstance(mechanism.value, RandomisedResponse)
+    epsilon, missing_epsilon = (
+        cost if is_secure or cost == 0 else math.inf for cost in (promise.epsilon, promise.missing_epsilon)
+    )
+    cost = Cost(
+        column=mechanism.schema.name,
+        epsilon=0.0 if is_category else epsilon,
+        category_epsilon=epsilon + missing_epsilon if is_category else missing_epsilon,
+        step=0.0 if is_category else (upper - lower) / (mechanism.settings.domain.size - 1),
+        records=np.empty(0, np.uint64),
+    )
+    schema = digest_of([document["name"], document["schema"]])
+    return Release(schema=schema, mechanism=digest_of(terms), data="", ids="", terms=terms, cost=cost)
 
 
 def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:

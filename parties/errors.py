@@ -11,6 +11,14 @@
         └── OverBudget    a release would cost more than the owner allows
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opboost.errors import OpBoostError
+
 
 class PartyError(Exception):
     """Root of everything this package raises on purpose."""
@@ -48,3 +56,12 @@ class LedgerError(PartyError):
 
 class OverBudget(LedgerError):
     """A release would cost more than the owner allows."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the run file in errors about what it says."""
+    try:
+        yield
+    except (OpBoostError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from None

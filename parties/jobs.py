@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from opboost import rng
-from opboost.arrays import Mask, Values
-from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import OpBoostError
-from opboost.metrics import evaluate
-from opboost.preprocess import EncodedColumn
 from opboost.schema import TableSchema
-from parties.alignment import Aligner, training_table
+from parties.accounts import account_of, noting, release_once
+from parties.alignment import Aligned, Place
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
-from parties.drawing import Account, open_books
-from parties.entries import Occasion
-from parties.errors import ConfigError, PartyError
-from parties.party_a import ActiveJob, JointModel, predict_jointly, predict_locally, train_jointly
-from parties.party_b import PassiveJob, ReleaseColumns, serve, train
+from parties.errors import ConfigError, PartyError, RunFolderError
+from parties.journal import Journal
+from parties.party_a import JointModel, conclude_saved, train_jointly
+from parties.party_b import PassiveShare, serve, train
+from parties.predicting import predict_jointly, predict_locally
+from parties.predictions import prediction_table, score
+from parties.preparing import PreparedActive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
 from parties.record_ids import with_parts
 from parties.runlog import RunLog
-from parties.store import RunFolder, write_predictions
-from parties.table import PartyTable, own_columns, read_table, select
+from parties.store import RunFolder, RunState, write_predictions
+from parties.table import own_columns, read_table, select
 from protocols.channel import Channel
-from protocols.errors import ProtocolError
+from protocols.errors import PeerLost, ProtocolError
 from protocols.messages import Task
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
+
+
+OpenChannels = Callable[[RunLog], list[Channel]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,98 +56,101 @@ class Terminal:
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run the active party's side of a training run."""
     run = read_run(path, ActiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    if schema.label is None:
-        raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
-    loss, parameters = run.model.loss(), run.model.parameters()
-    table = training_table(run, schema, ignore, needs_label=True)
-    assert table.labels is not None
-    loss.check_labels(table.labels)
-    aligner = Aligner.of(run, schema)
     folder = RunFolder(run.run_folder)
+    if _is_over(folder, path, run, terminal):
+        return folder
+    prepared = prepare_active(run, path)
     with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
-        channels = open_channels(log)
-        aligned = aligner.lead(table, channels, folder, log, progress=terminal.progress)
-        assert aligned.table.labels is not None
-        job = ActiveJob(
-            party=run.party,
-            run_id=run.run_id,
-            id_digest=aligned.table.id_digest,
-            own=own_columns(aligned.table, schema),
-            labels=aligned.table.labels,
-            weights=np.ones(aligned.table.n_rows),
-            loss=loss,
-            parameters=parameters,
-            constraints=run.model.constraints,
-            validation=run.model.validation(aligned.table.n_rows),
-            engine=run.model.engine,
-            seed=run.model.seed,
-            alignment=aligner.words,
-            orders=aligned.orders,
-        )
-        train_jointly(job, channels, save=folder.save_joint_model, progress=terminal.progress)
-        _finish(folder, log, channels, n_rows=aligned.table.n_rows)
+        journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
+        if folder.has_model:
+            channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
+        else:
+            channels, n_rows = _train(prepared, journal, open_channels, place, folder)
+        _finish(folder, log, channels, n_rows=n_rows)
+        if set(journal.confirmed) == {peer.name for peer in run.passive}:
+            journal.remove()
     return folder
 
 
 def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run a passive party's side of a training run."""
     run = read_run(path, PassiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    mechanisms = run.desensitize.mechanisms(schema)
-    table = training_table(run, schema, ignore, needs_label=False)
-    aligner = Aligner.of(run, schema)
     folder = RunFolder(run.run_folder)
+    if _is_over(folder, path, run, terminal):
+        return folder
+    prepared = prepare_passive(run, path)
     with (
-        _account(run, schema, Task.TRAIN) as account,
+        account_of(run, prepared.schema, Task.TRAIN) as account,
         passive_channel(run, insecure) as open_channel,
         _logged(folder, path, run, terminal) as log,
     ):
+
+        def save(share: PassiveShare) -> None:
+            folder.save_router(share.router, share.guarantee)
+            folder.finish()
+
         channel = open_channel(log)
-        aligned = aligner.follow(table, channel, folder, log, progress=terminal.progress)
-        table = aligned.table
-        job = PassiveJob(
-            party=run.party,
-            run_id=run.run_id,
-            id_digest=table.id_digest,
-            features=table.features,
-            mechanisms=mechanisms,
-            rng=account.rng,
-            opaque_names=run.opaque_names,
-            share_thresholds=run.share_thresholds,
-            alignment=aligner.words,
-            order=aligned.orders.get(channel.peer),
-            release=_release_once(account, table.ids, folder, log),
-        )
-        share = train(job, channel, progress=terminal.progress)
-        folder.save_router(share.router, share.guarantee)
+        hello, place = prepared.job().hello(), Place(folder.path, log, terminal.progress)
+        aligned = prepared.aligner.follow(prepared.table, channel, hello, place)
+        release = release_once(account, aligned.table.ids, folder, log)
+        job = replace(prepared.job(aligned), rng=account.rng, release=release)
+        share = train(job, channel, save=save, progress=terminal.progress)
         for name, n_clipped in share.n_clipped.items():
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
-        _finish(folder, log, [channel], n_rows=table.n_rows)
+        _finish(folder, log, [channel], n_rows=aligned.table.n_rows)
     return folder
 
 
-def _release_once(account: Account, ids: pd.Index, folder: RunFolder, log: RunLog) -> ReleaseColumns:
-    """Release columns on an account; a run that has released before sends the same again or nothing."""
+def _is_over(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> bool:
+    """Whether the run is finished on all sides, as far as this party knows; then it says so."""
+    is_over = folder.state(path, party=run.party, role=run.role) is RunState.FINISHED and not Journal.is_open(
+        folder.path
+    )
+    if is_over:
+        finished = folder.read_json("meta.json")["finished"]
+        terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
+    return is_over
 
-    def release(mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn]) -> Iterator[ReleasedColumn]:
-        noting = replace(account, note=_noting(log, account, "columns"))
-        yield from noting.columns(mechanisms, encoded, ids, may_draw=not folder.has_released)
-        folder.mark_release()
 
-    return release
+def _train(
+    prepared: PreparedActive, journal: Journal, open_channels: OpenChannels, place: Place, folder: RunFolder
+) -> tuple[list[Channel], int]:
+    """Find the common records and train on them; returns the channels, and how many records there are."""
+    aligner, before = prepared.aligner, prepared.job(journal=journal)
+    if not aligner.is_needed:
+        prepared.begin(journal, Aligned(prepared.table))
+    channels = open_channels(place.log)
+    hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
+    aligned = aligner.lead(
+        prepared.table, channels, hellos, place, accept=lambda found: prepared.begin(journal, found)
+    )  # fmt: skip
+    train_jointly(prepared.job(aligned, journal), channels, save=folder.save_joint_model, progress=place.progress)
+    return channels, aligned.table.n_rows
 
 
-def _noting(log: RunLog, account: Account, of_what: str) -> Callable[[int, int], None]:
-    def note(n_drawn: int, n_reused: int) -> None:
-        log.step(
-            "released",
-            f"{n_drawn} {of_what} drawn and charged to {account.ledger.path.name}, {n_reused} taken from the store",
-            n_drawn=n_drawn,
-            n_reused=n_reused,
-        )
+def _conclude_saved(
+    prepared: PreparedActive, journal: Journal, open_channels: OpenChannels, place: Place
+) -> tuple[list[Channel], int]:
+    """Let the peers finish that did not confirm; one that is finished already does not come, and need not.
 
-    return note
+    Each is asked by itself, so the records are those that were common to all of them before.
+    """
+    prepared = prepared.within(journal.common())
+    prepared.begin(journal, Aligned(prepared.table))
+    before = prepared.job(journal=journal)
+    channels = [channel for channel in open_channels(place.log) if channel.peer not in journal.confirmed]
+    for channel in channels:
+        hellos = {channel.peer: before.hello(channel.peer)}
+        try:
+            aligned = prepared.aligner.lead(
+                prepared.table, [channel], hellos, place, accept=lambda found: prepared.begin(journal, found)
+            )
+            conclude_saved(prepared.job(aligned, journal), channel, progress=place.progress)
+        except PeerLost as error:
+            place.log.step(
+                "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
+            )
+    return channels, prepared.table.n_rows
 
 
 def predict_active(
@@ -178,9 +181,8 @@ def predict_active(
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
-    log = RunLog(folder.path, echo=terminal.say)
     with ExitStack() as stack:
-        stack.callback(log.close)
+        log = stack.enter_context(_recorded(folder, terminal))
         if mode == "local":
             predictions, is_complete = predict_locally(model, own, table.features), np.ones(table.n_rows, np.bool_)
         else:
@@ -195,13 +197,13 @@ def predict_active(
                 desensitized=mode == "desensitized",
                 progress=terminal.progress,
             )
-        scored = _prediction_table(table.ids, predictions, is_complete)
+        scored = prediction_table(table.ids, predictions, is_complete)
         write_predictions(with_parts(scored, schema.id_columns), target)
         log.step("predicted", f"wrote {table.n_rows} predictions ({mode}) to {target.name}", n_rows=table.n_rows)
         if not is_complete.all():
             n_incomplete = int((~is_complete).sum())
             log.step("incomplete", f"{n_incomplete} records are unknown to a passive party and have no prediction")
-        _score(folder, log, model, table, predictions, is_complete, mode)
+        score(folder, log, model, table, predictions, is_complete, mode)
     return target
 
 
@@ -214,9 +216,8 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     source, duplicates = data or run.data, run.align.duplicates
     table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
     with ExitStack() as stack:
-        account = stack.enter_context(_account(run, schema, Task.PREDICT))
-        log = RunLog(folder.path, echo=terminal.say)
-        stack.callback(log.close)
+        log = stack.enter_context(_recorded(folder, terminal))
+        account = stack.enter_context(account_of(run, schema, Task.PREDICT))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
         n_answered = serve(
             router,
@@ -227,7 +228,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             run_id=run.run_id,
             rng=account.rng,
             may_route=run.allow_routed,
-            release=replace(account, note=_noting(log, account, "cells")).records,
+            release=replace(account, note=noting(log, account, "cells")).records,
             progress=terminal.progress,
         )
         log.step("answered", f"answered for {n_answered} records, {channel.traffic.sent_bytes} bytes sent")
@@ -240,28 +241,37 @@ def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema
     return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
 
 
-def _bits(run: PassiveRun) -> rng.BitSource:
-    return rng.secure() if run.seed is None else rng.seeded(run.seed)
-
-
-@contextmanager
-def _account(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
-    """The run's ledger and store, verified, and what its budget allows."""
-    budget = run.ledger.budget.budget(schema)
-    with open_books(run.ledger.path) as (ledger, store):
-        occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
-        yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=_bits(run))
-
-
 @contextmanager
 def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> Iterator[RunLog]:
-    """Make the run folder and its log; a failure is the log's last line."""
-    folder.create(path, party=run.party, role=run.role)
-    log = RunLog(folder.path, echo=terminal.say)
+    """Make the run folder or take it up, for this process alone, with its log."""
+    with folder.locked():
+        state = folder.create(path, party=run.party, role=run.role)
+        with _recorded(folder, terminal) as log:
+            if state is not RunState.NEW:
+                log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
+            try:
+                yield log
+            except PeerLost as error:
+                if not (folder.has_released or Journal.has_received(folder.path)):
+                    raise
+                hint = "Start the same run again on both sides: it goes on where it stopped"
+                raise PeerLost(f"{error}. {hint}") from None
+
+
+@contextmanager
+def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
+    """A log in a folder that is there; a failure is its last line."""
+    try:
+        log = RunLog(folder.path, echo=terminal.say)
+    except OSError as error:
+        raise RunFolderError(f"{folder.path} cannot be written: {error.strerror}. Nothing was sent") from None
     try:
         yield log
     except EXPECTED_ERRORS as error:
         log.step("failed", str(error), error=type(error).__name__)
+        raise
+    except BaseException as error:
+        log.step("failed", f"stopped with {type(error).__name__}", error=type(error).__name__)
         raise
     finally:
         log.close()
@@ -277,26 +287,3 @@ def _finish(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: 
         sent_bytes=sent,
         received_bytes=received,
     )
-
-
-def _prediction_table(ids: pd.Index, predictions: Values, is_complete: Mask) -> pd.DataFrame:
-    """Keyed by id; multiclass gives one column per class beside the most probable one."""
-    status = np.where(is_complete, "ok", "missing_passive_columns")
-    if predictions.ndim == 1:
-        return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
-    chosen = np.where(is_complete, np.nan_to_num(predictions).argmax(axis=1), np.nan)
-    classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
-    return pd.DataFrame({"id": ids, "prediction": chosen, **classes, "status": status})
-
-
-def _score(
-    folder: RunFolder, log: RunLog, model: JointModel, table: PartyTable, predictions: Values, known: Mask, mode: str
-) -> None:
-    """Compare predictions with labels, where the table holds both classes of them."""
-    if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
-        return
-    metrics = evaluate(model.ensemble.loss.name, table.labels[known], predictions[known])
-    metrics_path = folder.path / "metrics.json"
-    before = folder.read_json("metrics.json") if metrics_path.exists() else {}
-    folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
-    log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)

@@ -12,6 +12,7 @@ from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss, loss_by_name
+from opboost.trees.validation import Metric
 from opboost.vertical import Engine, ValidationPlan
 from parties.errors import ConfigError
 
@@ -49,6 +50,7 @@ class ModelSection(BaseModel):
         """The hyperparameters, checked."""
         if self.early_stopping_rounds is not None and self.validation_fraction is None:
             raise ConfigError("model.early_stopping_rounds needs model.validation_fraction: rows to validate on")
+        self.metrics()
         names = {field.name for field in fields(BoostingParameters)}
         return BoostingParameters(**self.model_dump(include=names))
 
@@ -57,14 +59,17 @@ class ModelSection(BaseModel):
         """Constraints by column name."""
         return ColumnConstraints(self.monotone_constraints, self.interaction_constraints)
 
+    def metrics(self) -> tuple[Metric, ...]:
+        """How rows that are held out are scored; the last metric decides when to stop."""
+        loss = self.loss()
+        return tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
+
     def validation(self, n_rows: int) -> ValidationPlan | None:
         """Which of the rows are held out, if any are, and by what metrics."""
         if self.validation_fraction is None:
             return None
-        loss = self.loss()
-        metrics = tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
         rng = np.random.default_rng(self.seed)
-        return ValidationPlan.of_share(self.validation_fraction, n_rows, metrics, rng=rng)
+        return ValidationPlan.of_share(self.validation_fraction, n_rows, self.metrics(), rng=rng)
 
     def loss(self) -> Loss:
         """The objective."""

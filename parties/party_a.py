@@ -1,4 +1,4 @@
-"""The active party: collect ranks, train, have split ranks resolved, bind; later, predict."""
+"""The active party: collect ranks, train, have split ranks resolved, bind."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from pydantic import JsonValue
 
-from opboost.arrays import Mask, Values
+from opboost.arrays import Values
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
@@ -19,28 +18,15 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
-from opboost.vertical import (
-    Column,
-    Engine,
-    ListedTests,
-    OwnColumn,
-    RankColumn,
-    ValidationPlan,
-    bind,
-    feature_matrix,
-    list_tests,
-    train,
-)
-from parties.agreement import conversation, greet
-from parties.encoding import guarantee_from_dict, router_from_dict
-from parties.errors import Disagreement
+from opboost.vertical import Column, Engine, ListedTests, OwnColumn, ValidationPlan, bind, list_tests, train
+from parties.agreement import Phase, conversation, greet_all
+from parties.encoding import router_from_dict
+from parties.journal import Journal
 from parties.progress import Progress, no_progress
+from parties.receipts import Receipt, collect
 from protocols.channel import Channel, expect
 from protocols.errors import UnexpectedMessage
-from protocols.messages import Answers, Ask, Done, Hello, Offer, RankChunk, Role, SplitRanks, Task, Thresholds
-
-# Records per request when predicting.
-BATCH_ROWS = 1 << 14
+from protocols.messages import Done, Hello, Role, SplitRanks, Task, Terms, Thresholds
 
 # How often to look whether the peers are still there while trees grow.
 CHECK_S = 0.5
@@ -73,6 +59,10 @@ class ActiveJob:
         Takes a RoundReport after every round; training ends if it returns True.
     column_order : tuple of str, optional
         Order of all columns, which decides ties; by default A's own, then each passive party's.
+    agreed : mapping of str to Terms
+        What was agreed that each peer does.
+    journal : Journal, optional
+        Where to keep what is needed to go on after an interruption, and what to go on from.
     """
 
     party: str
@@ -91,6 +81,29 @@ class ActiveJob:
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     on_round: OnRound = lambda _: None
     column_order: tuple[str, ...] = ()
+    agreed: Mapping[str, Terms] = field(default_factory=dict)
+    journal: Journal | None = None
+
+    def receipt(self, peer: str) -> Receipt:
+        """What a peer has sent so far; empty without a journal."""
+        folder = None if self.journal is None else self.journal.folder_of(peer)
+        return Receipt(peer, len(self.labels), folder, order=self.orders.get(peer))
+
+    def hello(self, peer: str, receipt: Receipt | None = None, task: Task = Task.TRAIN) -> Hello:
+        """The greeting for a peer; with what was received of it, once ranks are due."""
+        return Hello(
+            role=Role.ACTIVE,
+            party=self.party,
+            run_id=self.run_id,
+            task=task,
+            n_rows=len(self.labels),
+            id_digest=self.id_digest,
+            alignment=self.alignment,
+            has_label=True,
+            plan=Terms(objective=self.loss.name),
+            agreed=self.agreed.get(peer, Terms()),
+            held=receipt.held() if receipt else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,20 +141,11 @@ def train_jointly(
 
     Notes
     -----
-    Privacy: sends no label, gradient or leaf; the split ranks say which thresholds the trees use, and these depend
-    on the labels.
+    Privacy: sends no label, gradient or leaf; the split ranks say which thresholds trees use: these depend on labels.
     """
     with conversation(channels) as phase:
-        phase.enter("greeting")
-        for channel in channels:
-            greet(channel, _hello(job))
-        phase.enter("collecting ranks")
-        guarantees: dict[str, Guarantee] = {}
-        columns: list[Column] = list(job.own)
-        for channel in channels:
-            offer = expect(channel, Offer)
-            guarantees[channel.peer] = guarantee_from_dict(offer.guarantee)
-            columns.extend(_collect(channel, offer, job, progress))
+        receipts = _agree_and_collect(job, channels, phase, progress)
+        columns: list[Column] = [*job.own, *(column for receipt in receipts.values() for column in receipt.columns)]
         if job.column_order:
             columns.sort(key=lambda column: job.column_order.index(column.name))
         phase.enter("growing trees")
@@ -157,133 +161,70 @@ def train_jointly(
             seed=job.seed,
             on_round=_watch(channels, job.on_round, progress),
         )
-        phase.enter("having split ranks resolved")
         tests = list_tests(trained)
-        for channel in channels:
-            wanted = tests[channel.peer]
-            channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
-        routers = {}
-        for channel in channels:
-            thresholds = expect(channel, Thresholds)
-            if thresholds.router is not None:
-                routers[channel.peer] = _shared_router(channel.peer, tests[channel.peer], thresholds.router)
+        if job.journal is not None:
+            job.journal.note_tests(tests)
+        phase.enter("having split ranks resolved")
+        routers = _have_resolved(channels, tests)
         phase.enter("saving the model")
+        guarantees = {peer: receipt.guarantee for peer, receipt in receipts.items() if receipt.guarantee}
         model = JointModel(
             ensemble=bind(trained, tests), guarantees=guarantees, routers=routers, history=trained.history
         )
         save(model)
-        for channel in channels:
-            channel.send(Done())
+        phase.enter("telling the others that the model is saved")
+        _conclude(job, channels)
         return model
 
 
-def predict_jointly(
-    model: JointModel,
-    ids: pd.Index,
-    own: Mapping[str, Values],
-    channels: Sequence[Channel],
-    *,
-    party: str,
-    run_id: str,
-    desensitized: bool,
-    progress: Progress = no_progress,
-) -> tuple[Values, Mask]:
-    """Predict records with the answers of the passive parties, one round trip per batch.
+def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:
+    """Let a peer finish a run whose model is saved here, but that never confirmed that it is done.
 
-    Returns
-    -------
-    predictions : ndarray of float64, shape (n_rows,) or (n_rows, n_classes)
-        NaN where a passive party does not know the record.
-    is_complete : ndarray of bool, shape (n_rows,)
+    The peer goes through the same sequence as ever, for the tests that the saved trees make.
     """
-    with conversation(channels) as phase:
-        phase.enter("greeting")
-        hello = Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="")
-        for channel in channels:
-            greet(channel, hello)
-        phase.enter("asking for answers")
-        predictions, complete = [], []
-        for start in range(0, len(ids), BATCH_ROWS):
-            batch = slice(start, start + BATCH_ROWS)
-            ask = Ask(ids=tuple(ids[batch]), desensitized=desensitized)
-            for channel in channels:
-                channel.send(ask)
-            answers, is_known = {}, np.ones(len(ask.ids), dtype=np.bool_)
-            for channel in channels:
-                answers[channel.peer], known = _read_answers(channel, model.ensemble, len(ask.ids))
-                is_known &= known
-            own_batch = {name: values[batch] for name, values in own.items()}
-            matrix = feature_matrix(model.ensemble, own_batch, answers, len(ask.ids))
-            scored = model.ensemble.predict(matrix)
-            scored[~is_known] = np.nan
-            predictions.append(scored)
-            complete.append(is_known)
-            progress("predicting", min(start + BATCH_ROWS, len(ids)), len(ids))
-        for channel in channels:
-            channel.send(Done())
-        return np.concatenate(predictions), np.concatenate(complete)
+    assert job.journal is not None
+    with conversation([channel]) as phase:
+        _agree_and_collect(job, [channel], phase, progress)
+        phase.enter("having split ranks resolved")
+        _have_resolved([channel], job.journal.tests())
+        phase.enter("telling the others that the model is saved")
+        _conclude(job, [channel])
 
 
-def predict_locally(model: JointModel, own: Mapping[str, Values], columns: pd.DataFrame) -> Values:
-    """Predict records of which A holds every column in clear, with the thresholds that the passive parties shared.
-
-    Raises
-    ------
-    Disagreement
-        If a passive party keeps its thresholds.
-    """
-    answers = {}
-    for owner in model.ensemble.owners:
-        if owner not in model.routers:
-            raise Disagreement(
-                f"{owner} keeps its thresholds, so A cannot score alone; predict in mode `routed` or `desensitized`"
-            )
-        answers[owner] = model.routers[owner].answer(columns, rng=None)
-    return model.ensemble.predict(feature_matrix(model.ensemble, own, answers, len(columns)))
+def _agree_and_collect(
+    job: ActiveJob, channels: Sequence[Channel], phase: Phase, progress: Progress
+) -> dict[str, Receipt]:
+    """Agree with every peer, and receive of its release what earlier attempts have not."""
+    phase.enter("greeting")
+    receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
+    greet_all(channels, {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()})
+    phase.enter("collecting ranks")
+    collect(channels, receipts, progress)
+    return receipts
 
 
-def _hello(job: ActiveJob) -> Hello:
-    return Hello(
-        role=Role.ACTIVE,
-        party=job.party,
-        run_id=job.run_id,
-        task=Task.TRAIN,
-        n_rows=len(job.labels),
-        id_digest=job.id_digest,
-        alignment=job.alignment,
-    )
+def _have_resolved(channels: Sequence[Channel], tests: Mapping[str, ListedTests]) -> dict[str, Router]:
+    """Send every peer the tests on its columns; returns what answers them, of the peers that share it."""
+    for channel in channels:
+        wanted = tests[channel.peer]
+        channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
+    routers = {}
+    for channel in channels:
+        thresholds = expect(channel, Thresholds)
+        if thresholds.router is not None:
+            routers[channel.peer] = _shared_router(channel.peer, tests[channel.peer], thresholds.router)
+    return routers
 
 
-def _collect(channel: Channel, offer: Offer, job: ActiveJob, progress: Progress) -> list[RankColumn]:
-    """Receive every chunk of every offered column, in order, and put the ranks in the order of the records."""
-    columns, n_rows, order = [], len(job.labels), job.orders.get(channel.peer)
-    for index, offered in enumerate(offer.columns):
-        if offered.n_ranks > n_rows:
-            raise UnexpectedMessage(
-                f"{channel.peer} offers {offered.n_ranks} ranks in column {index}, more than the {n_rows} records"
-            )
-        ranks = np.empty(n_rows, dtype=np.uint32)
-        filled = 0
-        while filled < n_rows:
-            chunk = expect(channel, RankChunk)
-            end = filled + len(chunk.ranks)
-            if (chunk.column, chunk.start) != (index, filled) or not filled < end <= n_rows:
-                raise UnexpectedMessage(
-                    f"{channel.peer} sent rows {chunk.start}.. of column {chunk.column} where rows {filled}.. of "
-                    f"column {index} were due"
-                )
-            highest = offered.n_ranks if offered.has_missing else offered.n_ranks - 1
-            if int(chunk.ranks.max()) > highest:
-                raise UnexpectedMessage(
-                    f"{channel.peer} sent a rank above {highest} in column {index}, which has {offered.n_ranks} ranks"
-                )
-            ranks[filled:end] = chunk.ranks
-            filled = end
-        if order is not None:
-            ranks[order] = ranks.copy()
-        columns.append(RankColumn(channel.peer, index, offered.name, ranks, offered.n_ranks))
-        progress(f"collecting ranks of {channel.peer}", index + 1, len(offer.columns))
-    return columns
+def _conclude(job: ActiveJob, channels: Sequence[Channel]) -> None:
+    """Tell every peer that the model is saved, and hear that it has saved its share."""
+    for channel in channels:
+        channel.send(Done())
+    for channel in channels:
+        expect(channel, Done)
+        if job.journal is not None:
+            job.journal.note_confirmed(channel.peer)
+        channel.close()
 
 
 def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -> OnRound:
@@ -307,15 +248,3 @@ def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonVa
     if router.tests.n_tests != len(wanted.ranks):
         raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")
     return router
-
-
-def _read_answers(channel: Channel, ensemble: Ensemble, n_rows: int) -> tuple[Mask, Mask]:
-    """One peer's answers to a batch: a bit per record and test, and which records it knows."""
-    n_tests = sum(feature.owner == channel.peer for feature in ensemble.features)
-    answers = expect(channel, Answers)
-    if len(answers.is_known) != n_rows or answers.bits.shape != (n_rows, -(-n_tests // 8)):
-        raise UnexpectedMessage(
-            f"{channel.peer} answered {len(answers.is_known)} records in {answers.bits.shape[1]} bytes each; "
-            f"{n_rows} records with {n_tests} tests were asked for"
-        )
-    return np.unpackbits(answers.bits, axis=1, count=n_tests).astype(np.bool_), answers.is_known

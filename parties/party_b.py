@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,21 +18,21 @@ from opboost.rng import BitSource
 from opboost.routing import Router, answer, resolve
 from parties.agreement import conversation, greet
 from parties.encoding import router_to_dict
+from parties.offering import check_held, first_row, make_offer, packed
 from parties.progress import Progress, no_progress
 from protocols.channel import Channel, aborted, expect
-from protocols.errors import UnexpectedMessage
+from protocols.errors import PeerLost, UnexpectedMessage
 from protocols.messages import (
     Abort,
     Answers,
     Ask,
     Done,
     Hello,
-    Offer,
-    OfferedColumn,
     RankChunk,
     Role,
     SplitRanks,
     Task,
+    Terms,
     Thresholds,
 )
 
@@ -70,6 +71,10 @@ class PassiveJob:
     release : callable, optional
         Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
         default every column is drawn anew from `rng`, without an account.
+    has_label : bool
+        Whether this party's schema names a label column, as only the active party's should.
+    agreed : Terms
+        What was agreed that the active party does.
     """
 
     party: str
@@ -84,6 +89,40 @@ class PassiveJob:
     alignment: str = "prealigned"
     order: NDArray[np.int64] | None = None
     release: ReleaseColumns | None = None
+    has_label: bool = False
+    agreed: Terms = field(default_factory=Terms)
+
+    def guarantee(self) -> Guarantee:
+        """What the release of all columns promises."""
+        return compose(
+            tuple(mechanism.guarantee() for mechanism in self.mechanisms),
+            is_secure=self.rng.is_secure,
+            bounds_are_public=self.bounds_are_public,
+        )
+
+    def hello(self, task: Task = Task.TRAIN) -> Hello:
+        """The greeting for the active party."""
+        settings = [mechanism.settings for mechanism in self.mechanisms]
+        plan = Terms(
+            columns=len(self.mechanisms),
+            mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
+            law=", ".join(sorted({one.law.value for one in settings})) or None,
+            epsilon=max((float(one.epsilon) for one in settings), default=None),
+            total_epsilon=float(self.guarantee().epsilon),
+            share_thresholds=self.share_thresholds,
+        )
+        return Hello(
+            role=Role.PASSIVE,
+            party=self.party,
+            run_id=self.run_id,
+            task=task,
+            n_rows=len(self.features),
+            id_digest=self.id_digest,
+            alignment=self.alignment,
+            has_label=self.has_label,
+            plan=plan,
+            agreed=self.agreed,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +143,14 @@ class PassiveShare:
     n_clipped: dict[str, int] = field(default_factory=dict)
 
 
-def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress) -> PassiveShare:
-    """Take part in one training run; returns when the active party has saved the model.
+def train(
+    job: PassiveJob,
+    channel: Channel,
+    *,
+    save: Callable[[PassiveShare], None] = lambda share: None,
+    progress: Progress = no_progress,
+) -> PassiveShare:
+    """Take part in one training run; `save` is called when the active party has saved the model.
 
     Notes
     -----
@@ -117,18 +162,16 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
         phase.enter("encoding its columns")
         encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
         phase.enter("greeting")
-        greet(channel, _hello(job, Task.TRAIN))
+        held = greet(channel, job.hello()).held
         phase.enter("desensitizing")
         columns = _release(job, encoded, progress)
-        guarantee = compose(
-            tuple(mechanism.guarantee() for mechanism in job.mechanisms),
-            is_secure=job.rng.is_secure,
-            bounds_are_public=job.bounds_are_public,
-        )
+        guarantee = job.guarantee()
         phase.enter("sending ranks")
-        channel.send(_offer(job, columns, guarantee))
+        offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
+        check_held(held, offer, channel.peer)
+        channel.send(offer)
         for c, column in enumerate(columns):
-            _send_ranks(channel, c, column, job.order)
+            _send_ranks(channel, c, column, start=first_row(held, c, len(column.ranks)))
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
@@ -137,10 +180,17 @@ def train(job: PassiveJob, channel: Channel, *, progress: Progress = no_progress
         tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+        phase.enter("waiting for the model to be saved")
         expect(channel, Done)
         progress("waiting for the trees", 1, 1)
         clipped = {m.schema.name: e.n_clipped for m, e in zip(job.mechanisms, encoded, strict=True) if e.n_clipped}
-        return PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
+        share = PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
+        phase.enter("saving its share")
+        save(share)
+        # The run is over here; an active party that left before it could hear so asks again when it is started again.
+        with suppress(PeerLost):
+            channel.send(Done())
+        return share
 
 
 def serve(
@@ -190,25 +240,18 @@ def serve(
                     raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where a request was due")
 
 
-def _hello(job: PassiveJob, task: Task) -> Hello:
-    return Hello(
-        role=Role.PASSIVE,
-        party=job.party,
-        run_id=job.run_id,
-        task=task,
-        n_rows=len(job.features),
-        id_digest=job.id_digest,
-        alignment=job.alignment,
-    )
-
-
 def _release(job: PassiveJob, encoded: Sequence[EncodedColumn], progress: Progress) -> list[RankedColumn]:
     columns: list[RankedColumn] = []
     release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
     for i, released in enumerate(release(job.mechanisms, encoded)):
-        columns.extend(rank(released))
+        columns.extend(rank(released) if job.order is None else (_in_order(c, job.order) for c in rank(released)))
         progress("desensitizing", i + 1, len(job.mechanisms))
     return columns
+
+
+def _in_order(column: RankedColumn, order: NDArray[np.int64]) -> RankedColumn:
+    """A column with its ranks in the order in which they travel."""
+    return replace(column, ranks=column.ranks[order])
 
 
 def _draw_anew(
@@ -224,49 +267,11 @@ def _drawn_from(rng: BitSource) -> ReleaseRecords:
     ]
 
 
-def _offer(job: PassiveJob, columns: Sequence[RankedColumn], guarantee: Guarantee) -> Offer:
-    promises = {promise.column: promise for promise in guarantee.columns}
-    offered = tuple(
-        OfferedColumn(
-            name=_public_name(job, c, column),
-            n_ranks=column.table.n_ranks,
-            has_missing=column.has_missing,
-            mechanism=promises[column.source].mechanism,
-            law=promises[column.source].law,
-            epsilon=promises[column.source].epsilon,
-        )
-        for c, column in enumerate(columns)
-    )
-    return Offer(columns=offered, guarantee=_public(job, guarantee).to_dict())
-
-
-def _public(job: PassiveJob, guarantee: Guarantee) -> Guarantee:
-    """The guarantee as the other side may read it: a unit tells the width of the bounds, so it stays here."""
-    if not job.opaque_names:
-        return guarantee
-    columns = (
-        replace(promise, column=f"column {i}", unit="one step of the mapped domain")
-        for i, promise in enumerate(guarantee.columns)
-    )
-    return replace(guarantee, columns=tuple(columns))
-
-
-def _public_name(job: PassiveJob, index: int, column: RankedColumn) -> str:
-    if job.opaque_names:
-        return f"c{index}"
-    if column.category is None:
-        return column.source
-    schema = next(m.schema for m in job.mechanisms if m.schema.name == column.source)
-    return f"{column.source}={schema.categories[column.category]}"
-
-
-def _send_ranks(channel: Channel, index: int, column: RankedColumn, order: NDArray[np.int64] | None) -> None:
-    """Send a column in chunks, in the smallest unsigned type that holds its ranks."""
-    ranks = column.ranks.astype(np.min_scalar_type(column.table.n_ranks))
-    if order is not None:
-        ranks = ranks[order]
-    for start in range(0, len(ranks), CHUNK_ROWS):
-        channel.send(RankChunk(column=index, start=start, ranks=ranks[start : start + CHUNK_ROWS]))
+def _send_ranks(channel: Channel, index: int, column: RankedColumn, *, start: int) -> None:
+    """Send a column in chunks, from a row on."""
+    ranks = packed(column)
+    for first in range(start, len(ranks), CHUNK_ROWS):
+        channel.send(RankChunk(column=index, start=first, ranks=ranks[first : first + CHUNK_ROWS]))
 
 
 def _answer(router: Router, ids: pd.Index, features: pd.DataFrame, ask: Ask, release: ReleaseRecords) -> Answers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,7 @@ class RunLog:
         self._text = (folder / "log.txt").open("a", buffering=1)
         self._echo = echo
         self._started = time.monotonic()
-        self._n_sent = 0
+        self._n_messages: Counter[str] = Counter()
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts."""
@@ -40,17 +41,23 @@ class RunLog:
 
     def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
+        return self._auditor("sent", peer)
 
+    def received(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
+        """The same for the messages from `peer`."""
+        return self._auditor("received", peer)
+
+    def _auditor(self, event: str, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         def note(kind: str, frames: Sequence[Frame]) -> None:
             digest = hashlib.sha256()
             for frame in frames:
                 digest.update(frame)
-            self._n_sent += 1
+            self._n_messages[event] += 1
             line = {
                 "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                 "seconds": round(time.monotonic() - self._started, 3),
-                "event": "sent",
-                "number": self._n_sent,
+                "event": event,
+                "number": self._n_messages[event],
                 "peer": peer,
                 "kind": kind,
                 "bytes": size_bytes(frames),

@@ -10,7 +10,7 @@ from typing import Any
 
 from parties.balances import Budget
 from parties.config import PassiveRun, read_role, read_run, read_schema
-from parties.errors import ConfigError
+from parties.errors import ConfigError, naming
 from parties.ledger import Ledger
 from parties.releases import ReleaseStore, store_path
 
@@ -106,7 +106,9 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
         if read_role(run_file) != "passive":
             raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
         run = read_run(run_file, PassiveRun)
-        budget = run.ledger.budget.budget(read_schema(run.table_schema)[0])
+        schema, _ = read_schema(run.table_schema)
+        with naming(run_file):
+            budget = run.ledger.budget.budget(schema)
         path = path or run.ledger.path
     with Ledger(path or DEFAULT_PATH, create=False) as ledger:
         if store_path(ledger).exists():

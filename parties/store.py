@@ -6,6 +6,8 @@ file                content
 ``config.yaml``     the run file
 ``meta.json``       party, role, versions, start and end
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``order.share``     this party's random bytes towards the order in which ranks travel (`parties.alignment`)
+``journal/``        A only, while the run is under way (`parties.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
@@ -17,12 +19,15 @@ file                content
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,11 +39,22 @@ from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
 from parties.encoding import guarantee_from_dict, router_from_dict, router_to_dict
 from parties.errors import RunFolderError
+from parties.files import replacing, sweep, write_json
+from parties.journal import FOLDER, Journal
 from parties.party_a import JointModel
+from parties.run_changes import changes
 from protocols import messages
 
 ROUTER_FORMAT = "opboost-router"
 ROUTER_VERSION = 1
+
+
+class RunState(StrEnum):
+    """What a run folder held before it was used."""
+
+    NEW = "new"
+    UNFINISHED = "unfinished"
+    FINISHED = "finished"
 
 
 class RunFolder:
@@ -52,33 +68,38 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def create(self, config: Path, *, party: str, role: str) -> None:
-        """Make the folder and note the start.
+    def create(self, config: Path, *, party: str, role: str) -> RunState:
+        """Make the folder and note the start, or take up an unfinished run of the same run file.
 
-        A passive party may repeat its run: what it released is in its store and is sent again. `has_released` then
-        still says so.
+        Where an earlier attempt has neither released nor received anything, the folder is as good as new.
 
         Raises
         ------
         RunFolderError
-            If the folder holds somebody else's files, or a run that may not be repeated: the active party's model
-            would be lost.
+            If the folder holds somebody else's files, or a run of another run file.
         """
+        state = self.state(config, party=party, role=role)
         has_released = self.has_released
+        if state is RunState.FINISHED:
+            return state
         try:
-            if self.path.exists() and any(self.path.iterdir()) and not self._may_be_repeated(party, role):
-                raise RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
             self.path.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(config, self.path / "config.yaml")
+            sweep(self.path)
+            if state is RunState.NEW:
+                shutil.rmtree(self.path / FOLDER, ignore_errors=True)
+            with replacing(self.path / "config.yaml") as partial:
+                shutil.copyfile(config, partial)
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
+        before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(
             "meta.json",
             {
                 "party": party,
                 "role": role,
-                "started": _now(),
+                "started": before.get("started", _now()),
+                "resumed": [*before.get("resumed", []), _now()] if before else [],
                 "finished": None,
                 "released": has_released,
                 "protocol_version": messages.VERSION,
@@ -86,6 +107,60 @@ class RunFolder:
                 "packages": packages,
             },
         )
+        return state
+
+    def state(self, config: Path, *, party: str, role: str) -> RunState:
+        """What the folder holds for a run of this run file; nothing is changed.
+
+        Raises
+        ------
+        RunFolderError
+            As for `create`.
+        """
+        try:
+            if not self.path.exists() or not any(self.path.iterdir()):
+                return RunState.NEW
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
+        if not (self.path / "meta.json").exists():
+            raise taken
+        keeps = self.has_released if role == "passive" else Journal.has_received(self.path)
+        meta = self.read_json("meta.json")
+        is_finished = meta.get("finished") is not None
+        if not (keeps or is_finished or self.has_model or self.has_released):
+            return RunState.NEW
+        if (meta.get("party"), meta.get("role")) != (party, role) or not (keeps or is_finished):
+            raise taken
+        if differences := changes(self.path / "config.yaml", config):
+            what = "a run" if is_finished else "the beginning of a run"
+            raise RunFolderError(
+                f"{self.path} holds {what} of another run file: {'; '.join(differences)}. Bring it back or choose "
+                "another run_id. Nothing was sent"
+            )
+        return RunState.FINISHED if is_finished else RunState.UNFINISHED
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process out; the lock ends with the process, however that ends.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFolderError(f"another process works on the run in {self.path} now. Nothing was sent") from None
+            yield
+        finally:
+            os.close(descriptor)
 
     @property
     def has_released(self) -> bool:
@@ -96,14 +171,10 @@ class RunFolder:
         """Note, before anything is sent, that this run's columns were drawn and stored."""
         self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
 
-    def _may_be_repeated(self, party: str, role: str) -> bool:
-        """Whether an earlier attempt left nothing, or left what only this passive party can send again."""
-        if not (self.path / "meta.json").exists():
-            return False
-        if self.has_released:
-            meta = self.read_json("meta.json")
-            return role == "passive" and (meta.get("party"), meta.get("role")) == (party, role)
-        return not (self.path / "model.json").exists()
+    @property
+    def has_model(self) -> bool:
+        """Whether a model, or a share of one, is saved."""
+        return (self.path / "model.json").exists()
 
     def finish(self, **facts: object) -> None:
         """Note the end of the run, and facts about it."""
@@ -115,7 +186,7 @@ class RunFolder:
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
         if model.history.scores:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
-        with _replacing(self.path / "model.json") as partial:
+        with replacing(self.path / "model.json") as partial:
             save_model(model.ensemble, partial)
 
     def load_joint_model(self) -> JointModel:
@@ -145,8 +216,7 @@ class RunFolder:
 
     def write_json(self, name: str, document: Any) -> None:
         """Write a JSON file as a whole."""
-        with _replacing(self.path / name) as partial:
-            partial.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        write_json(self.path / name, document)
 
     def read_json(self, name: str) -> Any:
         """Read one of the folder's JSON files."""
@@ -158,7 +228,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / name} is not JSON") from None
 
     def _require_model(self) -> None:
-        if not (self.path / "model.json").exists():
+        if not self.has_model:
             raise RunFolderError(f"{self.path} holds no trained model; train the run first")
 
 
@@ -166,22 +236,11 @@ def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
     """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced."""
     if path.exists():
         raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
-    try:
-        with _replacing(path) as partial:
-            if path.suffix == ".parquet":
-                predictions.to_parquet(partial, index=False)
-            else:
-                predictions.to_csv(partial, index=False)
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Where to write a file that takes its place as a whole: a crash leaves the old one or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    yield partial
-    partial.replace(path)
+    with replacing(path) as partial:
+        if path.suffix == ".parquet":
+            predictions.to_parquet(partial, index=False)
+        else:
+            predictions.to_csv(partial, index=False)
 
 
 def _now() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,14 +87,14 @@ def read_table(
     TableError
         If the file cannot be read, or its columns, ids or labels do not fit; nothing is sent then.
     """
-    frame = _read(path, schema)
-    _check_columns(path, list(frame.columns), schema, ignore, needs_label=needs_label)
+    frame = read_frame(path, schema)
+    check_columns(path, list(frame.columns), schema, ignore, needs_label=needs_label)
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
     frame = frame.iloc[order].reset_index(drop=True)
     labels = None
     if schema.label is not None and schema.label in frame.columns:
-        labels = _labels(path, frame[schema.label], schema.label)
+        labels = read_labels(path, frame[schema.label], schema.label)
     return PartyTable(ids[order], frame[list(schema.names)], labels)
 
 
@@ -128,26 +127,41 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     return table.take(positions)
 
 
-def _read(path: Path, schema: TableSchema) -> pd.DataFrame:
+def read_frame(path: Path, schema: TableSchema) -> pd.DataFrame:
+    """The file as it is, with nothing checked but that it is a table.
+
+    Raises
+    ------
+    TableError
+    """
     as_text = [*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
-        dtypes = dict.fromkeys(as_text, "string")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""], index_col=False)
-    except pd.errors.ParserWarning:
-        raise TableError(f"{path} has rows with more cells than its header names columns") from None
+        return _read_csv(path, dict.fromkeys(as_text, "string"))
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
     except ValueError as error:
         raise TableError(f"{path} is not a readable table: {type(error).__name__}") from None
 
 
-def _check_columns(
+def _read_csv(path: Path, dtypes: dict[str, str]) -> pd.DataFrame:
+    """Read CSV; rows with more cells than the header would otherwise shift silently into an index.
+
+    An empty cell more in every row, from a separator at the end of the line, is no cell.
+    """
+    frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""])
+    if isinstance(frame.index, pd.RangeIndex):
+        return frame
+    if frame.index.nlevels == 1 and frame.iloc[:, -1].isna().all():
+        return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""], index_col=False)
+    raise TableError(f"{path} has rows with more cells than its header names columns")
+
+
+def check_columns(
     path: Path, found: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
 ) -> None:
+    """Refuse a header that does not fit the schema."""
     for name in schema.id_columns:
         if name not in found:
             raise TableError(f"{path} has no id column {name!r}; its columns are {', '.join(found)}")
@@ -164,7 +178,8 @@ def _check_columns(
         )
 
 
-def _labels(path: Path, column: pd.Series, name: str) -> Values:
+def read_labels(path: Path, column: pd.Series, name: str) -> Values:
+    """The labels as numbers."""
     labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     n_bad = int((~np.isfinite(labels)).sum())
     if n_bad:

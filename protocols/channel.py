@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -9,8 +10,31 @@ from typing import Protocol, TypeVar
 from protocols.codec import Frame, decode, size_bytes
 from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages import MAX_REASON, Abort, Message
+from protocols.wording import readable
 
 M = TypeVar("M", bound=Message)
+
+# How often a party that hears several peers looks for the next message.
+_LOOK_S = 0.002
+
+# Characters of a peer's phase that are passed on to people.
+_MAX_PHASE = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How patient a party is.
+
+    Attributes
+    ----------
+    timeout_s : float
+        Silence after which a connected peer counts as lost.
+    wait_s : float
+        How long to wait for a peer to appear at all.
+    """
+
+    timeout_s: float = 10.0
+    wait_s: float = 60.0
 
 
 @dataclass(slots=True)
@@ -20,22 +44,26 @@ class Traffic:
     Attributes
     ----------
     sent_bytes, received_bytes : int
-    on_send : callable
-        Called with the kind and the frames of each outgoing message, for the audit log.
+    on_send, on_receive : callable
+        Called with the kind and the frames of each message, for the audit log.
     """
 
     sent_bytes: int = 0
     received_bytes: int = 0
     on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
+    on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
         """Note an outgoing message."""
         self.sent_bytes += size_bytes(frames)
         self.on_send(message.kind, frames)
 
-    def count_received(self, frames: Sequence[Frame]) -> None:
-        """Note an incoming message."""
+    def decode_received(self, frames: Sequence[Frame]) -> Message:
+        """Note an incoming message, and read it."""
         self.received_bytes += size_bytes(frames)
+        message = decode(frames)
+        self.on_receive(message.kind, frames)
+        return message
 
 
 class Channel(Protocol):
@@ -70,6 +98,9 @@ class Channel(Protocol):
         DecodeError
         """
 
+    def is_ready(self) -> bool:
+        """Whether `receive` would return or raise at once."""
+
     def check(self) -> None:
         """Return at once if the peer is alive.
 
@@ -77,6 +108,9 @@ class Channel(Protocol):
         ------
         PeerLost
         """
+
+    def begin_again(self) -> None:
+        """Forget who was there, such as a peer that only looked, and wait for the peer to come."""
 
     def close(self) -> None:
         """Let go of the peer; messages that were sent are still delivered."""
@@ -112,14 +146,32 @@ def expect(channel: Channel, kind: type[M]) -> M:
     return message
 
 
+def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
+    """The next message of whichever peer speaks first, and whose it is.
+
+    Raises
+    ------
+    PeerAborted, PeerLost, DecodeError
+    """
+    while True:
+        for channel in channels:
+            if len(channels) == 1 or channel.is_ready():
+                message = channel.receive()
+                if isinstance(message, Abort):
+                    raise aborted(channel.peer, message)
+                return channel, message
+        time.sleep(_LOOK_S)
+
+
 def aborted(peer: str, message: Abort) -> PeerAborted:
-    """What to raise when a peer ended the run: who, where and why."""
-    return PeerAborted(f"{peer} ended the run while {message.phase}: {message.reason}")
+    """What to raise when a peer ended the run: who, where and why; its words made fit for a log."""
+    phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
+    return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
 
 
 def abort(channel: Channel, phase: str, reason: str) -> None:
     """Tell the peer that the run is over, if it can still be told."""
     try:
-        channel.send(Abort(phase=phase, reason=reason[:MAX_REASON]))
+        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON)))
     except ProtocolError:
         return

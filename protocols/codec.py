@@ -17,10 +17,14 @@ from pydantic import ValidationError
 
 from protocols.errors import DecodeError, VersionMismatch
 from protocols.messages import MESSAGES, VERSION, Message
+from protocols.wording import readable
 
 MAX_HEADER_BYTES = 32 << 20
 MAX_ARRAY_BYTES = 64 << 20
 MAX_ARRAYS = 8
+
+# Wrong fields that an error names.
+MAX_NAMED = 5
 
 _DTYPES = {"|u1", "|b1", "<u2", "<u4"}
 
@@ -77,8 +81,11 @@ def decode(frames: Sequence[Frame]) -> Message:
     try:
         return MESSAGES[kind].model_validate(fields)
     except ValidationError as error:
-        wrong = ", ".join(sorted({".".join(map(str, e["loc"]))[:80] for e in error.errors(include_input=False)}))
-        raise DecodeError(f"a {kind!r} message has wrong or missing fields: {wrong}") from None
+        # An unknown field's name is the peer's word, too.
+        places = sorted({".".join(map(str, e["loc"])) or "lengths" for e in error.errors(include_input=False)})
+        wrong = ", ".join(readable(place, 80) for place in places[:MAX_NAMED])
+        more = f" and {len(places) - MAX_NAMED} more" if len(places) > MAX_NAMED else ""
+        raise DecodeError(f"a {kind!r} message has wrong or missing fields: {wrong}{more}") from None
 
 
 def size_bytes(frames: Sequence[Frame]) -> int:

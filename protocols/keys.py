@@ -7,6 +7,7 @@ a Curve25519 key, as ZeroMQ's CURVE uses it. A secret that several parties share
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import secrets
@@ -73,6 +74,24 @@ def read_shared(path: Path) -> bytes:
 def read_public(path: Path) -> bytes:
     """Read a peer's public key, 32 bytes."""
     return _read(path, PUBLIC_HEADER)
+
+
+def check_loopback(address: str, keys: KeyPair | None) -> None:
+    """Refuse a connection without keys that could leave this machine.
+
+    Raises
+    ------
+    KeyFileError
+    """
+    if keys is not None:
+        return
+    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback:
+        raise KeyFileError(f"{address} is not on loopback; a connection without keys is refused there")
 
 
 def _read(path: Path, header: str) -> bytes:

@@ -1,29 +1,31 @@
 """Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
 
-Training::
+Training; what is in brackets is left out where the files are aligned already (`protocols.alignment`)::
 
     A                                    B
-    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids
-    │ ───────────── Hello ─────────────► │   both compare before anything is drawn
-    │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, mechanism, guarantee
-    │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes
+    │ ◄─────────── [Hello] ───────────── │   sizes of both sets, how they are to be aligned, what each will do
+    │ ──────────── [Hello] ────────────► │
+    │ ◄───────── [OrderShare] ────────── │   random bytes of both, from which the order of the ranks is made
+    │ ────────── [OrderShare] ─────────► │
+    │ ────────── [BlindedIds] ─ · · · ─► │   A's ids under A's key; each chunk comes back
+    │ ◄──────── [ReblindedIds] ─ · · · ─ │   under both keys (these two for private set intersection alone)
+    │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
+    │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
+    │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
+    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids, what it will do
+    │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
+    │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
+    │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │              (A grows trees)       │
     │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
     │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
     │ ───────────── Done ──────────────► │   A has saved the model
+    │ ◄──────────── Done ─────────────── │   B has saved its share
 
-Before it, unless the files are aligned already, the ids that all parties know are found (`protocols.alignment`)::
-
-    A                                    B
-    │ ◄──────────── Hello ────────────── │   sizes of both sets, and how they are to be aligned
-    │ ───────────── Hello ─────────────► │
-    │ ◄───────── OrderShare ──────────── │   random bytes of both, from which the order of the ranks is made
-    │ ────────── OrderShare ───────────► │
-    │ ────────── BlindedIds ─ · · · ───► │   A's ids under A's key; each chunk comes back
-    │ ◄──────── ReblindedIds ─ · · · ─── │   under both keys (these two for private set intersection alone)
-    │ ◄───────── BlindedIds ─ · · · ──── │   B's ids under B's key, or hashed, in random order
-    │ ──────────── MoreIds ─ · · · ────► │   one per chunk that was taken, so that few wait
-    │ ─────────── CommonIds ───────────► │   which of these are common to all parties, one bit each
+A run that was interrupted anywhere is started again on both sides and goes through the same sequence: the same records
+are found, in the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A
+trains the same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
+looks: it is answered with a `Hello`, and whoever was waiting waits on.
 
 Prediction, one round trip per batch::
 
@@ -73,6 +75,7 @@ MAX_REASON = 2000
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], _array_of("|u1", "<u2", "<u4")]
 IndexArray = Annotated[NDArray[np.uint32], _array_of("<u4")]
 FlagArray = Annotated[NDArray[np.bool_], _array_of("|b1")]
@@ -101,10 +104,37 @@ class Task(StrEnum):
 
     TRAIN = "train"
     PREDICT = "predict"
+    CHECK = "check"
+
+
+class Terms(Message):
+    """What a party does in a run, or what was agreed that it does; None where nothing was said.
+
+    `objective` is the active party's, everything else the passive party's: the number of its columns, the mechanisms
+    and laws in use, the largest budget of a column per unit, and that of all columns between neighbouring records.
+    """
+
+    kind: ClassVar[str] = "terms"
+    objective: Name | None = None
+    columns: Count | None = None
+    mechanism: Name | None = None
+    law: Name | None = None
+    epsilon: float | None = None
+    total_epsilon: float | None = None
+    share_thresholds: bool | None = None
+
+
+class Held(Message):
+    """What the active party holds of an earlier attempt: of which offer, and up to which row of which column."""
+
+    kind: ClassVar[str] = "held"
+    offer: Digest
+    column: Count
+    row: Count
 
 
 class Hello(Message):
-    """Who speaks, and what must be the same on both sides."""
+    """Who speaks, what must be the same on both sides, and what each was told that the other will do."""
 
     kind: ClassVar[str] = "hello"
     role: Annotated[Role, Field(strict=False)]
@@ -114,6 +144,10 @@ class Hello(Message):
     n_rows: Count
     id_digest: str
     alignment: Annotated[str, Field(max_length=200)] = "prealigned"
+    has_label: bool | None = None
+    plan: Terms = Terms()
+    agreed: Terms = Terms()
+    held: Held | None = None
 
 
 class OrderShare(Message):
@@ -153,12 +187,13 @@ class CommonIds(Message):
 
 
 class OfferedColumn(Message):
-    """One column of ranks that B releases. Never bounds, never categories."""
+    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories."""
 
     kind: ClassVar[str] = "offered column"
     name: Name
     n_ranks: Count
     has_missing: bool
+    digest: Digest
     mechanism: str
     law: str
     epsilon: float

@@ -23,10 +23,11 @@ import numpy as np
 
 from protocols.alignment import Common, Terms, be_found, find_common
 from protocols.blinding import Cipher
-from protocols.channel import Channel, expect
+from protocols.channel import Channel, Timing, expect
 from protocols.keys import generate, read_secret
 from protocols.messages import Done
-from protocols.zmq_channel import ConnectedChannel, Listener, Timing
+from protocols.zmq_channel import ConnectedChannel
+from protocols.zmq_listener import Listener
 
 SECRETS = {"psi": None, "hashed": bytes(range(32))}
 

@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads")
 
 ONLY_IN = {
-    "zmq": {"protocols/zmq_channel.py"},
+    "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},
     "numba": {
         *(f"opboost/trees/kernels/{step}.py" for step in STEPS_OF_KERNELS),
         "opboost/privacy/sampling.py",

@@ -14,6 +14,7 @@ from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
+from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
@@ -133,7 +134,7 @@ def _settings(
         "gamma": parameters.gamma, "min_child_weight": parameters.min_child_weight,
         "max_delta_step": constraints.max_delta_step, "subsample": parameters.subsample,
         "colsample_bytree": parameters.colsample_bytree, "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
-        "disable_default_eval_metric": True,
+        "disable_default_eval_metric": True, "nthread": n_threads(),
     }  # fmt: skip
     if metrics:
         settings["eval_metric"] = [metric.name for metric in metrics]

@@ -23,10 +23,11 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
-from protocols.channel import Channel
+from protocols.channel import Channel, Timing
 from protocols.keys import generate, read_secret
 from protocols.memory import memory_pair
-from protocols.zmq_channel import ConnectedChannel, Listener, Timing
+from protocols.zmq_channel import ConnectedChannel
+from protocols.zmq_listener import Listener
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 N_ROWS = 300

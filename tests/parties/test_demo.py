@@ -22,8 +22,9 @@ from opboost.trees.losses import Logistic
 from parties import demo
 from parties.config import DesensitizeSection, read_schema
 from parties.jobs import Terminal
-from parties.party_a import ActiveJob, predict_jointly, train_jointly
+from parties.party_a import ActiveJob, train_jointly
 from parties.party_b import PassiveJob, serve, train
+from parties.predicting import predict_jointly
 from parties.table import PartyTable, own_columns, read_table
 from protocols.channel import Channel
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,9 +45,18 @@ SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, 
 BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
 
 
+DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
+
+
 def offer(n_columns: int = 2, *, n_ranks: int = 3, has_missing: bool = False) -> Offer:
     column = OfferedColumn(
-        name="c", n_ranks=n_ranks, has_missing=has_missing, mechanism="global", law="clamped", epsilon=0.1
+        name="c",
+        n_ranks=n_ranks,
+        has_missing=has_missing,
+        digest=DIGEST,
+        mechanism="global",
+        law="clamped",
+        epsilon=0.1,
     )
     return Offer(columns=(column,) * n_columns, guarantee=GUARANTEE)
 
@@ -93,6 +103,13 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
     "more ranks than records": (
         [offer(n_ranks=1 << 45), chunk()], UnexpectedMessage, "more than the 300 records",
     ),
+    "ranks of a wider type": (
+        [offer(), chunk().model_copy(update={"ranks": np.zeros(N_ROWS, "<u2")})], UnexpectedMessage,
+        "sent column 0 in another type than its number of ranks needs",
+    ),
+    "other ranks than offered": (
+        [offer(), chunk(highest=1)], UnexpectedMessage, "the ranks of column 0 of shop are not those that were offered",
+    ),
     "a rank above missing": (
         [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
     ),
@@ -132,7 +149,9 @@ def test_the_release_that_is_broken_above_is_sound(together: Together, trial: An
             channel.send(message)
         expect(channel, SplitRanks)
         channel.send(Thresholds(router=None))
-        return expect(channel, Done).kind
+        kind = expect(channel, Done).kind
+        channel.send(Done())
+        return kind
 
     found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": resolve_nothing})
     assert found["shop"] == "done"
@@ -214,6 +233,26 @@ def test_different_sets_of_ids_are_refused_with_the_counts_on_both_sides(togethe
     assert "it has 123 records, this party 300; both need the same ids" in str(found["bank"])
     assert "it has 300 records, this party 123; both need the same ids" in str(found["shop"])
     assert set(sent) <= {"hello", "abort"}
+
+
+def test_nobody_draws_where_one_of_several_disagrees(together: Together, trial: Any) -> None:
+    sent: dict[str, list[str]] = {"shop": [], "post": []}
+
+    def take_part(party: str, channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent[party].append(kind)
+        return party_b.train(trial.passive(party, **({"run_id": "autumn"} if party == "post" else {})), channel)
+
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {party: lambda channel, party=party: take_part(party, channel) for party in sent},
+    )
+    assert isinstance(found["bank"], Disagreement)
+    assert isinstance(found["post"], Disagreement)
+    assert isinstance(found["shop"], PeerAborted)
+    assert "its run is 'autumn'" in str(found["bank"])
+    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing was released")
+    assert sent["shop"][0] == "hello"
+    assert {*sent["shop"], *sent["post"]} <= {"hello", "abort"}
 
 
 def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:

@@ -146,7 +146,11 @@ def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, sig
             process.kill()
             process.communicate()
     assert code == 1
-    assert error.splitlines()[-1] == f"error: {victim} closed the connection or was silent for 2 s"
+    phase = {"bank": "growing trees", "shop": "waiting for the trees"}[survivor]
+    assert error.splitlines()[-1] == (
+        f"error: {victim} closed the connection or was silent for 2 s, while this party was {phase}. "
+        "Start the same run again on both sides: it goes on where it stopped"
+    )
     assert "Traceback" not in error
     site = getattr(sites, survivor)
     assert log_lines(site)[-1]["error"] == "PeerLost"

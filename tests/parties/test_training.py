@@ -15,11 +15,12 @@ import pytest
 from opboost import rng
 from opboost.trees.model_file import save_model
 from opboost.vertical import OwnColumn, bind, feature_matrix, train
-from parties import party_a, party_b
+from parties import party_a, party_b, predicting
 from parties.encoding import router_to_dict
 from parties.errors import Disagreement
-from parties.party_a import JointModel, predict_jointly, predict_locally, train_jointly
+from parties.party_a import JointModel, train_jointly
 from parties.party_b import PassiveShare, serve
+from parties.predicting import predict_jointly, predict_locally
 from protocols.channel import Channel
 from protocols.errors import PeerAborted, UnexpectedMessage
 
@@ -164,7 +165,7 @@ def test_the_division_into_batches_and_chunks_does_not_show(
         return as_text(trained["bank"], tmp_path), predict_all(together, trial, trained)["bank"][0].tolist()
 
     whole = run()
-    monkeypatch.setattr(party_a, "BATCH_ROWS", 7)
+    monkeypatch.setattr(predicting, "BATCH_ROWS", 7)
     monkeypatch.setattr(party_b, "CHUNK_ROWS", 13)
     assert run() == whole
 
@@ -186,7 +187,7 @@ def test_two_round_trips_train_a_model_whatever_the_number_of_trees(
     )
     assert sent == {
         "bank": ["hello", "split ranks", "done"],
-        "shop": ["hello", "offer", *["rank chunk"] * 5, "thresholds"],
+        "shop": ["hello", "offer", *["rank chunk"] * 5, "thresholds", "done"],
     }
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from protocols.channel import Timing
 from protocols.keys import generate, read_secret
-from protocols.zmq_channel import ConnectedChannel, Listener, Timing
+from protocols.zmq_channel import ConnectedChannel
+from protocols.zmq_listener import Listener
 
 PATIENT = Timing(timeout_s=10, wait_s=10)
 
@@ -72,6 +76,37 @@ class Network:
         )
         self._leave[id(channel)] = channel.close
         return channel
+
+    def relay(
+        self, address: str, alter: Callable[[bytes, int], bytes] = lambda data, position: data
+    ) -> tuple[str, dict[str, bytearray]]:
+        """An address that passes everything on to `address`, and all bytes that went through so far, by direction.
+
+        `alter` changes what goes to `address`, given its position in the stream.
+        """
+        target = ("127.0.0.1", int(address.rpartition(":")[2]))
+        server = socket.create_server(("127.0.0.1", 0))
+        seen = {"there": bytearray(), "back": bytearray()}
+
+        def pump(source: socket.socket, sink: socket.socket, direction: str) -> None:
+            with suppress(OSError):
+                while data := source.recv(1 << 16):
+                    position = len(seen[direction])
+                    seen[direction].extend(data)
+                    sink.sendall(alter(data, position) if direction == "there" else data)
+            for end in (source, sink):
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+        def serve() -> None:
+            with server:
+                near, far = server.accept()[0], socket.create_connection(target)
+                with near, far:
+                    threading.Thread(target=pump, args=(far, near, "back"), daemon=True).start()
+                    pump(near, far, "there")
+
+        threading.Thread(target=serve, daemon=True).start()
+        return f"tcp://127.0.0.1:{server.getsockname()[1]}", seen
 
     def leave(self, end: Listener | ConnectedChannel) -> None:
         self._leave.pop(id(end))()

@@ -199,7 +199,7 @@ def test_a_slow_reader_holds_the_sender_back_and_loses_nothing(
 def test_bytes_that_are_no_message_are_refused(
     ends: Ends, within: Within, sender: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for carrier in ("memory", "zmq_channel"):
+    for carrier in ("memory", "zmq_channel", "zmq_listener"):
         monkeypatch.setattr(f"protocols.{carrier}.encode", lambda message: [b"\x80", b"garbage"])
     ends.channel(sender).send(Done())
     with pytest.raises(DecodeError):

@@ -22,6 +22,7 @@ from protocols.messages import (
     Answers,
     Ask,
     Done,
+    Held,
     Hello,
     Message,
     Offer,
@@ -30,12 +31,14 @@ from protocols.messages import (
     Role,
     SplitRanks,
     Task,
+    Terms,
     Thresholds,
 )
 
 _texts = st.text(max_size=20)
 _names = st.text(min_size=1, max_size=20)
 _counts = st.integers(0, 2**63)
+_digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 _floats = st.floats(allow_nan=False)
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | _floats | _texts,
@@ -44,8 +47,8 @@ _json = st.recursive(
 )
 _documents = st.dictionaries(_texts, _json, max_size=4)
 _columns = st.builds(
-    OfferedColumn, name=_names, n_ranks=_counts, has_missing=st.booleans(), mechanism=_texts, law=_texts,
-    epsilon=_floats,
+    OfferedColumn, name=_names, n_ranks=_counts, has_missing=st.booleans(), digest=_digests, mechanism=_texts,
+    law=_texts, epsilon=_floats,
 )  # fmt: skip
 
 
@@ -53,10 +56,17 @@ def _arrays(*dtypes: str) -> st.SearchStrategy[np.ndarray]:
     return st.sampled_from(dtypes).flatmap(lambda dtype: hnp.arrays(dtype, st.integers(0, 30)))
 
 
+_terms = st.builds(
+    Terms, objective=st.none() | _names, columns=st.none() | _counts, mechanism=st.none() | _names,
+    law=st.none() | _names, epsilon=st.none() | _floats, total_epsilon=st.none() | _floats,
+    share_thresholds=st.none() | st.booleans(),
+)  # fmt: skip
+
 MESSAGES = st.one_of(
     st.builds(
         Hello, role=st.sampled_from(Role), party=_names, run_id=_names, task=st.sampled_from(Task), n_rows=_counts,
-        id_digest=_texts,
+        id_digest=_texts, has_label=st.none() | st.booleans(), plan=_terms, agreed=_terms,
+        held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
     ),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
@@ -291,6 +301,8 @@ def test_a_header_or_an_array_over_the_limit_is_refused_unread(monkeypatch: pyte
 
 
 def test_an_infinite_loss_survives_the_wire() -> None:
-    column = OfferedColumn(name="c0", n_ranks=1, has_missing=False, mechanism="global", law="clamped", epsilon=math.inf)
+    column = OfferedColumn(
+        name="c0", n_ranks=1, has_missing=False, digest="0" * 64, mechanism="global", law="clamped", epsilon=math.inf
+    )
     received = decode(encode(Offer(columns=(column,), guarantee={})))
     assert_same(received, Offer(columns=(column,), guarantee={}))

@@ -17,6 +17,7 @@ from protocols.messages import (
     BlindedIds,
     CommonIds,
     Done,
+    Held,
     Hello,
     Message,
     MoreIds,
@@ -28,11 +29,15 @@ from protocols.messages import (
     Role,
     SplitRanks,
     Task,
+    Terms,
     Thresholds,
 )
 
 HELLO = {"role": Role.ACTIVE, "party": "a", "run_id": "r", "task": Task.TRAIN, "n_rows": 3, "id_digest": "d"}
-COLUMN = {"name": "c0", "n_ranks": 5, "has_missing": False, "mechanism": "global", "law": "clamped", "epsilon": 0.1}
+COLUMN = {
+    "name": "c0", "n_ranks": 5, "has_missing": False, "digest": "0" * 64, "mechanism": "global", "law": "clamped",
+    "epsilon": 0.1,
+}  # fmt: skip
 RANKS = {"column": 0, "start": 0, "ranks": np.arange(3, dtype=np.uint8)}
 SPLITS = {
     "columns": np.zeros(2, np.uint32),
@@ -49,6 +54,7 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (MoreIds, {}),
     (CommonIds, {"bits": np.zeros(1, np.uint8)}),
     (OfferedColumn, COLUMN),
+    (Held, {"offer": "f" * 64, "column": 1, "row": 7}),
     (Offer, {"columns": (), "guarantee": {}}),
     (RankChunk, RANKS),
     (SplitRanks, SPLITS),
@@ -64,7 +70,7 @@ def test_every_message_is_registered_under_its_own_kind() -> None:
     declared = {
         value
         for value in vars(messages).values()
-        if inspect.isclass(value) and issubclass(value, Message) and value not in (Message, OfferedColumn)
+        if inspect.isclass(value) and issubclass(value, Message) and value not in (Message, OfferedColumn, Terms, Held)
     }
     assert set(MESSAGES.values()) == declared
     assert all(MESSAGES[message.kind] is message for message in declared)
@@ -106,6 +112,9 @@ def test_a_message_is_frozen_and_refuses_unknown_and_missing_fields(
         (BlindedIds, ROWS, "rows", np.zeros(33, np.uint8)),
         (ReblindedIds, ROWS, "rows", np.zeros((2, 33), np.uint32)),
         (CommonIds, {"bits": np.zeros(1, np.uint8)}, "bits", np.zeros((1, 1), np.uint8)),
+        (Hello, HELLO, "held", {"offer": "f" * 63, "column": 1, "row": 7}),
+        (Hello, HELLO, "plan", {"objective": 3}),
+        (OfferedColumn, COLUMN, "digest", "F" * 64),
         (OfferedColumn, COLUMN, "n_ranks", -1),
         (OfferedColumn, COLUMN, "has_missing", 1),
         (OfferedColumn, COLUMN, "epsilon", "0.1"),
@@ -146,7 +155,15 @@ def test_ranks_travel_in_any_of_three_unsigned_types(dtype: str) -> None:
 
 
 def test_an_offer_has_no_place_for_bounds_categories_or_values() -> None:
-    assert set(OfferedColumn.model_fields) == {"name", "n_ranks", "has_missing", "mechanism", "law", "epsilon"}
+    assert set(OfferedColumn.model_fields) == {
+        "name",
+        "n_ranks",
+        "has_missing",
+        "digest",
+        "mechanism",
+        "law",
+        "epsilon",
+    }
     assert set(Offer.model_fields) == {"columns", "guarantee"}
 
 

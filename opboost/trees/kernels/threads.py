@@ -12,6 +12,11 @@ from numba import get_num_threads, set_num_threads
 CELLS_PER_THREAD = 400_000
 
 
+def n_threads() -> int:
+    """The threads that loops take now."""
+    return int(get_num_threads())
+
+
 @contextmanager
 def threads_for(n_cells: int) -> Iterator[None]:
     """Take no more threads than a table of so many cells keeps busy."""

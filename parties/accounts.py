@@ -1,0 +1,55 @@
+"""A passive party's account in a run: its ledger and store with the run's budget, and what is released on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pandas as pd
+
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
+from opboost.preprocess import EncodedColumn
+from opboost.schema import TableSchema
+from parties.config import PassiveRun
+from parties.drawing import Account, open_books
+from parties.entries import Occasion
+from parties.party_b import ReleaseColumns
+from parties.preparing import bits
+from parties.runlog import RunLog
+from parties.store import RunFolder
+from protocols.messages import Task
+
+
+@contextmanager
+def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
+    """The run's ledger and store, verified, and what its budget allows."""
+    budget = run.ledger.budget.budget(schema)
+    with open_books(run.ledger.path) as (ledger, store):
+        occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
+        yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=bits(run))
+
+
+def release_once(account: Account, ids: pd.Index, folder: RunFolder, log: RunLog) -> ReleaseColumns:
+    """Release columns on an account; a run that has released before sends the same again or nothing."""
+
+    def release(mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn]) -> Iterator[ReleasedColumn]:
+        logging = replace(account, note=noting(log, account, "columns"))
+        yield from logging.columns(mechanisms, encoded, ids, may_draw=not folder.has_released)
+        folder.mark_release()
+
+    return release
+
+
+def noting(log: RunLog, account: Account, of_what: str) -> Callable[[int, int], None]:
+    """How much of a release was drawn, as a step of the log."""
+
+    def note(n_drawn: int, n_reused: int) -> None:
+        log.step(
+            "released",
+            f"{n_drawn} {of_what} drawn and charged to {account.ledger.path.name}, {n_reused} taken from the store",
+            n_drawn=n_drawn,
+            n_reused=n_reused,
+        )
+
+    return note

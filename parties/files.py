@@ -1,0 +1,44 @@
+"""Files that are written whole or not at all: a crash leaves the old one or the new one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from parties.errors import RunFolderError
+
+_SUFFIX = ".partial"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes its place as a whole.
+
+    Raises
+    ------
+    RunFolderError
+        If it cannot be written.
+    """
+    partial = path.with_name(f".{path.name}{_SUFFIX}")
+    try:
+        yield partial
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file as a whole."""
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a crash left half written."""
+    for partial in folder.glob(f".*{_SUFFIX}"):
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,89 @@
+"""How a passive party words its release: the offer, the bytes of its ranks, and what need not be sent twice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.desensitize import ColumnMechanism
+from opboost.privacy.guarantee import Guarantee
+from opboost.ranking import RankedColumn
+from parties.errors import Disagreement
+from protocols.messages import Held, Offer, OfferedColumn
+
+
+def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest unsigned type that holds a column's ranks, and its number of ranks for a missing row."""
+    return np.min_scalar_type(n_ranks).newbyteorder("<")
+
+
+def packed(column: RankedColumn) -> NDArray[np.unsignedinteger]:
+    """A column's ranks as they travel."""
+    return np.ascontiguousarray(column.ranks, dtype=rank_type(column.table.n_ranks))
+
+
+def make_offer(
+    mechanisms: Sequence[ColumnMechanism], columns: Sequence[RankedColumn], guarantee: Guarantee, *, opaque_names: bool
+) -> Offer:
+    """What is about to be released, column by column, and what that promises."""
+    promises = {promise.column: promise for promise in guarantee.columns}
+    offered = tuple(
+        OfferedColumn(
+            name=f"c{c}" if opaque_names else _name(mechanisms, column),
+            n_ranks=column.table.n_ranks,
+            has_missing=column.has_missing,
+            digest=hashlib.sha256(packed(column)).hexdigest(),
+            mechanism=promises[column.source].mechanism,
+            law=promises[column.source].law,
+            epsilon=promises[column.source].epsilon,
+        )
+        for c, column in enumerate(columns)
+    )
+    public = _without_names(guarantee) if opaque_names else guarantee
+    return Offer(columns=offered, guarantee=public.to_dict())
+
+
+def offer_digest(offer: Offer) -> str:
+    """Tells one release from every other: an offer names the digests of its columns."""
+    return hashlib.sha256(offer.model_dump_json().encode()).hexdigest()
+
+
+def check_held(held: Held | None, offer: Offer, peer: str) -> None:
+    """Refuse to go on with a release of which the active party holds another one's beginning.
+
+    Raises
+    ------
+    Disagreement
+    """
+    if held is not None and held.offer != offer_digest(offer):
+        raise Disagreement(
+            f"{peer} holds the beginning of another release than the one that is stored here; choose another run_id on "
+            "both sides. No ranks were sent"
+        )
+
+
+def first_row(held: Held | None, column: int, n_rows: int) -> int:
+    """The first row of a column that the active party lacks."""
+    if held is None or column > held.column:
+        return 0
+    return n_rows if column < held.column else held.row
+
+
+def _without_names(guarantee: Guarantee) -> Guarantee:
+    """The guarantee as the other side may read it: a unit tells the width of the bounds, so it stays here."""
+    columns = (
+        replace(promise, column=f"column {i}", unit="one step of the mapped domain")
+        for i, promise in enumerate(guarantee.columns)
+    )
+    return replace(guarantee, columns=tuple(columns))
+
+
+def _name(mechanisms: Sequence[ColumnMechanism], column: RankedColumn) -> str:
+    if column.category is None:
+        return column.source
+    schema = next(mechanism.schema for mechanism in mechanisms if mechanism.schema.name == column.source)
+    return f"{column.source}={schema.categories[column.category]}"

@@ -1,0 +1,36 @@
+"""What becomes of scores: a table keyed by id, and how good they are where labels are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Mask, Values
+from opboost.metrics import evaluate
+from parties.party_a import JointModel
+from parties.runlog import RunLog
+from parties.store import RunFolder
+from parties.table import PartyTable
+
+
+def prediction_table(ids: pd.Index, predictions: Values, is_complete: Mask) -> pd.DataFrame:
+    """Keyed by id; multiclass gives one column per class beside the most probable one."""
+    status = np.where(is_complete, "ok", "missing_passive_columns")
+    if predictions.ndim == 1:
+        return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
+    chosen = np.where(is_complete, np.nan_to_num(predictions).argmax(axis=1), np.nan)
+    classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
+    return pd.DataFrame({"id": ids, "prediction": chosen, **classes, "status": status})
+
+
+def score(
+    folder: RunFolder, log: RunLog, model: JointModel, table: PartyTable, predictions: Values, known: Mask, mode: str
+) -> None:
+    """Compare predictions with labels, where the table holds both classes of them."""
+    if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
+        return
+    metrics = evaluate(model.ensemble.loss.name, table.labels[known], predictions[known])
+    metrics_path = folder.path / "metrics.json"
+    before = folder.read_json("metrics.json") if metrics_path.exists() else {}
+    folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
+    log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)

@@ -1,0 +1,168 @@
+"""A run file and a table in, a job out: every check that needs no peer, before anything is opened or written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism
+from opboost.schema import TableSchema
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Loss
+from parties.alignment import Aligned, Aligner, usable
+from parties.config import ActiveRun, PassiveRun, read_schema
+from parties.errors import ConfigError, naming
+from parties.journal import Inputs, Journal, Records
+from parties.party_a import ActiveJob
+from parties.party_b import PassiveJob
+from parties.table import PartyTable, own_columns, read_table, select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedActive:
+    """An active party's run file and table, checked.
+
+    Attributes
+    ----------
+    run : ActiveRun
+    schema : TableSchema
+    table : PartyTable
+        All records of this party, or those that the run file lists.
+    aligner : Aligner
+    loss : Loss
+    parameters : BoostingParameters
+    """
+
+    run: ActiveRun
+    schema: TableSchema
+    table: PartyTable
+    aligner: Aligner
+    loss: Loss
+    parameters: BoostingParameters
+
+    def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
+        """The training job on the aligned records; before they are found, one for greetings: it names no digest."""
+        is_ready = aligned is not None or not self.aligner.is_needed
+        aligned = aligned or Aligned(self.table)
+        table, run = aligned.table, self.run
+        assert table.labels is not None
+        seed = run.model.seed if journal is None else journal.seed
+        return ActiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=table.id_digest if is_ready else "",
+            own=own_columns(table, self.schema),
+            labels=table.labels,
+            weights=np.ones(table.n_rows),
+            loss=self.loss,
+            parameters=self.parameters,
+            constraints=run.model.constraints,
+            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            engine=run.model.engine,
+            seed=seed,
+            alignment=self.aligner.words,
+            orders=aligned.orders,
+            agreed={peer.name: peer.agreed.terms() for peer in run.passive},
+            journal=journal,
+        )
+
+    def within(self, common: pd.Index | None) -> PreparedActive:
+        """The same for those of its records that were found to be common before."""
+        if common is None:
+            return self
+        rows = self.table.ids.get_indexer(common)
+        return replace(self, table=self.table.take(rows[rows >= 0]))
+
+    def begin(self, journal: Journal, aligned: Aligned) -> None:
+        """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
+        common = list(aligned.table.ids) if self.aligner.is_needed else None
+        journal.begin(self._inputs(aligned.table), aligned.orders, common)
+
+    def _inputs(self, table: PartyTable) -> Inputs:
+        assert table.labels is not None
+        own = own_columns(table, self.schema)
+        digest = hashlib.sha256(json.dumps([table.id_digest, *(column.name for column in own)]).encode())
+        for values in (table.labels, *(column.values for column in own)):
+            digest.update(np.ascontiguousarray(values))
+        return Inputs(Records(table.n_rows, table.id_digest), digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPassive:
+    """The same of a passive party."""
+
+    run: PassiveRun
+    schema: TableSchema
+    table: PartyTable
+    aligner: Aligner
+    mechanisms: tuple[ColumnMechanism, ...]
+
+    def job(self, aligned: Aligned | None = None) -> PassiveJob:
+        """The same; without an account it draws for nobody."""
+        is_ready = aligned is not None or not self.aligner.is_needed
+        aligned = aligned or Aligned(self.table)
+        run = self.run
+        return PassiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=aligned.table.id_digest if is_ready else "",
+            features=aligned.table.features,
+            mechanisms=self.mechanisms,
+            rng=bits(run),
+            opaque_names=run.opaque_names,
+            share_thresholds=run.share_thresholds,
+            alignment=self.aligner.words,
+            order=aligned.orders.get(run.active.name),
+            has_label=self.schema.label is not None,
+            agreed=run.active.agreed.terms(),
+        )
+
+
+def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
+    """Check what an active party's run file brings to a training run; nothing is opened or written."""
+    schema, ignore = read_schema(run.table_schema)
+    if schema.label is None:
+        raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
+    with naming(path):
+        loss, parameters = run.model.loss(), run.model.parameters()
+    table = _training_table(run, schema, ignore, needs_label=True)
+    assert table.labels is not None
+    loss.check_labels(table.labels)
+    with naming(path):
+        run.model.validation(table.n_rows)
+    return PreparedActive(
+        run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), loss=loss, parameters=parameters
+    )
+
+
+def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
+    """The same of a passive party."""
+    schema, ignore = read_schema(run.table_schema)
+    with naming(path):
+        mechanisms = run.desensitize.mechanisms(schema)
+        run.ledger.budget.budget(schema)
+    table = _training_table(run, schema, ignore, needs_label=False)
+    return PreparedPassive(run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), mechanisms=mechanisms)
+
+
+def bits(run: PassiveRun) -> rng.BitSource:
+    """Where a passive party's noise comes from."""
+    return rng.secure() if run.seed is None else rng.seeded(run.seed)
+
+
+def _training_table(
+    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, needs_label: bool
+) -> PartyTable:
+    """Read what a run file names, and refuse at once what could not be trained on."""
+    duplicates = run.align.duplicates
+    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates)
+    if run.ids is not None:
+        table = select(table, run.ids, run.data)
+    usable(run, schema)(table)
+    return table
