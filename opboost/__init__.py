@@ -4,11 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from opboost.dpboost_estimators import DPBoostClassifier, DPBoostRegressor
     from opboost.estimators import OpBoostClassifier, OpBoostRegressor
+    from opboost.inprivate_estimators import InPrivateClassifier, InPrivateRegressor
     from opboost.privacy.domain import IntegerDomain, Partition
     from opboost.privacy.guarantee import Guarantee
     from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
     from opboost.schema import ColumnSchema
+    from opboost.sgbdt_estimators import SGBDTClassifier, SGBDTRegressor
     from opboost.trees.model_file import load_model
     from opboost.trees.tree import Ensemble
     from opboost.trees.xgboost_model import from_xgboost, to_xgboost
@@ -16,14 +19,20 @@ if TYPE_CHECKING:
 __all__ = [
     "AdjMap",
     "ColumnSchema",
+    "DPBoostClassifier",
+    "DPBoostRegressor",
     "Ensemble",
     "GlobalMap",
     "Guarantee",
+    "InPrivateClassifier",
+    "InPrivateRegressor",
     "IntegerDomain",
     "LocalMap",
     "OpBoostClassifier",
     "OpBoostRegressor",
     "Partition",
+    "SGBDTClassifier",
+    "SGBDTRegressor",
     "from_xgboost",
     "load_model",
     "to_xgboost",
@@ -32,14 +41,20 @@ __all__ = [
 _HOMES = {
     "AdjMap": "opboost.privacy.order_preserving",
     "ColumnSchema": "opboost.schema",
+    "DPBoostClassifier": "opboost.dpboost_estimators",
+    "DPBoostRegressor": "opboost.dpboost_estimators",
     "Ensemble": "opboost.trees.tree",
     "GlobalMap": "opboost.privacy.order_preserving",
     "Guarantee": "opboost.privacy.guarantee",
+    "InPrivateClassifier": "opboost.inprivate_estimators",
+    "InPrivateRegressor": "opboost.inprivate_estimators",
     "IntegerDomain": "opboost.privacy.domain",
     "LocalMap": "opboost.privacy.order_preserving",
     "OpBoostClassifier": "opboost.estimators",
     "OpBoostRegressor": "opboost.estimators",
     "Partition": "opboost.privacy.domain",
+    "SGBDTClassifier": "opboost.sgbdt_estimators",
+    "SGBDTRegressor": "opboost.sgbdt_estimators",
     "from_xgboost": "opboost.trees.xgboost_model",
     "load_model": "opboost.trees.model_file",
     "to_xgboost": "opboost.trees.xgboost_model",

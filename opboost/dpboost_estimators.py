@@ -1,0 +1,270 @@
+"""DPBoost behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from opboost.arrays import Values
+from opboost.column_positions import Bounds
+from opboost.errors import ParameterError
+from opboost.horizontal import dpboost
+from opboost.horizontal.dpboost import Scheme, Settings
+from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
+from opboost.horizontal.noisy_holder import laplace_noise
+from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
+from opboost.privacy.accounting import by_pure
+from opboost.privacy.published import dpboost_gain_sensitivity
+from opboost.privacy.releases import PureRelease, Release
+from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
+
+# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
+_ROUND_DOWN = 1 - 1e-12
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float, optional
+        Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
+    delta : float
+        Pure differential privacy needs none: 0.
+    bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
+        Public bounds of the columns; values beyond them count as the bounds. ``"from_data"`` reveals the extremes of
+        the data and is not certified.
+    mode : {"certified", "paper"}
+        ``paper`` takes the publication's sensitivity of the gain and its draws of fixed sizes; `guarantee_` then states
+        what that is worth, for records that are replaced in data of a public size.
+    scheme : {"eoe", "seq", "para"}
+        Ensemble of ensembles, or the paper's baselines.
+    n_estimators, trees_per_ensemble, max_depth : int
+    learning_rate, reg_lambda : float
+    max_grad : float, optional
+        Bound of a gradient. By default 1 for classes (and in the mode ``paper``), and 0.3 for numbers, whose bounds are
+        scaled to [-1, 1].
+    leaf : {"sums", "value"}
+        Whether noise goes to a leaf's sum and count, or to its value as in the paper.
+    noise_lambda : float
+        For ``sums``: the regulariser of a leaf is at least so many scales of the noise on its count.
+    filter_gradients : bool
+        Leave out records with gradients beyond the bound, rather than clip them (GDF).
+    clip_leaves : bool
+        Geometric clipping of the leaves (GLC).
+    initial_share : float
+        Share of epsilon for the first score; 0 to begin at 0.
+    gain_sensitivity : {"3", "slides"}
+        For the mode ``paper``: the authors' later constant or the one of their slides.
+    max_cells : int
+        Cells of the public grid per column.
+    random_state : int, RandomState or None
+        None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
+
+    Attributes
+    ----------
+    guarantee_ : RecordGuarantee
+    model_ : Ensemble
+        Holds no counts, no covers and nothing per record.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the training table had column names.
+
+    Notes
+    -----
+    Privacy: epsilon-DP between data sets that differ by one record, added or removed, for everybody who sees the model:
+    trees on disjoint records by coins of the records' own cost as much as one, ensembles add up
+    (`opboost.horizontal.dpboost`).
+"""
+
+
+class _DPBoost(DividedRows):
+    """What classifier and regressor share."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        bounds: Bounds | Literal["from_data"] = None,
+        mode: Literal["certified", "paper"] = "certified",
+        scheme: Scheme = "eoe",
+        n_estimators: int = 10,
+        trees_per_ensemble: int = 10,
+        max_depth: int = 2,
+        learning_rate: float = 0.3,
+        reg_lambda: float = 1.0,
+        max_grad: float | None = None,
+        leaf: Literal["sums", "value"] = "sums",
+        noise_lambda: float = 2.0,
+        filter_gradients: bool = False,
+        clip_leaves: bool = False,
+        initial_share: float = 0.1,
+        gain_sensitivity: Literal["3", "slides"] = "3",
+        max_cells: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.mode = mode
+        self.scheme = scheme
+        self.n_estimators = n_estimators
+        self.trees_per_ensemble = trees_per_ensemble
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.reg_lambda = reg_lambda
+        self.max_grad = max_grad
+        self.leaf = leaf
+        self.noise_lambda = noise_lambda
+        self.filter_gradients = filter_gradients
+        self.clip_leaves = clip_leaves
+        self.initial_share = initial_share
+        self.gain_sensitivity = gain_sensitivity
+        self.max_cells = max_cells
+        self.random_state = random_state
+
+    def _train(self, X: Values, labels: Values, *, is_classification: bool) -> None:
+        task = self._public(X, labels, is_classification=is_classification)
+        settings, bits = self._settings(task), self._bits()
+        tree_epsilon, initial, spent = self._budgets(task, settings)
+        is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
+        if is_printed:
+            settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
+        trees, score = dpboost.train(
+            X, task.scaled(labels), task.grid, settings,
+            gradients=counted_logistic_gradients if is_classification else squared_gradients,
+            epsilon=tree_epsilon, initial=initial, deals=dpboost.by_fixed_sizes(settings) if is_printed else None,
+            rng=bits,
+        )  # fmt: skip
+        self._task, self.model_ = task, task.ensemble(trees, score)
+        if not is_printed:
+            epsilon = by_pure(spent) if spent else math.inf
+            account = "pure composition" if spent else "no noise"
+            self.guarantee_ = self._guarantee(task, epsilon=epsilon, account=account, is_secure=bits.is_secure)
+            return
+        # Replacing a record is removing one and adding one, and may touch two nodes of a level.
+        worth = 4 * settings.max_grad**2 / (2 * self._printed_sensitivity(settings.max_grad))
+        epsilon = 2 * task.epsilon * (worth * 0.5 + 0.5)
+        self.guarantee_ = replace(
+            self._guarantee(
+                task, epsilon=epsilon, account="pure composition", is_secure=bits.is_secure, claimed=task.epsilon
+            ),
+            neighbours="two data sets of the same, public, size that differ in one record's values",
+        )
+
+    def _max_grad(self, task: PublicTask) -> float:
+        if self.max_grad is None:
+            return 1.0 if task.is_classification or self.mode == "paper" else 0.3
+        if not (self.max_grad > 0 and math.isfinite(self.max_grad)):
+            raise ParameterError(f"max_grad must be positive and finite; got {self.max_grad!r}")
+        return float(self.max_grad)
+
+    def _printed_sensitivity(self, max_grad: float) -> float:
+        if self.gain_sensitivity not in ("3", "slides"):
+            raise ParameterError(f"gain_sensitivity must be '3' or 'slides'; got {self.gain_sensitivity!r}")
+        if self.gain_sensitivity == "3":
+            return 3 * max_grad**2
+        return dpboost_gain_sensitivity(self.reg_lambda, max_grad)
+
+    def _settings(self, task: PublicTask) -> Settings:
+        for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        if not 0 < self.learning_rate < 1 or not 0 <= self.initial_share < 1:
+            raise ParameterError(
+                "learning_rate must lie between 0 and 1, and initial_share be at least 0 and less than 1; got "
+                f"{self.learning_rate!r} and {self.initial_share!r}"
+            )
+        if self.scheme not in ("eoe", "seq", "para") or self.leaf not in ("sums", "value"):
+            raise ParameterError(
+                f"scheme must be eoe, seq or para and leaf sums or value; got {self.scheme!r} and {self.leaf!r}"
+            )
+        if self.delta != 0:
+            raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
+        return Settings(
+            n_trees=self.n_estimators, trees_per_ensemble=self.trees_per_ensemble, max_depth=self.max_depth,
+            scheme=self.scheme, learning_rate=self.learning_rate, reg_lambda=self.reg_lambda,
+            max_grad=self._max_grad(task),
+            leaf=self.leaf, noise_lambda=self.noise_lambda, filters_gradients=self.filter_gradients,
+            clips_leaves=self.clip_leaves,
+        )  # fmt: skip
+
+    def _budgets(self, task: PublicTask, settings: Settings) -> tuple[float, InitialScore, list[Release]]:
+        """Epsilon of a tree, how the first score is found, and everything that will be released."""
+        if self.initial_share == 0 or self.mode == "paper":
+            first, initial = 0.0, score_of_nothing
+        else:
+            first = self.initial_share * task.epsilon
+            start = score_of_classes if task.is_classification else score_of_numbers
+            initial = functools.partial(start, noise=functools.partial(laplace_noise, 1.0, first))
+        if math.isinf(task.epsilon):
+            return math.inf, initial, []
+        tree = (task.epsilon - first) / max(settings.n_ensembles, 1) * _ROUND_DOWN
+        spent: list[Release] = [PureRelease(epsilon=first)] if first else []
+        if settings.n_trees:
+            spent += dpboost.releases(settings, tree)
+        return tree, initial, spent
+
+
+class DPBoostClassifier(BinaryLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
+    __doc__ = f"""Boosting for two classes with private splits and leaves (DPBoost).
+{_PARAMETERS}"""
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, self._learn_classes(targets), is_classification=True)
+        return self
+
+
+class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignore[misc]
+    __doc__ = f"""Boosting for numbers with private splits and leaves (DPBoost).
+{_PARAMETERS}"""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        bounds: Bounds | Literal["from_data"] = None,
+        label_bounds: tuple[float, float] | None = None,
+        mode: Literal["certified", "paper"] = "certified",
+        scheme: Scheme = "eoe",
+        n_estimators: int = 10,
+        trees_per_ensemble: int = 10,
+        max_depth: int = 2,
+        learning_rate: float = 0.3,
+        reg_lambda: float = 1.0,
+        max_grad: float | None = None,
+        leaf: Literal["sums", "value"] = "sums",
+        noise_lambda: float = 2.0,
+        filter_gradients: bool = False,
+        clip_leaves: bool = False,
+        initial_share: float = 0.1,
+        gain_sensitivity: Literal["3", "slides"] = "3",
+        max_cells: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, scheme=scheme,
+            n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
+            learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
+            noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
+            initial_share=initial_share, gain_sensitivity=gain_sensitivity, max_cells=max_cells,
+            random_state=random_state,
+        )  # fmt: skip
+        self.label_bounds = label_bounds
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, np.asarray(targets, dtype=np.float64), is_classification=False)
+        return self
+
+    def _scores_poorly(self) -> bool:
+        return True

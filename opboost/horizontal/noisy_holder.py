@@ -1,0 +1,108 @@
+"""Noise after aggregation: a row holder whose answers may be released, and no more of them than are paid for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from opboost.arrays import Mask, Nodes, Sums
+from opboost.errors import AccountError
+from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian
+from opboost.privacy.fixed_point import Sensitivity
+from opboost.rng import BitSource
+from opboost.trees.holder import RowHolder
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+
+class NoisyHolder:
+    """Answers one question per tree, for the sums of (g, h) in nodes that share no row, with noise.
+
+    Parameters
+    ----------
+    holder : RowHolder
+        Whose answers are exact: rows here, or the sum of several holders.
+    grad_noise, hess_noise : Noise or None
+        On the integer sums; None for no noise.
+    n_trees : int
+        Trees that the account was made for. The next one is refused.
+    rng : BitSource
+
+    Notes
+    -----
+    Privacy: one record is in one of the nodes, so an answer is a query of the sensitivity of one record's (g, h), and
+    `n_trees` of them follow each other. Histograms are not in the account and are refused.
+    """
+
+    def __init__(
+        self,
+        holder: RowHolder,
+        *,
+        grad_noise: Noise | None,
+        hess_noise: Noise | None,
+        n_trees: int,
+        rng: BitSource,
+    ) -> None:
+        self._holder = holder
+        self._noises = grad_noise, hess_noise
+        self._n_left = n_trees
+        self._may_ask = False
+        self._is_split: Mask = np.zeros(1, np.bool_)
+        self._rng = rng
+
+    def extend(self, n_trees: int) -> None:
+        """Allow further trees; the caller has accounted for them."""
+        self._n_left += n_trees
+
+    def start_tree(self, output: int) -> None:
+        if self._n_left == 0:
+            raise AccountError("the account was made for the trees before this one; nothing was released")
+        self._n_left -= 1
+        self._may_ask = True
+        self._is_split = np.zeros(1, np.bool_)
+        self._holder.start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        raise AccountError("histograms are not in the account of this holder; nothing was released")
+
+    def totals(self, nodes: Nodes) -> Sums:
+        if not self._may_ask:
+            raise AccountError("the sums of this tree were released before; nothing was released again")
+        if len(np.unique(nodes)) < len(nodes) or self._is_split[nodes].any():
+            raise AccountError("sums are released of nodes without a common row only; nothing was released")
+        self._may_ask = False
+        totals = self._holder.totals(nodes)
+        for column, noise in enumerate(self._noises):
+            if noise is not None:
+                totals[:, column] += noise.draw(len(nodes), rng=self._rng)
+        return totals
+
+    def divide(self, splits: Splits) -> None:
+        if not self._may_ask:
+            raise AccountError("a tree whose sums were released does not split further")
+        is_split = np.zeros(int(splits.rights[-1]) + 1, np.bool_)
+        is_split[: len(self._is_split)] = self._is_split
+        is_split[splits.nodes] = True
+        self._is_split = is_split
+        self._holder.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._holder.finish_tree(tree)
+
+
+def gaussian_noise(std: float, scale: float) -> RoundedGaussian | None:
+    """Noise for integers of ``1 / scale`` each; none for a deviation of 0."""
+    return RoundedGaussian(std * scale) if std else None
+
+
+def laplace_noise(bound: float, epsilon: float, scale: float) -> DiscreteLaplace | None:
+    """Noise that hides a record's contribution of at most `bound` for `epsilon`; none if that is infinite."""
+    steps = math.floor(bound * scale * (1 + 1e-12))
+    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
+
+
+def laplace_sensitivity(bound: float, scale: float) -> Sensitivity:
+    """Of a sum of integers that stand for numbers of at most `bound`."""
+    steps = math.floor(bound * scale * (1 + 1e-12))
+    return Sensitivity(l1=steps, l2_squared=steps**2)

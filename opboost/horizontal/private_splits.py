@@ -1,0 +1,106 @@
+"""Splits chosen by the exponential mechanism among the cuts of a public grid."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opboost.arrays import HistogramAxes, Nodes, Sums, Values
+from opboost.errors import ParameterError
+from opboost.privacy.selection import ExponentialMechanism
+from opboost.rng import BitSource
+from opboost.trees.complete import Cuts
+from opboost.trees.holder import RowHolder
+from opboost.trees.losses import Grid
+
+
+class ExponentialRule:
+    """One split per node, by the gain ``S_L^2 / (n_L + reg_lambda) + S_R^2 / (n_R + reg_lambda)``.
+
+    The node's own term is the same for all candidates and left out. No candidate is left out: which ones there are
+    must not depend on the data.
+
+    Parameters
+    ----------
+    axes : HistogramAxes
+        Of a public grid; all columns have as many cells.
+    grid : Grid
+        Steps of the sums of g and of the counts.
+    reg_lambda : float
+    mechanism : ExponentialMechanism
+        For one level: its nodes share no record.
+    holder : RowHolder
+        Whose answers are exact.
+    rng : BitSource
+
+    Notes
+    -----
+    Privacy: ``mechanism.epsilon`` per level, if its range covers the gain's change by one record. For ``|g| <= B`` and
+    counts the change lies in ``(-3 B^2, B^2]``, for every ``reg_lambda >= 0``: a range of ``4 B^2``
+    (`gain_range`). The way of missing values is drawn before the data are looked at.
+    """
+
+    def __init__(
+        self,
+        axes: HistogramAxes,
+        grid: Grid,
+        *,
+        reg_lambda: float,
+        mechanism: ExponentialMechanism,
+        holder: RowHolder,
+        rng: BitSource,
+    ) -> None:
+        if not reg_lambda >= 0:
+            raise ParameterError(f"reg_lambda must be at least 0; got {reg_lambda}")
+        self._axes = axes
+        self._grid = grid
+        self._reg_lambda = reg_lambda
+        self._mechanism = mechanism
+        self._holder = holder
+        self._rng = rng
+
+    def start_tree(self) -> None:
+        """Nothing is remembered between trees."""
+
+    def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
+        """Choose one split per node. The holder that is passed releases its answers, and is not asked."""
+        n_nodes, n_bins = len(nodes), int(self._axes.sizes[0])
+        histograms = np.zeros((n_nodes, 2, self._axes.n_bins), dtype=np.int64)
+        self._holder.add_histograms(nodes, histograms)
+        missing_left = self._rng.words(n_nodes) >> np.uint64(63) == 0
+        gains = split_gains(histograms, missing_left, n_bins, self._grid, self._reg_lambda)
+        chosen = self._mechanism.choose(gains.reshape(n_nodes, -1), rng=self._rng)
+        columns, cuts = np.divmod(chosen, n_bins - 2)
+        return Cuts(columns.astype(np.int32), cuts.astype(np.int32), missing_left)
+
+
+def gain_range(max_grad: float) -> float:
+    """The range of the gain's change by one record more or less, ``4 g^2``: it rises by at most g^2, falls by 3 g^2."""
+    return 4.0 * max_grad**2
+
+
+def split_gains(
+    histograms: Sums, missing_left: Values, n_bins: int, grid: Grid, reg_lambda: float
+) -> Values:  # numpydoc: shapes below
+    """Gain of every cut, shape ``(n_nodes, n_columns, n_bins - 2)``.
+
+    Parameters
+    ----------
+    histograms : ndarray of int64, shape (n_nodes, 2, n_columns * n_bins)
+        The last bin of every column holds its missing values.
+    missing_left : ndarray of bool, shape (n_nodes,)
+    n_bins : int
+    grid : Grid
+    reg_lambda : float
+    """
+    by_column = histograms.reshape(len(histograms), 2, -1, n_bins)
+    left = np.cumsum(by_column[..., : n_bins - 2], axis=-1)
+    left = left + np.where(missing_left[:, None, None, None], by_column[..., -1:], 0)
+    right = by_column.sum(axis=-1, keepdims=True) - left
+    return _value(left, grid, reg_lambda) + _value(right, grid, reg_lambda)
+
+
+def _value(sums: Sums, grid: Grid, reg_lambda: float) -> Values:
+    """``S^2 / (n + reg_lambda)`` of sums of shape ``(n_nodes, 2, ...)``; 0 of nothing."""
+    grad, count = sums[:, 0] / grid.grad_scale, sums[:, 1] / grid.hess_scale
+    weight = count + reg_lambda
+    return np.where(weight > 0, grad * grad, 0.0) / np.where(weight > 0, weight, 1.0)

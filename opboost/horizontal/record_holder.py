@@ -1,0 +1,242 @@
+"""Rows whose contributions are clipped, on an integer grid, and join a round only if they are admitted to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from opboost.arrays import Mask, Nodes, Sums, Values
+from opboost.errors import DataError, ParameterError
+from opboost.trees.binning import BinnedTable
+from opboost.trees.kernels.histograms import build_histograms, sum_nodes
+from opboost.trees.losses import Grid
+from opboost.trees.rows import SortedRows
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+from opboost.trees.walked_rows import WalkedRows
+
+# From scores and labels to g and h of every record.
+Gradients = Callable[[Values, Values], tuple[Values, Values]]
+
+# From g and h of every record, in steps, to who takes part in the round.
+Admission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
+
+# Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
+_HESS_SHIFT = 35
+
+
+def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+    """Half the squared error: ``score - y``, and 1."""
+    return scores - labels, np.ones_like(scores)
+
+
+def logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+    """Cross-entropy on labels 0 and 1: ``p - y`` and ``p (1 - p)``."""
+    p = expit(scores)
+    return p - labels, p * (1.0 - p)
+
+
+def counted_logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+    """Cross-entropy on labels 0 and 1, with 1 in place of the Hessian."""
+    return expit(scores) - labels, np.ones_like(scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipping:
+    """Bounds on what one record contributes to sums of g and h.
+
+    Parameters
+    ----------
+    max_grad, max_hess : float
+        Bounds of ``|g|`` and of h, which is not negative.
+    ratio : float
+        Deviation of the noise on h over that on g, which makes the two comparable.
+    max_norm : float, optional
+        Bound of ``sqrt(g^2 + (h / ratio)^2)``; h gives way. By default what the other bounds imply.
+    """
+
+    max_grad: float
+    max_hess: float
+    ratio: float = 1.0
+    max_norm: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("max_grad", "max_hess", "ratio"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)}")
+        implied = math.hypot(self.max_grad, self.max_hess / self.ratio)
+        if not self.max_norm >= self.max_grad:
+            raise ParameterError(f"max_norm must be at least max_grad; got {self.max_norm} and {self.max_grad}")
+        object.__setattr__(self, "max_norm", min(self.max_norm, implied))
+
+    @cached_property
+    def grid(self) -> Grid:
+        """Steps of the integers."""
+        return Grid.for_bounds(self.max_grad, self.max_hess)
+
+    def encode(self, grad: Values, hess: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Clip, and move towards zero to the grid.
+
+        Raises
+        ------
+        DataError
+            If a number is missing. Nothing was released.
+        """
+        if not np.isfinite(grad.sum() + hess.sum()):
+            raise DataError("a gradient is not a finite number; nothing was released")
+        grid = self.grid
+        g = np.clip(grad, -self.max_grad, self.max_grad)
+        h = np.clip(hess, 0.0, self.max_hess)
+        if self.max_norm < math.hypot(self.max_grad, self.max_hess / self.ratio):
+            room = self.max_norm**2 - g * g
+            is_long = (h / self.ratio) ** 2 > room
+            if is_long.any():
+                h[is_long] = np.sqrt(np.maximum(room[is_long], 0.0)) * (self.ratio * (1 - 1e-15))
+        return (g * grid.grad_scale).astype(np.int64), (h * grid.hess_scale).astype(np.int64)
+
+    def norms_squared(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Values:
+        """``g^2 + (h / ratio)^2`` of encoded contributions, rounded up and at most the largest one."""
+        grid = self.grid
+        g, h = grad / grid.grad_scale, hess / (grid.hess_scale * self.ratio)
+        return (g * g + h * h) * (1 + 1e-14)
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 sensitivity of a sum of ``(g, h / ratio)`` of encoded contributions."""
+        return self.max_norm * (1 + 2e-12)
+
+
+class RecordHolder:
+    """Rows in this process, as a `RowHolder` of clipped integer contributions.
+
+    Parameters
+    ----------
+    table : BinnedTable
+    labels : ndarray of float64, shape (n_rows,)
+    gradients : callable
+    clipping : Clipping
+    initial_score : float
+    admit : callable
+        Called once per tree; who is not admitted contributes nothing to it.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        labels: Values,
+        *,
+        gradients: Gradients,
+        clipping: Clipping,
+        initial_score: float,
+        admit: Admission,
+    ) -> None:
+        self._table = table
+        self._labels = labels
+        self._gradients = gradients
+        self._clipping = clipping
+        self._admit = admit
+        self._rows = SortedRows(table.bins, np.array([initial_score]), has_gradients=True)
+
+    @property
+    def scores(self) -> Values:
+        """Current scores of the rows; as secret as the data."""
+        return self._rows.scores[0]
+
+    def catch_up(self, trees: Sequence[Tree]) -> None:
+        """Take the scores that these trees, in bins, give to rows that arrive after them."""
+        add_trees(self.scores, self._table, trees)
+
+    def start_tree(self, output: int) -> None:
+        self._rows.start_tree()
+        self._rows.gradients[:] = contributions(
+            self._gradients(self.scores, self._labels), self._clipping, self._admit
+        )  # fmt: skip
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        begins, ends = self._rows.of(nodes)
+        table, rows = self._table, self._rows
+        block = self._clipping.grid.block
+        build_histograms(table.bins, rows.numbers, rows.gradients, begins, ends, table.axes.offsets, block, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        out = np.empty((len(nodes), 2), dtype=np.int64)
+        sum_nodes(self._rows.gradients, *self._rows.of(nodes), out)
+        return out
+
+    def divide(self, splits: Splits) -> None:
+        self._rows.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._rows.finish_tree(tree, 0)
+
+
+class WalkingHolder:
+    """The same for complete trees of which nobody asks more than the leaves' sums; several times faster.
+
+    Parameters are those of `RecordHolder`.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        labels: Values,
+        *,
+        gradients: Gradients,
+        clipping: Clipping,
+        initial_score: float,
+        admit: Admission,
+    ) -> None:
+        self._table = table
+        self._labels = labels
+        self._gradients = gradients
+        self._clipping = clipping
+        self._admit = admit
+        self._rows = WalkedRows(table.bins, initial_score)
+
+    def catch_up(self, trees: Sequence[Tree]) -> None:
+        """Take the scores that these trees, in bins, give to rows that arrive after them."""
+        add_trees(self._rows.scores, self._table, trees)
+
+    def start_tree(self, output: int) -> None:
+        self._rows.start_tree()
+        gradients = self._gradients(self._rows.scores, self._labels)
+        self._rows.gradients[:] = contributions(gradients, self._clipping, self._admit)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        raise DataError("rows that walk have no histograms")
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._rows.totals(nodes)
+
+    def divide(self, splits: Splits) -> None:
+        self._rows.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._rows.finish_tree(tree)
+
+
+def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission) -> NDArray[np.int64]:
+    """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
+    grad, hess = clipping.encode(*gradients)
+    packed = (hess << _HESS_SHIFT) + grad
+    is_in = admit(grad, hess)
+    return packed if is_in.all() else np.where(is_in, packed, 0)
+
+
+def add_trees(scores: Values, table: BinnedTable, trees: Sequence[Tree]) -> None:
+    """Add what trees in bins give to the rows of a table."""
+    rows, sizes = np.arange(table.n_rows), table.axes.sizes
+    for tree in trees:
+        nodes = np.zeros(table.n_rows, np.int64)
+        for _ in range(tree.depth):
+            cells = table.bins[tree.columns[nodes], rows]
+            is_missing = cells == sizes[tree.columns[nodes]] - 1
+            is_left = np.where(is_missing, tree.missing_left[nodes], cells <= tree.thresholds[nodes])
+            nodes = np.where(tree.is_leaf[nodes], nodes, np.where(is_left, tree.lefts[nodes], tree.rights[nodes]))
+        scores += tree.values[nodes]

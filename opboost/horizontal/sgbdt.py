@@ -1,0 +1,220 @@
+"""S-GBDT (Kirschte et al., 2023): random complete trees, noisy leaf sums, and a filter that pays for more trees.
+
+A tree's shape is drawn without the data, so all that is released of it is one vector: per leaf, the sums of the
+gradients g and of the counts or Hessians h, with Gaussian noise of its own on each (*dynamic* leaf noise). One record
+is in one leaf. The account is the one of `opboost.horizontal.leaf_noise`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask, Sums, Values
+from opboost.errors import AccountError
+from opboost.horizontal.initial_score import InitialScore
+from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise
+from opboost.horizontal.noisy_holder import NoisyHolder, gaussian_noise
+from opboost.horizontal.public_table import PublicGrid
+from opboost.horizontal.record_holder import Gradients, WalkingHolder
+from opboost.privacy.additive import DiscreteLaplace
+from opboost.privacy.renyi import ChargeTable
+from opboost.privacy.renyi_filter import RenyiFilter
+from opboost.rng import BitSource
+from opboost.trees.complete import RandomRule, grow_complete_tree
+from opboost.trees.holder import SummedHolders
+from opboost.trees.tree import Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the trees look like and how leaves become values; nothing here touches the account.
+
+    Attributes
+    ----------
+    max_depth : int
+    learning_rate : float
+    reg_lambda : float
+        Least regulariser of a leaf's denominator.
+    noise_lambda : float
+        The regulariser is at least this many times the largest Hessian times the noise multiplier: a leaf counts by
+        how far it stands out of the noise, whose size is public.
+    max_leaf : float
+        Bound of a leaf's value before the learning rate.
+    columns_per_tree : int
+        0 for all.
+    floor : bool
+        Whether the regulariser is the least denominator, as the paper has it, rather than added to it.
+    """
+
+    max_depth: int
+    learning_rate: float
+    reg_lambda: float
+    noise_lambda: float
+    max_leaf: float
+    columns_per_tree: int = 0
+    floor: bool = False
+
+    def leaf_values(self, totals: Sums, noise: LeafNoise) -> Values:
+        """Leaf values from noisy sums."""
+        grid = noise.clipping.grid
+        grad, hess = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
+        strength = max(self.reg_lambda, self.noise_lambda * noise.multiplier * noise.clipping.max_hess)
+        if self.floor:
+            steps = grad / np.maximum(hess, max(strength, math.ulp(1.0)))
+        else:
+            steps = np.where(hess > 0, grad, 0.0) / np.where(hess > 0, hess + strength, 1.0)
+        return -self.learning_rate * np.clip(steps, -self.max_leaf, self.max_leaf)
+
+
+class SGBDT:
+    """A model in training: rows arrive, trees are grown.
+
+    Parameters
+    ----------
+    columns : PublicGrid
+    gradients : callable
+    shape : Shape
+    noise : LeafNoise
+    initial : callable
+    rng : BitSource
+
+    Notes
+    -----
+    Privacy: that of `noise`, between data sets that differ by one record, added or removed, for the initial score and
+    all trees together. It holds for any number of trees with a filter, and for `noise.n_trees` on every record without.
+    The number of trees never depends on the data.
+    """
+
+    def __init__(
+        self,
+        columns: PublicGrid,
+        *,
+        gradients: Gradients,
+        shape: Shape,
+        noise: LeafNoise,
+        initial: InitialScore,
+        rng: BitSource,
+    ) -> None:
+        self._columns = columns
+        self._gradients = gradients
+        self._shape = shape
+        self._noise = noise
+        self._initial = initial
+        self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
+        self._rule = RandomRule(columns.axes, n_columns=shape.columns_per_tree, uniforms=self._uniforms)
+        self._holders: list[WalkingHolder] = []
+        self.initial_score: float | None = None
+        self.trees: list[Tree] = []
+
+    def enrol(self, rows: Values, labels: Values) -> None:
+        """Let records in: the first ones, or newly arrived ones.
+
+        Without a filter, records that came before have spent their budget and are not used again.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+            In [-1, 1], or 0 and 1 for classes.
+        """
+        if self.initial_score is None:
+            self.initial_score = self._initial(labels, self._draws["initial"])
+        table = self._columns.place(rows)
+        holder = WalkingHolder(
+            table, labels,
+            gradients=self._gradients, clipping=self._noise.clipping, initial_score=self.initial_score,
+            admit=self._admission(len(labels)),
+        )  # fmt: skip
+        holder.catch_up(self.trees)
+        self._holders = [*self._holders, holder] if self._noise.has_filter else [holder]
+
+    def grow(self, n_trees: int) -> None:
+        """Grow trees on all records that can still pay.
+
+        Raises
+        ------
+        AccountError
+            If, without a filter, records would be used for more trees than the noise was made for.
+        """
+        noise, grid = self._noise, self._noise.clipping.grid
+        if not self._holders:
+            raise AccountError("there are no records to grow trees on; nothing was released")
+        if not noise.has_filter and n_trees > noise.n_trees:
+            raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
+        noisy = NoisyHolder(
+            SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
+            grad_noise=None if noise.value_std is not None else gaussian_noise(noise.grad_std, grid.grad_scale),
+            hess_noise=None if noise.value_std is not None else gaussian_noise(noise.hess_std, grid.hess_scale),
+            n_trees=n_trees,
+            rng=self._draws["noise"],
+        )
+        for _ in range(n_trees):
+            noisy.start_tree(0)
+            tree = grow_complete_tree(
+                noisy, rule=self._rule, leaf_values=self._leaf_values, axes=self._columns.axes,
+                depth=self._shape.max_depth,
+            )  # fmt: skip
+            noisy.finish_tree(tree)
+            self.trees.append(tree)
+        if not noise.has_filter:
+            self._holders = []
+
+    def _leaf_values(self, totals: Sums) -> Values:
+        if self._noise.value_std is not None:
+            return self._static_values(totals, self._noise.value_std)
+        return self._shape.leaf_values(totals, self._noise)
+
+    def _static_values(self, totals: Sums, std: float) -> Values:
+        """Exact values of the leaves, with noise for the worst case (static leaf noise)."""
+        grid, shape = self._noise.clipping.grid, self._shape
+        weight = totals[:, 1] / grid.hess_scale + shape.reg_lambda
+        values = -totals[:, 0] / grid.grad_scale / np.where(weight > 0, weight, 1.0)
+        codes = np.rint(np.clip(values, -shape.max_leaf, shape.max_leaf) * VALUE_STEPS).astype(np.int64)
+        noise = gaussian_noise(std, VALUE_STEPS)
+        if noise is not None:
+            codes += noise.draw(len(codes), rng=self._draws["noise"])
+        return np.asarray(codes, dtype=np.float64) * (shape.learning_rate / VALUE_STEPS)
+
+    def _uniforms(self, count: int) -> Values:
+        return (self._draws["shape"].words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def _admission(self, n_records: int) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]:
+        """Who takes part: those whose account can pay, and of them those whom their coin picks."""
+        noise, coins = self._noise, self._draws["coins"]
+        accounts = noise.filter_for(n_records)
+        prices = noise.prices()
+        threshold = np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1))
+        everyone = np.ones(n_records, np.bool_)
+
+        def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+            is_in = everyone
+            if accounts is not None:
+                is_in = pay(accounts, prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
+            return is_in if noise.rate == 1 else is_in & (coins.words(n_records) < threshold)
+
+        return admit
+
+
+def pay(accounts: RenyiFilter, prices: ChargeTable | None, mu_squared: Values) -> Mask:
+    """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
+    return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))
+
+
+def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:
+    """Algorithm 6: the mean of labels in [-1, 1] plus Laplace noise of scale ``2 / (n epsilon)``.
+
+    Notes
+    -----
+    Privacy: `epsilon` if the number of records is public; none between data sets that differ by one record more or
+    less, since the scale depends on how many there are.
+    """
+    mean = float(np.mean(np.clip(labels, -1, 1)))
+    if math.isinf(epsilon):
+        return mean
+    scale = 2.0 / (len(labels) * epsilon)
+    return mean + float(DiscreteLaplace(scale * 2.0**30).draw(1, rng=rng)[0]) * 2.0**-30

@@ -1,0 +1,174 @@
+"""What both S-GBDT estimators do: from parameters to noise, to trees, to a promise."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.column_positions import Bounds
+from opboost.errors import AccountError, ParameterError
+from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
+from opboost.horizontal.leaf_noise import LeafNoise, joint_norm, leaf_noise
+from opboost.horizontal.noisy_holder import gaussian_noise
+from opboost.horizontal.record_holder import (
+    Clipping,
+    Gradients,
+    counted_logistic_gradients,
+    logistic_gradients,
+    squared_gradients,
+)
+from opboost.horizontal.sgbdt import SGBDT, Shape
+from opboost.horizontal.sgbdt_printed import printed_noise
+from opboost.simulated_rows import DividedRows, PublicTask
+
+
+class SGBDTFitting(DividedRows):
+    """What classifier and regressor share."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        bounds: Bounds | Literal["from_data"] = None,
+        mode: Literal["certified", "paper"] = "certified",
+        n_estimators: int = 300,
+        n_extra_estimators: int = 0,
+        use_filter: bool | None = None,
+        max_depth: int = 3,
+        learning_rate: float = 0.4,
+        max_grad: float = 0.5,
+        denominator_noise: float = 2.0,
+        initial_share: float = 0.05,
+        reg_lambda: float = 1.0,
+        noise_lambda: float = 6.0,
+        max_leaf: float = 2.0,
+        leaf_noise: Literal["dynamic", "static"] = "dynamic",
+        columns_per_tree: int = 1,
+        subsample: float = 1.0,
+        max_cells: int = 16,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.mode = mode
+        self.n_estimators = n_estimators
+        self.n_extra_estimators = n_extra_estimators
+        self.use_filter = use_filter
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.max_grad = max_grad
+        self.denominator_noise = denominator_noise
+        self.initial_share = initial_share
+        self.reg_lambda = reg_lambda
+        self.noise_lambda = noise_lambda
+        self.max_leaf = max_leaf
+        self.leaf_noise = leaf_noise
+        self.columns_per_tree = columns_per_tree
+        self.subsample = subsample
+        self.max_cells = max_cells
+        self.random_state = random_state
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy takes along the model, not the training rows and their accounts."""
+        return {key: value for key, value in super().__getstate__().items() if key != "_training"}
+
+    def _start(self, X: Values, labels: Values, *, is_classification: bool) -> None:
+        """Train the first trees."""
+        task = self._public(X, labels, is_classification=is_classification)
+        shape, bits = self._shape(task), self._bits()
+        noise, initial, claimed = self._noise(task)
+        self._training: SGBDT = SGBDT(
+            task.grid,
+            gradients=self._gradients(is_classification),
+            shape=shape,
+            noise=noise,
+            initial=initial,
+            rng=bits,
+        )
+        self._task = task
+        self._training.enrol(X, task.scaled(labels))
+        self._training.grow(self.n_estimators + self.n_extra_estimators)
+        self._publish()
+        self.guarantee_ = self._guarantee(
+            task, epsilon=noise.epsilon(self.delta), account=noise.basis, is_secure=bits.is_secure, claimed=claimed
+        )
+
+    def _continue(self, X: Values, labels: Values) -> None:
+        """Let newly arrived records in, and train further."""
+        if not hasattr(self, "_training"):
+            raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
+        self._training.enrol(X, self._task.scaled(labels))
+        self._training.grow(self.n_extra_estimators or self.n_estimators)
+        self._publish()
+
+    def _publish(self) -> None:
+        training = self._training
+        assert training.initial_score is not None
+        self.model_ = self._task.ensemble(training.trees, training.initial_score)
+
+    def _shape(self, task: PublicTask) -> Shape:
+        for name, least in (("n_estimators", 0), ("n_extra_estimators", 0), ("max_depth", 0), ("columns_per_tree", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        for name in ("learning_rate", "max_grad", "max_leaf", "denominator_noise"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)!r}")
+        for name in ("reg_lambda", "noise_lambda"):
+            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
+                raise ParameterError(f"{name} must be at least 0 and finite; got {getattr(self, name)!r}")
+        is_printed = self.mode == "paper"
+        return Shape(
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            reg_lambda=self.reg_lambda,
+            noise_lambda=0.0 if is_printed else self.noise_lambda,
+            max_leaf=self.max_leaf,
+            columns_per_tree=min(self.columns_per_tree, len(task.names)),
+            floor=is_printed,
+        )
+
+    def _gradients(self, is_classification: bool) -> Gradients:
+        if not is_classification:
+            return squared_gradients
+        # A Hessian under a static value's gradients would leave no bound on how far one record moves it.
+        return counted_logistic_gradients if self.leaf_noise == "static" else logistic_gradients
+
+    def _noise(self, task: PublicTask) -> tuple[LeafNoise, InitialScore, float | None]:
+        """The noise, how the first score is found, and what the publication claims."""
+        has_filter = self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
+        if self.n_extra_estimators and not has_filter:
+            raise ParameterError("n_extra_estimators needs the filter; got use_filter=False")
+        if self.leaf_noise not in ("dynamic", "static"):
+            raise ParameterError(f"leaf_noise must be dynamic or static; got {self.leaf_noise!r}")
+        is_static = self.leaf_noise == "static"
+        max_hess = 0.25 if task.is_classification and not is_static else 1.0
+        max_grad = float(self.max_grad)
+        ratio = self.denominator_noise / (1.0 if task.is_classification else max_grad)
+        if self.mode == "paper" and math.isfinite(task.epsilon):
+            return printed_noise(
+                max_grad=max_grad, epsilon=task.epsilon, delta=self.delta, n_trees=self.n_estimators,
+                rate=self.subsample, initial_share=self.initial_share, has_filter=has_filter,
+                is_classification=task.is_classification,
+            )  # fmt: skip
+        clipping = Clipping(
+            max_grad=max_grad,
+            max_hess=max_hess,
+            ratio=ratio,
+            max_norm=joint_norm(max_grad, max_hess, ratio, is_logistic=task.is_classification and not is_static),
+        )
+        noise = leaf_noise(
+            clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),
+            rate=float(self.subsample), initial_share=self.initial_share, has_filter=has_filter,
+            static_lambda=self.reg_lambda if is_static else None,
+        )  # fmt: skip
+        if self.initial_share == 0:
+            return noise, score_of_nothing, None
+        start = score_of_classes if task.is_classification else score_of_numbers
+        return noise, functools.partial(start, noise=functools.partial(gaussian_noise, noise.initial_std)), None

@@ -1,0 +1,152 @@
+"""Complete trees: every node of a level splits, whatever the data, by a rule that may or may not ask for sums.
+
+The shape and the number of questions depend on nothing but the depth. A rule that draws its splits asks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
+from opboost.errors import ParameterError
+from opboost.trees.holder import RowHolder
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+# Gives so many independent uniform numbers in [0, 1).
+Uniforms = Callable[[int], Values]
+
+LeafValues = Callable[[Sums], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """One split per node of a level; all arrays have shape ``(n_nodes,)``.
+
+    Attributes
+    ----------
+    columns, cuts : ndarray of int32
+        A row goes left when its bin is at most the cut.
+    missing_left : ndarray of bool
+    """
+
+    columns: Nodes
+    cuts: Nodes
+    missing_left: Mask
+
+
+class SplitRule(Protocol):
+    """Chooses the splits of a complete tree."""
+
+    def start_tree(self) -> None:
+        """Forget the tree before."""
+
+    def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
+        """One split for each node of the next level."""
+
+
+def grow_complete_tree(
+    holder: RowHolder, *, rule: SplitRule, leaf_values: LeafValues, axes: HistogramAxes, depth: int
+) -> Tree:
+    """Grow a tree of ``2**depth`` leaves, numbered level by level.
+
+    Parameters
+    ----------
+    holder : RowHolder
+        After ``start_tree``.
+    rule : SplitRule
+    leaf_values : callable
+        From the leaves' sums of (g, h), shape ``(n_leaves, 2)``, to values, learning rate included.
+    axes : HistogramAxes
+    depth : int
+        Levels of splits; 0 for a single leaf.
+
+    Returns
+    -------
+    Tree
+        Without gains and covers: these are statistics of the data.
+    """
+    rule.start_tree()
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    columns, cuts = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
+    missing_left = np.zeros(n_nodes, np.bool_)
+    for level in range(depth):
+        nodes = np.arange(2**level - 1, 2 ** (level + 1) - 1, dtype=np.int32)
+        chosen = rule.choose(nodes, holder)
+        columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
+        holder.divide(_splits(nodes, chosen, axes))
+    values = np.zeros(n_nodes)
+    values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
+    inner = np.where(columns >= 0, np.arange(n_nodes), -1)
+    lefts = np.where(inner >= 0, 2 * inner + 1, 0).astype(np.int32)
+    rights = np.where(inner >= 0, 2 * inner + 2, 0).astype(np.int32)
+    return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes))
+
+
+class RandomRule:
+    """Columns and cuts drawn without a look at the data.
+
+    A child draws from the cuts that its ancestors have left, unless none is left in any column.
+
+    Parameters
+    ----------
+    axes : HistogramAxes
+        Columns of ordered bins, at least two each.
+    n_columns : int
+        How many columns, drawn for every tree, it may use; 0 for all.
+    uniforms : callable
+    """
+
+    def __init__(self, axes: HistogramAxes, *, n_columns: int = 0, uniforms: Uniforms) -> None:
+        if (axes.sizes < 3).any():
+            raise ParameterError("every column needs at least two bins to cut between")
+        self._n_bins = axes.sizes - 1
+        self._n_columns = min(n_columns or axes.n_columns, axes.n_columns)
+        self._uniforms = uniforms
+        self._open: NDArray[np.int64] = np.arange(axes.n_columns)
+        self._limits: NDArray[np.int64] = np.empty((0, 2, self._n_columns), np.int64)
+
+    def start_tree(self) -> None:
+        m = len(self._n_bins)
+        if self._n_columns < m:
+            self._open = np.argsort(self._uniforms(m))[: self._n_columns]
+        # Of every node of the level: the first and the last bin of each open column that may reach it.
+        self._limits = self._whole[None]
+
+    def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
+        """Draw one split per node. The holder is not asked for anything."""
+        limits, n = self._limits, len(nodes)
+        drawn = self._uniforms(3 * n).reshape(3, n)
+        has_cut: Mask = np.greater(limits[:, 1], limits[:, 0])
+        stuck = np.asarray(~has_cut.any(axis=1))
+        if stuck.any():
+            limits = np.where(stuck[:, None, None], self._whole, limits)
+            has_cut[stuck] = True
+        nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)
+        place = np.argmax(np.cumsum(has_cut, axis=1) > nth[:, None], axis=1)
+        at = np.arange(n)
+        low, high = limits[at, 0, place], limits[at, 1, place]
+        cuts = low + (drawn[1] * (high - low)).astype(np.int64)
+        self._limits = np.repeat(limits, 2, axis=0)
+        self._limits[2 * at, 1, place] = cuts
+        self._limits[2 * at + 1, 0, place] = cuts + 1
+        return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
+
+    @property
+    def _whole(self) -> NDArray[np.int64]:
+        """The first and the last bin of each open column."""
+        return np.stack([np.zeros(self._n_columns, np.int64), self._n_bins[self._open] - 1])
+
+
+def _splits(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
+    """Splits of a level as holders carry them out."""
+    n_bins = int(axes.sizes.max())
+    goes_left = np.arange(n_bins) <= chosen.cuts[:, None]
+    goes_left[np.arange(len(nodes)), axes.sizes[chosen.columns] - 1] = chosen.missing_left
+    lefts = (2 * nodes + 1).astype(np.int32)
+    return Splits(nodes, chosen.columns, chosen.cuts, chosen.missing_left, goes_left, lefts, lefts + np.int32(1))

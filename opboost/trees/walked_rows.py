@@ -1,0 +1,71 @@
+"""Rows that wait at the root until a complete tree is known, and then walk through it at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Bins, Sums, Values
+from opboost.errors import DataError
+from opboost.trees.kernels.walk import walk_rows
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+
+class WalkedRows:
+    """What `SortedRows` is where histograms are asked for, for trees of which only the leaves' sums are.
+
+    All nodes of a level split, level by level, and the last level alone is asked for.
+
+    Parameters
+    ----------
+    bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
+    initial_score : float
+
+    Attributes
+    ----------
+    scores : ndarray of float64, shape (n_rows,)
+    gradients : ndarray of int64, shape (n_rows,)
+        Packed.
+    """
+
+    def __init__(self, bins: Bins, initial_score: float) -> None:
+        n_rows = bins.shape[1]
+        self._bins = bins
+        self.scores: Values = np.full(n_rows, initial_score)
+        self.gradients = np.empty(n_rows, dtype=np.int64)
+        self._places = np.zeros(n_rows, dtype=np.int32)
+        self._levels: list[Splits] = []
+
+    def start_tree(self) -> None:
+        """Put all rows into the root."""
+        self._levels = []
+
+    def divide(self, splits: Splits) -> None:
+        """Note the splits of the next level."""
+        first = 2 ** len(self._levels) - 1
+        if not np.array_equal(splits.nodes, np.arange(first, 2 * first + 1)):
+            raise DataError("rows walk through complete trees only, whose levels split as a whole")
+        self._levels.append(splits)
+
+    def totals(self, nodes: NDArray[Any]) -> Sums:
+        """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""
+        n_inner = 2 ** len(self._levels) - 1
+        if (nodes < n_inner).any():
+            raise DataError("only the leaves' sums can be had of rows that walk")
+        sums = np.empty((2 * n_inner + 1, 2), dtype=np.int64)
+        if self._levels:
+            columns, lefts, goes_left = (
+                np.concatenate([getattr(level, name) for level in self._levels])
+                for name in ("columns", "lefts", "goes_left")
+            )
+        else:
+            columns, lefts, goes_left = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((0, 1), np.bool_)
+        walk_rows(self._bins, self.gradients, columns, goes_left, lefts, len(self._levels), self._places, sums)
+        return sums[nodes]
+
+    def finish_tree(self, tree: Tree) -> None:
+        """Add each leaf's value to the scores of its rows, which must have been asked for."""
+        self.scores += tree.values[self._places]

@@ -1,0 +1,173 @@
+"""The estimators over divided rows: scikit-learn's contract, refusals, promises, and what a saved model holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from opboost import (
+    DPBoostClassifier,
+    DPBoostRegressor,
+    InPrivateClassifier,
+    InPrivateRegressor,
+    SGBDTClassifier,
+    SGBDTRegressor,
+    load_model,
+)
+from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.trees.model_file import save_model
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+REGRESSORS = (SGBDTRegressor, DPBoostRegressor, InPrivateRegressor)
+CLASSIFIERS = (SGBDTClassifier, DPBoostClassifier, InPrivateClassifier)
+FEW: dict[Any, dict[str, Any]] = {SGBDTRegressor: {"n_estimators": 5}, SGBDTClassifier: {"n_estimators": 5}}
+
+
+@parametrize_with_checks(
+    [
+        SGBDTClassifier(n_estimators=25),
+        SGBDTRegressor(n_estimators=60),
+        DPBoostClassifier(),
+        DPBoostRegressor(),
+        InPrivateClassifier(),
+        InPrivateRegressor(),
+        SGBDTClassifier(bounds=(-200, 200), epsilon=20.0, random_state=0, n_estimators=5),
+        SGBDTRegressor(bounds="from_data", epsilon=20.0, random_state=0, n_estimators=5),
+        DPBoostRegressor(bounds=(-200, 200), label_bounds=(-500, 500), epsilon=20.0, random_state=0),
+        InPrivateClassifier(bounds="from_data", epsilon=20.0, random_state=0),
+    ]
+)
+def test_the_estimators_keep_scikit_learns_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+def frame(n_rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    table = pd.DataFrame({"age": generator.uniform(18, 90, n_rows), "income": generator.uniform(0, 9000, n_rows)})
+    return table, table["age"].to_numpy() / 10
+
+
+BOUNDS = {"age": (18, 90), "income": (0, 9000)}
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+@pytest.mark.parametrize("mode", ["certified", "paper"])
+@pytest.mark.parametrize(
+    ("public", "missing"),
+    [
+        ({}, "age, income, the label"),
+        ({"bounds": {"age": (18, 90)}, "label_bounds": (0, 10)}, "income"),
+        ({"bounds": BOUNDS}, "the label"),
+        ({"label_bounds": (0, 10)}, "age, income"),
+    ],
+)
+def test_a_private_fit_without_public_bounds_is_refused(kind, mode, public, missing):
+    with pytest.raises(SchemaError, match=f"these have none: {missing}.*Nothing was released"):
+        kind(epsilon=1.0, mode=mode, **public).fit(*frame())
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_bounds_from_the_data_must_be_asked_for_and_are_not_certified(kind):
+    model = kind(epsilon=1.0, bounds="from_data", **FEW.get(kind, {})).fit(*frame())
+    assert not model.guarantee_.bounds_are_public
+    assert not model.guarantee_.certified
+    assert "bounds were taken from the data" in str(model.guarantee_)
+    with pytest.raises(ParameterError, match="or the word 'from_data'"):
+        kind(epsilon=1.0, bounds="data").fit(*frame())
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_public_bounds_and_secure_bits_are_certified_within_the_budget(kind):
+    model = kind(epsilon=0.7, bounds=BOUNDS, label_bounds=(0, 10), **FEW.get(kind, {})).fit(*frame())
+    assert model.guarantee_.certified
+    assert 0.69 < model.guarantee_.epsilon <= 0.7
+    assert (model.guarantee_.delta > 0) == (kind is SGBDTRegressor)
+    assert "added or removed" in model.guarantee_.neighbours
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_a_seed_makes_a_fit_repeatable_and_no_longer_certified(kind):
+    public = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, **FEW.get(kind, {})}
+    one, two, other = (kind(**public, random_state=seed).fit(*frame()).predict(frame()[0]) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one, two)
+    assert (one != other).any()
+    assert not kind(**public, random_state=1).fit(*frame()).guarantee_.certified
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_without_bounds_and_epsilon_nothing_is_protected_and_nothing_is_promised(kind):
+    guarantee = kind(**FEW.get(kind, {})).fit(*frame()).guarantee_
+    assert guarantee.notion == "none"
+    assert not guarantee.certified
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_epsilon_is_one_where_bounds_say_that_the_fit_is_private(kind):
+    guarantee = kind(bounds=BOUNDS, label_bounds=(0, 10), **FEW.get(kind, {})).fit(*frame()).guarantee_
+    assert guarantee.epsilon == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [*REGRESSORS, *CLASSIFIERS])
+def test_a_saved_model_holds_no_counts_and_predicts_the_same(kind, tmp_path):
+    X, y = frame()
+    is_classifier = kind in CLASSIFIERS
+    public = {"bounds": BOUNDS} if is_classifier else {"bounds": BOUNDS, "label_bounds": (0, 10)}
+    model = kind(**public, epsilon=math.inf, **FEW.get(kind, {})).fit(X, y > 5 if is_classifier else y)
+    save_model(model.model_, tmp_path / "model.json")
+    document = json.loads((tmp_path / "model.json").read_text())
+    for tree in document["trees"]:
+        assert set(tree["covers"]) == {0.0}
+        assert set(tree["gains"]) == {0.0}
+    assert set(document) == {"format", "version", "loss", "base_scores", "features", "trees"}
+    again = load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(X.to_numpy()), model.model_.predict(X.to_numpy()))
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_predictions_stay_within_the_label_bounds(kind):
+    predictions = (
+        kind(bounds=BOUNDS, label_bounds=(0, 3), epsilon=0.01, random_state=0).fit(*frame()).predict(frame()[0])
+    )
+    assert predictions.min() >= 0
+    assert predictions.max() <= 3
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_missing_cells_go_one_way_or_the_other(kind):
+    X, y = frame()
+    X.iloc[::7, 0] = np.nan
+    model = kind(bounds=BOUNDS, epsilon=5.0, random_state=0, **FEW.get(kind, {})).fit(X, y > 5)
+    shares = model.predict_proba(X)
+    assert np.isfinite(shares).all()
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_classes_can_be_said_beforehand_and_others_are_refused():
+    X, _ = frame()
+    settings = {"bounds": BOUNDS, "epsilon": 5.0, "random_state": 0, "use_filter": True, "n_estimators": 5}
+    model = SGBDTClassifier(**settings).partial_fit(X, np.zeros(200, int), classes=[0, 1])
+    assert model.partial_fit(X, np.ones(200, int)).predict(X).max() <= 1
+    with pytest.raises(DataError, match="classes that were not known"):
+        model.partial_fit(X, np.full(200, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", "much"), ("epsilon", True),
+        ("label_bounds", (3, 3)), ("label_bounds", 7), ("label_bounds", (0, math.inf)), ("mode", "loose"),
+        ("random_state", -1), ("n_estimators", -1), ("max_depth", 1.5), ("max_grad", 0.0), ("max_leaf", math.inf),
+        ("reg_lambda", -1.0), ("leaf_noise", "some"), ("max_cells", 1),
+    ],
+)  # fmt: skip
+def test_a_parameter_out_of_range_is_refused(name, value):
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, name: value}
+    with pytest.raises(ParameterError, match="grid needs between" if name == "max_cells" else rf"^{name} must be"):
+        SGBDTRegressor(**settings).fit(*frame())
