@@ -210,7 +210,9 @@ def train_ours(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int) -
         )  # fmt: skip
         features = tuple(Feature(f"x{c}") for c in range(case.n_columns))
         ensemble = Ensemble(tuple(trees), scores, loss, features)
-        return lambda rows, transposed=True: ensemble.predict((rows.T if transposed else rows).astype(np.float64))
+        return lambda rows, transposed=True: ensemble.predict(
+            np.asarray(rows.T if transposed else rows, dtype=np.float64)
+        )
 
     return train
 

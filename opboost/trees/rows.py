@@ -12,6 +12,9 @@ from opboost.trees.kernels.division import add_children_to_scores, add_to_scores
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
+# Rows that are numbered at a time.
+_PIECE = 1 << 16
+
 
 class SortedRows:
     """Follows the rows of a binned table through one tree after the other.
@@ -48,7 +51,10 @@ class SortedRows:
     def start_tree(self) -> None:
         """Put all rows into the root, in the order of the table."""
         n_rows = len(self.numbers)
-        self.numbers[:] = np.arange(n_rows, dtype=np.uint32)
+        # In pieces, so that no second array of this size is made.
+        for begin in range(0, n_rows, _PIECE):
+            end = min(begin + _PIECE, n_rows)
+            self.numbers[begin:end] = np.arange(begin, end, dtype=np.uint32)
         self._places = np.array([[0], [n_rows]], dtype=np.int64)
         self._waiting = None
 
