@@ -119,9 +119,9 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
         time.sleep(0.02)
 
 
-def has_released(shop: Any) -> bool:
-    """Whether the shop's ranks are on their way, so that the bank grows trees or is about to."""
-    path = shop.run_folder / "log.jsonl"
+def has_all_ranks(bank: Any) -> bool:
+    """Whether the bank has received the shop's ranks, so that it grows trees."""
+    path = bank.run_folder / "log.jsonl"
     return path.exists() and path.read_text().count('"rank chunk"') == 2
 
 
@@ -134,7 +134,8 @@ def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, sig
     sites.bank.run["model"] = {"n_estimators": 1_000_000, "max_depth": 6}
     processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
     try:
-        wait_for(lambda: has_released(sites.shop))
+        wait_for(lambda: has_all_ranks(sites.bank))
+        time.sleep(0.2)
         processes[victim].send_signal(signal_)
         struck = time.monotonic()
         (survivor,) = set(processes) - {victim}
