@@ -137,7 +137,7 @@ def measure_prediction(engine: str, case: Case, threads: int) -> dict[str, Any]:
     training = replace(case, n_rows=case.n_rows // 10)
     predict = TRAINERS[engine](training, *make_data(training, training.n_rows, seed=0), threads)(case.n_trees)
     test_bins, test_labels = make_data(case, case.n_rows, seed=1)
-    values = test_bins.T.astype(np.float64 if engine == "ours" else np.float32)
+    values = np.ascontiguousarray(test_bins.T, dtype=np.float64 if engine == "ours" else np.float32)
     predict(values[:100], transposed=False)
     started = time.perf_counter()
     predictions = predict(values, transposed=False)
