@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -54,3 +55,10 @@ class ColumnPositions:
                 "bounds must map columns to (lower, upper) or be a pair of numbers or arrays, one entry per column"
             ) from None
         return {i: (float(lower[i]), float(upper[i])) for i in range(n_columns)}
+
+
+def column_names(estimator: Any) -> tuple[str, ...]:
+    """The columns of a fitted estimator: as in its training table, or x0, x1, ... if that had no names."""
+    if hasattr(estimator, "feature_names_in_"):
+        return tuple(map(str, estimator.feature_names_in_))
+    return tuple(f"x{i}" for i in range(estimator.n_features_in_))

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from opboost import rng
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column, ColumnPositions
+from opboost.column_positions import Bounds, Column, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.metrics import default_metric, metric_by_name
@@ -161,7 +161,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(f"engine must be native or xgboost; got {self.engine!r}")
         names = {field.name for field in fields(BoostingParameters)} & self.get_params().keys()
         parameters = BoostingParameters(**{name: getattr(self, name) for name in names})
-        self._positions = ColumnPositions(_column_names(self))
+        self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
         is_used = weights > 0
         if not is_used.any():
@@ -326,9 +326,3 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     def _bits(self, seed: int | None) -> rng.BitSource:
         return rng.secure() if seed is None else rng.seeded(seed)
-
-
-def _column_names(estimator: BaseEstimator) -> tuple[str, ...]:
-    if hasattr(estimator, "feature_names_in_"):
-        return tuple(map(str, estimator.feature_names_in_))
-    return tuple(f"x{i}" for i in range(estimator.n_features_in_))

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from opboost import rng
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, ColumnPositions
+from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.horizontal.public_table import PublicGrid
 from opboost.privacy.guarantee import RecordGuarantee
@@ -93,7 +93,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         if self.mode not in ("certified", "paper"):
             raise ParameterError(f"mode must be certified or paper; got {self.mode!r}")
         epsilon = self._budget()
-        names = _column_names(self)
+        names = column_names(self)
         from_data = isinstance(self.bounds, str)
         if from_data and self.bounds != FROM_DATA:
             raise ParameterError(f"bounds must be numbers or the word {FROM_DATA!r}; got {self.bounds!r}")
@@ -235,9 +235,3 @@ def _label_bounds(bounds: Any) -> tuple[float, float]:
     if not (math.isfinite(upper - lower) and lower < upper):
         raise ParameterError(f"label_bounds must be finite with lower < upper; got {bounds!r}")
     return lower, upper
-
-
-def _column_names(estimator: BaseEstimator) -> tuple[str, ...]:
-    if hasattr(estimator, "feature_names_in_"):
-        return tuple(map(str, estimator.feature_names_in_))
-    return tuple(f"x{i}" for i in range(estimator.n_features_in_))

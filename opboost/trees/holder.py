@@ -13,7 +13,6 @@ import numpy as np
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
-from opboost.trees.kernels.histograms import build_histograms, sum_nodes
 from opboost.trees.losses import Grid, Loss
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
@@ -97,16 +96,10 @@ class LocalHolder:
         self._output = output
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        begins, ends = self._rows.of(nodes)
-        table, rows = self._table, self._rows
-        build_histograms(
-            table.bins, rows.numbers, rows.gradients, begins, ends, table.axes.offsets, self._grid.block, out
-        )
+        self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._grid.block)
 
     def totals(self, nodes: Nodes) -> Sums:
-        out = np.empty((len(nodes), 2), dtype=np.int64)
-        sum_nodes(self._rows.gradients, *self._rows.of(nodes), out)
-        return out
+        return self._rows.totals(nodes)
 
     def divide(self, splits: Splits) -> None:
         self._rows.divide(splits)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Values
+from opboost.arrays import Bins, Nodes, Sums, Values
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_rows
+from opboost.trees.kernels.histograms import build_histograms, sum_nodes
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -63,6 +64,17 @@ class SortedRows:
         self._divide()
         begins, ends = self._places[:, nodes]
         return begins, ends
+
+    def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+        """Add the sums of g and h per bin to `out`; as many as `block` packed gradients fit one sum."""
+        begins, ends = self.of(nodes)
+        build_histograms(self._bins, self.numbers, self.gradients, begins, ends, offsets, block, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""
+        out = np.empty((len(nodes), 2), dtype=np.int64)
+        sum_nodes(self.gradients, *self.of(nodes), out)
+        return out
 
     def divide(self, splits: Splits) -> None:
         """Move the rows of split nodes to their children."""
