@@ -140,7 +140,7 @@ class RecordHolder:
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = SortedRows(table.bins, np.array([initial_score]), has_gradients=True)
+        self._rows = SortedRows(table.bins, np.full((1, len(labels)), initial_score), has_gradients=True)
 
     @property
     def scores(self) -> Values:

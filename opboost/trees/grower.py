@@ -15,6 +15,9 @@ from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
+# Histograms that a level has room for from the start: those of trees of depth 6, unless bins are many.
+_RESERVED_NODES, _RESERVED_BYTES = 16, 1 << 26
+
 
 def grow_tree(
     holder: RowHolder,
@@ -60,11 +63,13 @@ def grow_tree(
 class HistogramRoom:
     """Memory for the histograms of two levels, used by one tree after the other.
 
-    Fresh memory for every level would be mapped and cleared by the operating system each time.
+    Fresh memory for every level would be mapped and cleared by the operating system each time, and smaller pieces from
+    earlier levels would lie about unused. What is reserved takes no memory until it is used.
     """
 
     def __init__(self, n_bins: int) -> None:
-        self._levels = [np.empty((0, 2, n_bins), dtype=np.int64) for _ in range(2)]
+        n_nodes = min(_RESERVED_NODES, _RESERVED_BYTES // (16 * n_bins + 1))
+        self._levels = [np.empty((n_nodes, 2, n_bins), dtype=np.int64) for _ in range(2)]
 
     def of_level(self, depth: int, n_nodes: int) -> Sums:
         """Room for a level's histograms; what the level before the last one left there is lost."""
