@@ -193,7 +193,16 @@ class Ensemble:
     @property
     def owners(self) -> tuple[str, ...]:
         """The passive parties, in the order of their features."""
-        return tuple(dict.fromkeys(feature.owner for feature in self.features if feature.owner is not None))
+        return tuple(owner for owner in self.inputs if owner is not None)
+
+    @cached_property
+    def inputs(self) -> Mapping[str | None, NDArray[np.int64]]:
+        """Which features are each party's, in their order; under None those whose columns A holds."""
+        owners = [feature.owner for feature in self.features]
+        return {
+            owner: np.array([i for i, other in enumerate(owners) if other == owner], np.int64)
+            for owner in dict.fromkeys(owners)
+        }
 
     def scores(self, features: Values) -> Values:
         """Raw scores, shape ``(n_rows, n_outputs)``, of a matrix of shape ``(n_rows, n_features)``."""
