@@ -244,8 +244,8 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
     refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
     if refused:
         raise RecordsRefused(
-            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others and "
-            "says which"
+            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others "
+            "and says which"
         )
 
 

@@ -1,8 +1,8 @@
 """How coarse the scores are that the active party writes down: the best N only, bins, or rounding.
 
 The active party computes the scores and nobody else gets them. What is written with a policy is meant to be passed on;
-the exact scores are then in no file. A passive party may demand a policy: the two sides' words for it are compared before
-the first request. It cannot see what the active party does with the scores, which that one has in any case.
+the exact scores are then in no file. A passive party may demand a policy: the two sides' words for it are compared
+before the first request. It cannot see what the active party does with the scores, which that one has in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opboost.arrays import Values
 from opboost.trees.losses import Logistic, Loss, Softmax
 from parties.errors import ConfigError
 
-Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=100)]
+Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=20)]
 Bins = Annotated[int, Field(ge=2, le=100)]
 
 

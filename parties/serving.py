@@ -1,7 +1,7 @@
 """A passive party that stays up: one conversation of the active party after the other, until it is told to stop.
 
-The active party listens, and comes when it wants to; this side connects, and looks for it again and again. Whatever ends
-a conversation (the active party is done, dies, disappears, disagrees or talks nonsense) ends that one alone.
+The active party listens, and comes when it wants to; this side connects, and looks for it again and again. Whatever
+ends a conversation (the active party is done, dies, disappears, disagrees or talks nonsense) ends that one alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(BaseException):
-    """This process was told to stop."""
+    """The process was told to stop."""
 
 
 class StopSignals:

@@ -134,7 +134,7 @@ class Terms(Message):
     epsilon: float | None = None
     total_epsilon: float | None = None
     share_thresholds: bool | None = None
-    reveal: Name | None = None
+    reveal: Annotated[str, Field(max_length=1000)] | None = None
 
 
 class Held(Message):

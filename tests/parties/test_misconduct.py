@@ -267,7 +267,7 @@ def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
 def test_a_party_that_came_to_predict_does_not_train(together: Together, trial: Any) -> None:
     def answer(channel: Channel) -> int:
         return serve(
-            None, trial.ids, trial.tables["shop"], channel,  # type: ignore[arg-type]
+            Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_))), trial.ids, trial.tables["shop"], channel,
             party="shop", run_id="spring", rng=rng.seeded(3), may_route=True,
         )  # fmt: skip
 
