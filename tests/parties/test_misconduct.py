@@ -12,6 +12,7 @@ import pytest
 from opboost import rng
 from opboost.errors import ParameterError, RankError
 from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
 from parties.agreement import greet

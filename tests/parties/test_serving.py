@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -30,6 +31,21 @@ from protocols.messages import Answers, Ask, Done, Hello, Role, Task
 from protocols.zmq_listener import Listener
 
 SILENT = Terminal()
+
+# Processes that start from one that has imported everything and opened nothing.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["parties.service_job"])
+
+
+def command(arguments: list[str], stdout: str, stderr: str) -> None:
+    """The command `opboost` in this process."""
+    from parties.cli import main
+
+    sys.argv = ["opboost", *arguments]
+    sys.stdout, sys.stderr = (open(path, "w", buffering=1) for path in (stdout, stderr))  # noqa: SIM115
+    main()
+
+
 Outcomes = Callable[..., dict[str, Any]]
 
 
@@ -58,7 +74,11 @@ class Service:
         self._sites = sites
         path = sites.shop.run_folder / "log.jsonl"
         self._n_before = len(path.read_text().splitlines())
-        self.process = sites.shop.start("party-b", "--serve", "--format", "json")
+        self._said = {name: sites.shop.path / f"{name}.txt" for name in ("stdout", "stderr")}
+        arguments = ["party-b", str(sites.shop.write()), "--serve", "--format", "json"]
+        texts = [str(path) for path in self._said.values()]
+        self.process = _FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
+        self.process.start()
         self.wait_for("serving")
 
     def said(self, event: str) -> list[str]:
@@ -68,16 +88,18 @@ class Service:
     def wait_for(self, event: str, n_times: int = 1) -> str:
         deadline = time.monotonic() + 30
         while len(self.said(event)) < n_times:
-            assert self.process.poll() is None, self.process.communicate()
+            assert self.process.is_alive(), self._said["stderr"].read_text()
             assert time.monotonic() < deadline, f"{event!r} was not logged {n_times} times within 30 s"
             time.sleep(0.02)
         return self.said(event)[n_times - 1]
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, dict[str, int], str]:
         """Exit code, result and standard error."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=20)
-        return self.process.returncode, json.loads(out), err
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+        self.process.join(20)
+        assert self.process.exitcode is not None
+        return self.process.exitcode, json.loads(self._said["stdout"].read_text()), self._said["stderr"].read_text()
 
 
 @contextmanager
@@ -89,9 +111,8 @@ def serving(sites: Any, **settings: Any) -> Iterator[Service]:
     finally:
         for name in settings:
             sites.shop.run.pop(name)
-        if service.process.poll() is None:
-            service.process.kill()
-        service.process.communicate()
+        service.process.kill()
+        service.process.join(10)
 
 
 def predict(sites: Any, out: Path, mode: str = "routed", ids: list[str] | None = None) -> pd.DataFrame:
@@ -203,12 +224,14 @@ def test_a_service_that_is_stopped_in_the_middle_says_goodbye(sites: Any) -> Non
         greet_all([channel], {"shop": hello()})
         channel.send(Ask(ids=("k0001",), desensitized=False))
         expect(channel, Answers)
-        service.process.send_signal(signal.SIGTERM)
+        assert service.process.pid is not None
+        os.kill(service.process.pid, signal.SIGTERM)
         with pytest.raises(
-            PeerAborted, match="shop ended the run while waiting for a request: it stopped with Stopped"
+            PeerAborted, match="shop ended the run while (answering|waiting for a request): it stopped with Stopped"
         ):
             expect(channel, Answers)
-        assert service.process.wait(20) == 0
+        service.process.join(20)
+        assert service.process.exitcode == 0
         assert service.said("session")[0].endswith("told to stop")
 
 
