@@ -238,7 +238,8 @@ def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mappi
                 "No score was computed"
             )
         else:
-            matrix[:, inputs] = ~answers[owner]
+            is_block = inputs[-1] - inputs[0] + 1 == len(inputs)
+            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = ~answers[owner]
     return matrix
 
 

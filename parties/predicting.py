@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from opboost.arrays import Mask, Values
+from opboost.arrays import Values
 from opboost.vertical import feature_matrix
 from parties.agreement import conversation, greet_all
 from parties.errors import Disagreement
@@ -21,6 +21,9 @@ from protocols.messages import Answers, Ask, Done, Hello, RecordStatus, Role, Ta
 
 # Records per request, unless a passive party takes fewer.
 BATCH_ROWS = 1 << 14
+
+# Records that are scored together: their features, eight bytes per test, should stay in the processor's cache.
+_SCORED_ROWS = 256
 
 Statuses = NDArray[np.uint8]
 """Per record a `RecordStatus`: of several passive parties' words the one that counts."""
@@ -81,24 +84,40 @@ class Session:
         ask = Ask(ids=ids, desensitized=desensitized)
         for channel in self._channels:
             channel.send(ask)
-        answers, status = {}, np.zeros(len(ids), np.uint8)
+        packed, status = {}, np.zeros(len(ids), np.uint8)
         for channel in self._channels:
-            answers[channel.peer], told = self._read_answers(channel, len(ids))
-            np.maximum(status, told, out=status)
-        predictions = self._ensemble.predict(feature_matrix(self._ensemble, own, answers, len(ids)))
+            answers = self._read_answers(channel, len(ids))
+            packed[channel.peer] = answers.bits
+            np.maximum(status, answers.status, out=status)
+        starts = range(0, max(1, len(ids)), _SCORED_ROWS)
+        predictions = np.concatenate([self._score(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts])
         predictions[status != RecordStatus.ANSWERED] = np.nan
         return predictions, status
 
-    def _read_answers(self, channel: Channel, n_rows: int) -> tuple[Mask, Statuses]:
+    def _score(
+        self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
+    ) -> Values:
+        answers = {
+            peer: np.unpackbits(bits[rows], axis=1, count=self._n_tests(peer)).view(np.bool_)
+            for peer, bits in packed.items()
+        }
+        mine = {name: values[rows] for name, values in own.items()}
+        n_scored = min(rows.stop, n_rows) - rows.start
+        return self._ensemble.predict(feature_matrix(self._ensemble, mine, answers, n_scored))
+
+    def _n_tests(self, peer: str) -> int:
+        return len(self._ensemble.inputs.get(peer, ()))
+
+    def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
         """One peer's answers to a batch: a bit per record and test, and what it did with each record."""
-        n_tests = len(self._ensemble.inputs.get(channel.peer, ()))
+        n_tests = self._n_tests(channel.peer)
         answers = expect(channel, Answers)
         if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_tests // 8)):
             raise UnexpectedMessage(
                 f"{channel.peer} answered {len(answers.status)} records in {answers.bits.shape[1]} bytes each; "
                 f"{n_rows} records with {n_tests} tests were asked for"
             )
-        return np.unpackbits(answers.bits, axis=1, count=n_tests).view(np.bool_), answers.status
+        return answers
 
 
 @contextmanager

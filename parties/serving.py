@@ -173,10 +173,11 @@ def serve_sessions(
                 told = ending
                 log.step("waiting", f"no conversation began; {channel.peer} is looked for again. {ending}")
             _wait_until_gone(channel)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            # Before the pause: what is left of this conversation must not be delivered to whoever listens there next.
             with signals.shielded():
                 channel.begin_again()
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return totals
 
 

@@ -210,7 +210,8 @@ class Ensemble:
             raise DataError(f"the model has {len(self.features)} features; got an array of shape {features.shape}")
         out = np.tile(self.base_scores, (len(features), 1))
         if self.trees:
-            with threads_for(features.size * len(self.trees) // 10):
+            # A walk looks at a few cells of a row, however many columns there are.
+            with threads_for(3 * len(features) * len(self.trees)):
                 predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat, out)
         return out
 

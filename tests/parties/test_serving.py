@@ -227,7 +227,7 @@ def test_a_service_that_is_stopped_in_the_middle_says_goodbye(sites: Any) -> Non
         assert service.process.pid is not None
         os.kill(service.process.pid, signal.SIGTERM)
         with pytest.raises(
-            PeerAborted, match="shop ended the run while (answering|waiting for a request): it stopped with Stopped"
+            PeerAborted, match=r"shop ended the run while (answering|waiting for a request): it stopped with Stopped"
         ):
             expect(channel, Answers)
         service.process.join(20)
@@ -267,12 +267,12 @@ def test_new_data_is_read_when_it_changes_and_kept_when_it_cannot_be(sites: Any,
         sites.shop.write()
 
 
-def tests_per_record(sites: Any) -> int:
+def bits_per_record(sites: Any) -> int:
     return len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
 
 
 def test_the_daily_limit_holds_over_restarts_and_says_which_records_it_cost(sites: Any, tmp_path: Path) -> None:
-    limit = {"routed_bits_per_day": 7 * tests_per_record(sites), "batch_rows": 3}
+    limit = {"routed_bits_per_day": 7 * bits_per_record(sites), "batch_rows": 3}
     with serving(sites, serve=limit) as service:
         assert predict(sites, tmp_path / "1.csv", ids=["k0001", "k0002"])["status"].tolist() == ["ok"] * 2
         with pytest.raises(RecordsRefused, match=r"refused 3 \(refused_daily_limit\) of 8 records; 2\.csv holds"):
