@@ -20,7 +20,7 @@ from parties.encoding import router_to_dict
 from parties.errors import Disagreement
 from parties.party_a import JointModel, train_jointly
 from parties.party_b import PassiveShare, serve
-from parties.predicting import predict_jointly, predict_locally
+from parties.predicting import predict_jointly, predict_locally, session
 from protocols.channel import Channel
 from protocols.errors import PeerAborted
 from protocols.messages import RecordStatus
@@ -133,6 +133,28 @@ def test_exact_answers_score_like_shared_thresholds_to_the_bit(
     in_clear = pd.concat([trial.tables[party] for party in parties], axis=1)
     np.testing.assert_array_equal(found["bank"][0], predict_locally(trained["bank"], {"age": trial.age}, in_clear))
     assert [found[party] for party in parties] == [len(trial.ids)] * len(parties)
+
+
+def test_many_batches_over_one_connection_are_scored_like_one(together: Together, trial: Any) -> None:
+    trained = train_all(together, trial, "shop", "post")
+
+    def ask(channels: Sequence[Channel]) -> list[float]:
+        with session(trained["bank"], channels, party="bank", run_id="spring") as asking:
+            batches = [slice(0, 1), slice(1, 200), slice(200, 200), slice(200, len(trial.ids))]
+            found = [asking.predict(trial.ids[b], {"age": trial.age[b]}, desensitized=False) for b in batches]
+        assert all((status == RecordStatus.ANSWERED).all() for _, status in found)
+        return [score for predictions, _ in found for score in predictions.tolist()]
+
+    def answer(party: str, channel: Channel) -> int:
+        return serve(
+            trained[party].router, trial.ids, trial.tables[party], channel,
+            party=party, run_id="spring", rng=rng.seeded(3), may_route=True,
+        )  # fmt: skip
+
+    answering = {party: lambda channel, party=party: answer(party, channel) for party in ("shop", "post")}
+    found = together(ask, answering)
+    assert found["bank"] == predict_all(together, trial, trained)["bank"][0].tolist()
+    assert (found["shop"], found["post"]) == (len(trial.ids), len(trial.ids))
 
 
 def test_desensitized_answers_are_those_of_columns_drawn_with_the_training_mechanism(
