@@ -35,9 +35,18 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
 
 @contextmanager
 def answerer_of(
-    run: PassiveRun, schema: TableSchema, router: Router, records: AnswerableRecords, log: RunLog
+    run: PassiveRun,
+    schema: TableSchema,
+    router: Router,
+    records: AnswerableRecords,
+    log: RunLog,
+    *,
+    logs_releases: bool,
 ) -> Iterator[Answerer]:
-    """What answers requests about a table on the run's account and within its limits."""
+    """What answers requests about a table on the run's account and within its limits.
+
+    With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
+    """
     limits = run.serve.limits()
     with ExitStack() as stack:
         account = stack.enter_context(account_of(run, schema, Task.PREDICT))
@@ -49,7 +58,7 @@ def answerer_of(
         yield Answerer(
             router,
             records,
-            release=replace(account, note=noting(log, account, "cells")).records,
+            release=(replace(account, note=noting(log, account, "cells")) if logs_releases else account).records,
             may_route=run.allow_routed,
             allowance=allowance,
             max_rows=run.serve.batch_rows,

@@ -219,7 +219,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     records = AnswerableRecords.of(router, table.ids, table.features)
     with ExitStack() as stack:
         log = stack.enter_context(recorded(folder, terminal))
-        answerer = stack.enter_context(answerer_of(run, schema, router, records, log))
+        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
         hello = prediction_hello(
             run.party, run.run_id, max_rows=run.serve.batch_rows, reveal=run.serve.reveal.words()

@@ -40,7 +40,7 @@ def serve_until_stopped(
         stack.enter_context(folder.locked())
         log = stack.enter_context(recorded(folder, terminal))
         file = RecordsFile(source, read, log)
-        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log))
+        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.
         patient = run.model_copy(update={"wait": math.inf})
         channel = stack.enter_context(passive_channel(patient, insecure))(log)
