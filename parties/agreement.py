@@ -157,8 +157,8 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if theirs.task is not mine.task and Task.PREDICT in (theirs.task, mine.task):
-        # What is agreed on for training says nothing about prediction, nor the other way round.
+    if {theirs.task, mine.task} == {Task.CHECK, Task.PREDICT}:
+        # Who looks compares what is agreed on for training; a party that predicts says nothing about that.
         return found
     found += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:

@@ -161,7 +161,7 @@ def serve_sessions(
             try:
                 answer_session(answerer, channel, hello, tally=tally, around=request)
                 ending = "done"
-            except (ProtocolError, PartyError) as error:
+            except (OpBoostError, PartyError, ProtocolError) as error:
                 ending = str(error)
             finally:
                 if tally.began is not None:
