@@ -7,14 +7,15 @@ columns, and nothing more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from opboost.arrays import Mask, Ranks, Values
+from opboost.arrays import Codes, Mask, Ranks, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.errors import DataError, RankError
 from opboost.preprocess import EncodedColumn, encode
@@ -92,6 +93,44 @@ class Router:
         ]
 
 
+class PackedAnswers:
+    """What `answer` says, packed into bits, by one look-up per column instead of one comparison per test.
+
+    A column's tests ask only on which side of some cuts a code lies. So all codes between two neighbouring cuts have
+    the same answers, which are asked for once.
+
+    Parameters
+    ----------
+    router : Router
+    """
+
+    def __init__(self, router: Router) -> None:
+        self.n_tests = router.tests.n_tests
+        self._n_bytes = -(-self.n_tests // 8)
+        self._columns = {
+            mechanism.schema.name: _tabulated(router.tests, mechanism)
+            for mechanism in router.mechanisms
+            if any(source == mechanism.schema.name for source, _ in router.tests.sources)
+        }
+
+    def of(self, columns: Mapping[str, ReleasedColumn], n_rows: int) -> NDArray[np.uint8]:
+        """The answers, shape ``(n_rows, ceil(n_tests / 8))``.
+
+        Parameters
+        ----------
+        columns : mapping of str to ReleasedColumn
+            All columns that the tests name, exact or desensitized.
+        n_rows : int
+        """
+        packed = np.zeros((n_rows, self._n_bytes), np.uint8)
+        for name, (cuts, answers) in self._columns.items():
+            column = columns[name]
+            places = np.searchsorted(cuts, column.codes)
+            places[column.is_missing] = len(answers) - 1
+            packed |= answers[places]
+        return packed
+
+
 def resolve(
     columns: Sequence[RankedColumn], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
 ) -> SplitTests:
@@ -133,3 +172,27 @@ def answer(tests: SplitTests, columns: Mapping[str, ReleasedColumn], n_rows: int
         codes = column.codes if category is None else indicator(column, category)
         goes_left[:, i] = np.where(column.is_missing, tests.missing_left[i], codes <= tests.thresholds[i])
     return goes_left
+
+
+def _tabulated(tests: SplitTests, mechanism: ColumnMechanism) -> tuple[Codes, NDArray[np.uint8]]:
+    """A column's cuts, ascending: the highest code of every interval but the last; and the answers, packed.
+
+    One row per interval, and one more for a missing cell; the bits of other columns' tests are 0.
+    """
+    mine = [i for i, (source, _) in enumerate(tests.sources) if source == mechanism.schema.name]
+    own = SplitTests(tuple(tests.sources[i] for i in mine), tests.thresholds[mine], tests.missing_left[mine])
+    cuts = np.unique(np.array(list(_cuts(own)), np.int64))
+    codes = np.append(cuts, [cuts[-1] + 1 if len(cuts) else 0, 0])
+    column = ReleasedColumn(mechanism.schema, codes, np.arange(len(codes)) == len(codes) - 1)
+    bits = np.zeros((len(codes), tests.n_tests), np.bool_)
+    bits[:, mine] = answer(own, {mechanism.schema.name: column}, len(codes))
+    return cuts, np.packbits(bits, axis=1)
+
+
+def _cuts(tests: SplitTests) -> Iterator[int]:
+    """Codes behind which some answer may change; a test on a category changes before and behind it."""
+    for (_, category), threshold in zip(tests.sources, tests.thresholds.tolist(), strict=True):
+        if category is not None:
+            yield from (category - 1, category)
+        elif math.isfinite(threshold):
+            yield math.floor(threshold)

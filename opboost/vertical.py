@@ -225,21 +225,21 @@ def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mappi
         If a column or an owner's answers are absent. There is never a silent default score.
     """
     matrix = np.empty((n_rows, len(ensemble.features)))
-    n_answered = dict.fromkeys(answers, 0)
-    for i, feature in enumerate(ensemble.features):
-        if feature.owner is None:
-            if feature.name not in own:
-                raise DataError(f"the model needs column {feature.name!r}, which is absent. No score was computed")
-            matrix[:, i] = own[feature.name]
+    for owner, inputs in ensemble.inputs.items():
+        if owner is None:
+            for i in inputs.tolist():
+                name = ensemble.features[i].name
+                if name not in own:
+                    raise DataError(f"the model needs column {name!r}, which is absent. No score was computed")
+                matrix[:, i] = own[name]
+        elif owner not in answers or answers[owner].shape != (n_rows, len(inputs)):
+            raise DataError(
+                f"the model needs the answers of {owner!r} to {len(inputs)} tests on {n_rows} records. "
+                "No score was computed"
+            )
         else:
-            n_tests = sum(other.owner == feature.owner for other in ensemble.features)
-            if feature.owner not in answers or answers[feature.owner].shape != (n_rows, n_tests):
-                raise DataError(
-                    f"the model needs the answers of {feature.owner!r} to {n_tests} tests on {n_rows} records. "
-                    "No score was computed"
-                )
-            matrix[:, i] = ~answers[feature.owner][:, n_answered[feature.owner]]
-            n_answered[feature.owner] += 1
+            is_block = inputs[-1] - inputs[0] + 1 == len(inputs)
+            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = ~answers[owner]
     return matrix
 
 

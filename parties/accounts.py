@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pandas as pd
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
+from opboost.routing import Router
 from opboost.schema import TableSchema
+from parties.answering import AnswerableRecords, Answerer
 from parties.config import PassiveRun
 from parties.drawing import Account, open_books
 from parties.entries import Occasion
 from parties.party_b import ReleaseColumns
 from parties.preparing import bits
 from parties.runlog import RunLog
+from parties.serve_limits import Allowance, allowance_path
 from parties.store import RunFolder
 from protocols.messages import Task
 
@@ -28,6 +31,38 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
     with open_books(run.ledger.path) as (ledger, store):
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
         yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=bits(run))
+
+
+@contextmanager
+def answerer_of(
+    run: PassiveRun,
+    schema: TableSchema,
+    router: Router,
+    records: AnswerableRecords,
+    log: RunLog,
+    *,
+    logs_releases: bool,
+) -> Iterator[Answerer]:
+    """What answers requests about a table on the run's account and within its limits.
+
+    With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
+    """
+    limits = run.serve.limits()
+    with ExitStack() as stack:
+        account = stack.enter_context(account_of(run, schema, Task.PREDICT))
+        allowance = None
+        if limits.is_needed:
+            allowance = stack.enter_context(Allowance(allowance_path(run.ledger.path), limits, run.active.name))
+            if behind_s := allowance.seconds_behind():
+                log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
+        yield Answerer(
+            router,
+            records,
+            release=(replace(account, note=noting(log, account, "cells")) if logs_releases else account).records,
+            may_route=run.allow_routed,
+            allowance=allowance,
+            max_rows=run.serve.batch_rows,
+        )
 
 
 def release_once(account: Account, ids: pd.Index, folder: RunFolder, log: RunLog) -> ReleaseColumns:

@@ -24,6 +24,7 @@ _TERMS = {
     "epsilon": "epsilon",
     "total_epsilon": "epsilon of all columns",
     "share_thresholds": "sharing of thresholds",
+    "reveal": "revealing of scores",
 }
 
 
@@ -90,7 +91,7 @@ def greet(channel: Channel, mine: Hello) -> Hello:
         return greet_all([channel], {channel.peer: mine})[channel.peer]
     channel.send(mine)
     theirs = expect(channel, Hello)
-    while _only_looks(theirs, mine):
+    while _passes_by(theirs, mine):
         time.sleep(_LOOKER_LEAVES_S)
         channel.begin_again()
         channel.send(mine)
@@ -130,15 +131,19 @@ def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[st
 
 def _first_hello(channel: Channel, mine: Hello) -> Hello:
     theirs = expect(channel, Hello)
-    while _only_looks(theirs, mine):
+    while _passes_by(theirs, mine):
         channel.send(mine)
         channel.begin_again()
         theirs = expect(channel, Hello)
     return theirs
 
 
-def _only_looks(theirs: Hello, mine: Hello) -> bool:
-    return theirs.task is Task.CHECK and mine.task is not Task.CHECK
+def _passes_by(theirs: Hello, mine: Hello) -> bool:
+    """Whether one side only looks, or serves another job than the other side came for: then nobody has to stop."""
+    if Task.CHECK in (theirs.task, mine.task):
+        return mine.task is not Task.CHECK
+    is_other_job = (theirs.task, theirs.run_id) != (mine.task, mine.run_id)
+    return is_other_job and (theirs.comes_again or mine.comes_again)
 
 
 def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
@@ -152,6 +157,9 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
+    if {theirs.task, mine.task} == {Task.CHECK, Task.PREDICT}:
+        # Who looks compares what is agreed on for training; a party that predicts says nothing about that.
+        return found
     found += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:
         found.append(f"{'both sides have' if mine.has_label else 'neither side has'} a label column")

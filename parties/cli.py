@@ -77,13 +77,35 @@ def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = 
 
 
 @app.command("party-b")
-def party_b(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
-    """Train as a passive party: releases desensitized ranks of its columns."""
+def party_b(
+    run_file: RunFile,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Answer predictions of the trained model until SIGTERM or Ctrl-C.")
+    ] = False,
+    data: Annotated[Path | None, typer.Option(help="With --serve: another data file than the run's.")] = None,
+    insecure: Insecure = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Train as a passive party: releases desensitized ranks of its columns. With --serve: answer predictions."""
     from parties.jobs import train_passive
 
+    if serve:
+        _serve(run_file, data, insecure, form)
+        return
+    if data is not None:
+        raise typer.BadParameter("goes with --serve; training takes the run file's data", param_hint="--data")
     with _terminal() as terminal:
         folder = train_passive(run_file, insecure=insecure, terminal=terminal)
         _result(form, run_folder=str(folder.path))
+
+
+def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
+    from parties.service_job import serve_until_stopped
+    from parties.serving import StopSignals
+
+    with StopSignals() as signals, _terminal() as terminal:
+        done = serve_until_stopped(run_file, data=data, insecure=insecure, terminal=terminal, signals=signals)
+        _result(form, sessions=done.n_sessions, requests=done.n_requests, records_answered=done.n_answered)
 
 
 @app.command()

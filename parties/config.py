@@ -19,6 +19,8 @@ from parties.align_section import AlignSection, id_columns
 from parties.balances import Budget, Limit
 from parties.errors import ConfigError
 from parties.model_section import ModelSection
+from parties.reveal import RevealSection
+from parties.serve_section import ServeSection
 from parties.terms import AgreedSection
 from protocols.channel import Timing
 from protocols.keys import NAME_PATTERN
@@ -146,6 +148,7 @@ class ActiveRun(_Run):
     listen: str
     passive: Annotated[tuple[Peer, ...], Field(min_length=1)]
     model: ModelSection = ModelSection()
+    reveal: RevealSection = RevealSection()
 
 
 class PassiveRun(_Run):
@@ -160,6 +163,7 @@ class PassiveRun(_Run):
     allow_routed: bool = True
     seed: int | None = None
     ledger: LedgerSection = LedgerSection()
+    serve: ServeSection = ServeSection()
 
 
 Run = ActiveRun | PassiveRun

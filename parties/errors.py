@@ -6,6 +6,7 @@
     ├── ConfigError       a run file or schema file is wrong
     ├── TableError        a data file does not fit its schema
     ├── Disagreement      the two sides' settings or records do not match
+    ├── RecordsRefused    a passive party did not answer for all records
     ├── RunFolderError    a run folder cannot be used
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
         └── OverBudget    a release would cost more than the owner allows
@@ -39,6 +40,10 @@ class TableError(PartyError):
 
 class Disagreement(PartyError):
     """The two sides' settings or records do not match."""
+
+
+class RecordsRefused(PartyError):
+    """A passive party did not answer for all records."""
 
 
 class RunFolderError(PartyError):

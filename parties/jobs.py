@@ -11,16 +11,17 @@ import numpy as np
 
 from opboost.errors import OpBoostError
 from opboost.schema import TableSchema
-from parties.accounts import account_of, noting, release_once
+from parties.accounts import account_of, answerer_of, release_once
 from parties.alignment import Aligned, Place
+from parties.answering import AnswerableRecords, Tally, answer_session, prediction_hello
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
-from parties.errors import ConfigError, PartyError, RunFolderError
+from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError
 from parties.journal import Journal
 from parties.party_a import JointModel, conclude_saved, train_jointly
-from parties.party_b import PassiveShare, serve, train
-from parties.predicting import predict_jointly, predict_locally
-from parties.predictions import prediction_table, score
+from parties.party_b import PassiveShare, train
+from parties.predicting import Statuses, predict_jointly, predict_locally
+from parties.predictions import prediction_table, score, status_word
 from parties.preparing import PreparedActive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
 from parties.record_ids import with_parts
@@ -29,7 +30,7 @@ from parties.store import RunFolder, RunState, write_predictions
 from parties.table import own_columns, read_table, select
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages import Task
+from protocols.messages import RecordStatus, Task
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
@@ -172,6 +173,7 @@ def predict_active(
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     model = folder.load_joint_model()
+    run.reveal.check(model.ensemble.loss)
     source = data or run.data
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
@@ -182,12 +184,12 @@ def predict_active(
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
-        log = stack.enter_context(_recorded(folder, terminal))
+        log = stack.enter_context(recorded(folder, terminal))
         if mode == "local":
-            predictions, is_complete = predict_locally(model, own, table.features), np.ones(table.n_rows, np.bool_)
+            predictions, status = predict_locally(model, own, table.features), np.zeros(table.n_rows, np.uint8)
         else:
             channels = stack.enter_context(active_channels(run, insecure))(log)
-            predictions, is_complete = predict_jointly(
+            predictions, status = predict_jointly(
                 model,
                 table.ids,
                 own,
@@ -195,15 +197,14 @@ def predict_active(
                 party=run.party,
                 run_id=run.run_id,
                 desensitized=mode == "desensitized",
+                reveal=run.reveal.words(),
                 progress=terminal.progress,
             )
-        scored = prediction_table(table.ids, predictions, is_complete)
-        write_predictions(with_parts(scored, schema.id_columns), target)
-        log.step("predicted", f"wrote {table.n_rows} predictions ({mode}) to {target.name}", n_rows=table.n_rows)
-        if not is_complete.all():
-            n_incomplete = int((~is_complete).sum())
-            log.step("incomplete", f"{n_incomplete} records are unknown to a passive party and have no prediction")
-        score(folder, log, model, table, predictions, is_complete, mode)
+        written = run.reveal.apply(prediction_table(table.ids, predictions, status))
+        write_predictions(with_parts(written, schema.id_columns), target)
+        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", n_rows=len(written))
+        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+        _note_unanswered(status, log, target)
     return target
 
 
@@ -215,24 +216,37 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     router = folder.load_router()
     source, duplicates = data or run.data, run.align.duplicates
     table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+    records = AnswerableRecords.of(router, table.ids, table.features)
     with ExitStack() as stack:
-        log = stack.enter_context(_recorded(folder, terminal))
-        account = stack.enter_context(account_of(run, schema, Task.PREDICT))
+        log = stack.enter_context(recorded(folder, terminal))
+        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
-        n_answered = serve(
-            router,
-            table.ids,
-            table.features,
-            channel,
-            party=run.party,
-            run_id=run.run_id,
-            rng=account.rng,
-            may_route=run.allow_routed,
-            release=replace(account, note=noting(log, account, "cells")).records,
-            progress=terminal.progress,
+        hello = prediction_hello(
+            run.party, run.run_id, max_rows=run.serve.batch_rows, reveal=run.serve.reveal.words()
+        )  # fmt: skip
+        tally = Tally()
+        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        log.step("answered", f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent")
+    return tally.n_answered
+
+
+def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
+    """Say how many records have no prediction, and why.
+
+    Raises
+    ------
+    RecordsRefused
+        If a passive party knows records, or may know them, and did not answer.
+    """
+    counts = {one: n for one in RecordStatus if (n := int((status == one).sum()))}
+    if n_unknown := counts.get(RecordStatus.UNKNOWN, 0):
+        log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
+    refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
+    if refused:
+        raise RecordsRefused(
+            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others "
+            "and says which"
         )
-        log.step("answered", f"answered for {n_answered} records, {channel.traffic.sent_bytes} bytes sent")
-    return n_answered
 
 
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
@@ -246,7 +260,7 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
     """Make the run folder or take it up, for this process alone, with its log."""
     with folder.locked():
         state = folder.create(path, party=run.party, role=run.role)
-        with _recorded(folder, terminal) as log:
+        with recorded(folder, terminal) as log:
             if state is not RunState.NEW:
                 log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
             try:
@@ -259,7 +273,7 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
 
 
 @contextmanager
-def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
+def recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
     """A log in a folder that is there; a failure is its last line."""
     try:
         log = RunLog(folder.path, echo=terminal.say)

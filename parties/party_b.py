@@ -15,35 +15,21 @@ from opboost.preprocess import EncodedColumn, encode
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource
-from opboost.routing import Router, answer, resolve
+from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
+from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
 from parties.encoding import router_to_dict
 from parties.offering import check_held, first_row, make_offer, packed
 from parties.progress import Progress, no_progress
-from protocols.channel import Channel, aborted, expect
-from protocols.errors import PeerLost, UnexpectedMessage
-from protocols.messages import (
-    Abort,
-    Answers,
-    Ask,
-    Done,
-    Hello,
-    RankChunk,
-    Role,
-    SplitRanks,
-    Task,
-    Terms,
-    Thresholds,
-)
+from protocols.channel import Channel, expect
+from protocols.errors import PeerLost
+from protocols.messages import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
 
 # Rows per chunk of ranks: at most 1 MiB on the wire.
 CHUNK_ROWS = 1 << 18
 
 ReleaseColumns = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn]], Iterator[ReleasedColumn]]
 """Makes the release of a training table, column by column; or refuses before the first."""
-
-ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
-"""Makes the release of single records, given their ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,38 +192,16 @@ def serve(
     release: ReleaseRecords | None = None,
     progress: Progress = no_progress,
 ) -> int:
-    """Answer the active party's requests until it is done; returns the number of records answered for.
+    """Answer the active party's requests until it is done, without limits; returns the number of records answered for.
 
-    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request.
-
-    Notes
-    -----
-    Privacy: for a desensitized request the answers are a function of codes drawn with the training mechanism, a new
-    release of each record unless `release` finds it in a store. For a routed request the bits are exact: they reveal
-    on which side of each used threshold a record lies, without any differential privacy; `may_route` refuses that.
+    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request. What leaves is
+    told in `Answerer.answer`; `may_route` says whether exact bits may.
     """
-    with conversation([channel]) as phase:
-        phase.enter("greeting")
-        hello = Hello(role=Role.PASSIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="")
-        greet(channel, hello)
-        n_answered = 0
-        while True:
-            phase.enter("waiting for a request")
-            match channel.receive():
-                case Ask() as ask:
-                    phase.enter("answering")
-                    if not ask.desensitized and not may_route:
-                        raise UnexpectedMessage("this party does not answer routed requests: `allow_routed` is off")
-                    answers = _answer(router, ids, features, ask, release or _drawn_from(rng))
-                    channel.send(answers)
-                    n_answered += int(answers.is_known.sum())
-                    progress("answering", n_answered, n_answered)
-                case Done():
-                    return n_answered
-                case Abort() as message:
-                    raise aborted(channel.peer, message)
-                case message:
-                    raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where a request was due")
+    records = AnswerableRecords.of(router, ids, features)
+    answerer = Answerer(router, records, release=release or _drawn_from(rng), may_route=may_route)
+    tally = Tally()
+    answer_session(answerer, channel, prediction_hello(party, run_id), tally=tally, progress=progress)
+    return tally.n_answered
 
 
 def _release(job: PassiveJob, encoded: Sequence[EncodedColumn], progress: Progress) -> list[RankedColumn]:
@@ -272,18 +236,3 @@ def _send_ranks(channel: Channel, index: int, column: RankedColumn, *, start: in
     ranks = packed(column)
     for first in range(start, len(ranks), CHUNK_ROWS):
         channel.send(RankChunk(column=index, start=first, ranks=ranks[first : first + CHUNK_ROWS]))
-
-
-def _answer(router: Router, ids: pd.Index, features: pd.DataFrame, ask: Ask, release: ReleaseRecords) -> Answers:
-    rows = ids.get_indexer(pd.Index(ask.ids, dtype=object))
-    is_known = rows >= 0
-    bits = np.zeros((len(rows), router.tests.n_tests), dtype=np.bool_)
-    if is_known.any():
-        known = features.iloc[rows[is_known]]
-        if ask.desensitized:
-            columns = router.encode(known)
-            released = release([m for m, _ in columns], [column for _, column in columns], ids[rows[is_known]])
-            bits[is_known] = answer(router.tests, {column.schema.name: column for column in released}, len(known))
-        else:
-            bits[is_known] = router.answer(known, rng=None)
-    return Answers(is_known=is_known, bits=np.packbits(bits, axis=1))

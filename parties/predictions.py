@@ -8,17 +8,27 @@ import pandas as pd
 from opboost.arrays import Mask, Values
 from opboost.metrics import evaluate
 from parties.party_a import JointModel
+from parties.predicting import Statuses
 from parties.runlog import RunLog
 from parties.store import RunFolder
 from parties.table import PartyTable
+from protocols.messages import RecordStatus
+
+_WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}
 
 
-def prediction_table(ids: pd.Index, predictions: Values, is_complete: Mask) -> pd.DataFrame:
-    """Keyed by id; multiclass gives one column per class beside the most probable one."""
-    status = np.where(is_complete, "ok", "missing_passive_columns")
+def status_word(status: RecordStatus) -> str:
+    """A record's status as it stands in files."""
+    return _WORDS.get(status, status.name.lower())
+
+
+def prediction_table(ids: pd.Index, predictions: Values, statuses: Statuses) -> pd.DataFrame:
+    """Keyed by id, with a status each; multiclass gives one column per class beside the most probable one."""
+    status = np.array([status_word(one) for one in RecordStatus], dtype=object)[statuses]
     if predictions.ndim == 1:
         return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
-    chosen = np.where(is_complete, np.nan_to_num(predictions).argmax(axis=1), np.nan)
+    is_scored = statuses == RecordStatus.ANSWERED
+    chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
     classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
     return pd.DataFrame({"id": ids, "prediction": chosen, **classes, "status": status})
 

@@ -1,4 +1,4 @@
-"""What differs between two run files, for people. Settings that only say how to reach each other may differ."""
+"""What differs between two run files, for people. Settings that do not touch training may differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from protocols.wording import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.
-MAY_CHANGE = {"timeout", "wait", "listen", "connect"}
+MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal"}
 
 _ABSENT = "absent"
 

@@ -125,7 +125,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Message):
         return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        # Ids come by the ten thousand, and a call costs more than a look.
+        return [item if type(item) is str else _plain(item) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value

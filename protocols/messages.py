@@ -33,17 +33,17 @@ Prediction, one round trip per batch::
     │ ◄──────────── Hello ────────────── │
     │ ───────────── Hello ─────────────► │
     │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
-    │ ◄───────────── Answers ─────────── │   one bit per test and record, packed
+    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and one bit per test, packed
     │ ───────────── Done ──────────────► │
 
-Either side may send `Abort` at any time. Two round trips in all train a model, whatever the number of trees, once
-the records are aligned.
+A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
+time. Two round trips in all train a model, whatever the number of trees, once the records are aligned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 2
+VERSION = 3
 
 
 def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -81,6 +81,7 @@ IndexArray = Annotated[NDArray[np.uint32], _array_of("<u4")]
 FlagArray = Annotated[NDArray[np.bool_], _array_of("|b1")]
 PackedBits = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
 FlatBits = Annotated[NDArray[np.uint8], _array_of("|u1")]
+StatusArray = Annotated[NDArray[np.uint8], _array_of("|u1")]
 ByteRows = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
 RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
 
@@ -107,11 +108,22 @@ class Task(StrEnum):
     CHECK = "check"
 
 
+class RecordStatus(IntEnum):
+    """What a passive party did with a record that it was asked for. Where several differ, the highest counts."""
+
+    ANSWERED = 0
+    UNKNOWN = 1
+    REFUSED_ROUTED = 2
+    REFUSED_RATE_LIMIT = 3
+    REFUSED_DAILY_LIMIT = 4
+
+
 class Terms(Message):
     """What a party does in a run, or what was agreed that it does; None where nothing was said.
 
-    `objective` is the active party's, everything else the passive party's: the number of its columns, the mechanisms
-    and laws in use, the largest budget of a column per unit, and that of all columns between neighbouring records.
+    `objective` is the active party's, and so is `reveal`, how coarse the scores are that it lets out (prediction only).
+    Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
+    budget of a column per unit, and that of all columns between neighbouring records.
     """
 
     kind: ClassVar[str] = "terms"
@@ -122,6 +134,7 @@ class Terms(Message):
     epsilon: float | None = None
     total_epsilon: float | None = None
     share_thresholds: bool | None = None
+    reveal: Annotated[str, Field(max_length=1000)] | None = None
 
 
 class Held(Message):
@@ -134,7 +147,11 @@ class Held(Message):
 
 
 class Hello(Message):
-    """Who speaks, what must be the same on both sides, and what each was told that the other will do."""
+    """Who speaks, what must be the same on both sides, and what each was told that the other will do.
+
+    `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
+    and whether it serves, that is, looks for the active party again whatever comes of this conversation.
+    """
 
     kind: ClassVar[str] = "hello"
     role: Annotated[Role, Field(strict=False)]
@@ -148,6 +165,8 @@ class Hello(Message):
     plan: Terms = Terms()
     agreed: Terms = Terms()
     held: Held | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    comes_again: bool = False
 
 
 class OrderShare(Message):
@@ -247,11 +266,17 @@ class Ask(Message):
 
 
 class Answers(Message):
-    """Per record of an `Ask`: whether B knows it, and one bit per test, True for left."""
+    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered."""
 
     kind: ClassVar[str] = "answers"
-    is_known: FlagArray
+    status: StatusArray
     bits: PackedBits
+
+    @model_validator(mode="after")
+    def _check_status(self) -> Self:
+        if self.status.max(initial=0) > max(RecordStatus):
+            raise ValueError("a status that this version does not know")
+        return self
 
 
 class Done(Message):

@@ -238,7 +238,6 @@ class ListenerChannel:
         self.peer = peer
         self.traffic = Traffic()
         self._listener = listener
-        self._wait_s = wait_s
         self._deadline = time.monotonic() + wait_s
 
     def send(self, message: Message) -> None:
@@ -256,8 +255,8 @@ class ListenerChannel:
         self._listener._check(self.peer)
 
     def begin_again(self) -> None:
+        # The deadline stands: whoever comes again and again for another job must not make this party wait for ever.
         self._listener._peers.forget(self.peer)
-        self._deadline = time.monotonic() + self._wait_s
 
     def close(self) -> None:
         """Expect nothing more of the peer; the listener's `close` lets go of it."""

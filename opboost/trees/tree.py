@@ -190,7 +190,16 @@ class Ensemble:
     @property
     def owners(self) -> tuple[str, ...]:
         """The passive parties, in the order of their features."""
-        return tuple(dict.fromkeys(feature.owner for feature in self.features if feature.owner is not None))
+        return tuple(owner for owner in self.inputs if owner is not None)
+
+    @cached_property
+    def inputs(self) -> Mapping[str | None, NDArray[np.int64]]:
+        """Which features are each party's, in their order; under None those whose columns A holds."""
+        owners = [feature.owner for feature in self.features]
+        return {
+            owner: np.array([i for i, other in enumerate(owners) if other == owner], np.int64)
+            for owner in dict.fromkeys(owners)
+        }
 
     def scores(self, features: Values) -> Values:
         """Raw scores, shape ``(n_rows, n_outputs)``, of a matrix of shape ``(n_rows, n_features)``."""
@@ -198,7 +207,8 @@ class Ensemble:
             raise DataError(f"the model has {len(self.features)} features; got an array of shape {features.shape}")
         out = np.tile(self.base_scores, (len(features), 1))
         if self.trees:
-            with threads_for(features.size * len(self.trees) // 10):
+            # A walk looks at a few cells of a row, however many columns there are.
+            with threads_for(3 * len(features) * len(self.trees)):
                 predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat, out)
         return out
 

@@ -15,7 +15,7 @@ from opboost.errors import RankError
 from opboost.preprocess import encode
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import seeded
-from opboost.routing import Router, SplitTests, answer, resolve
+from opboost.routing import PackedAnswers, Router, SplitTests, answer, resolve
 from opboost.schema import ColumnSchema, Kind, Missing
 
 AGE = ColumnSchema(name="age", lower=0, upper=9, missing=Missing.CATEGORY)
@@ -96,6 +96,39 @@ def test_answers_about_new_rows_are_those_of_a_row_by_row_twin(columns, data):
     assert goes_left.dtype == np.bool_
     assert goes_left.shape == (n_rows, tests.n_tests)
     assert goes_left.tolist() == answer_one_by_one(tests, by_name, n_rows)
+
+
+def packed_router(tests: SplitTests) -> Router:
+    chosen = MechanismSettings(epsilon=1.0, domain_size=10)
+    return Router(tuple(ColumnMechanism(schema, chosen) for schema in (AGE, SIZE, CITY)), tests)
+
+
+@given(released_columns(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_packed_answers_are_the_same_bits(columns, data):
+    tests = ask(ranked(columns), *allowed_tests(ranked(columns)))
+    new = data.draw(released_columns())
+    by_name, n_rows = {column.schema.name: column for column in new}, len(new[0].codes)
+    packed = PackedAnswers(packed_router(tests)).of(by_name, n_rows)
+    assert packed.tolist() == np.packbits(answer(tests, by_name, n_rows), axis=1).tolist()
+
+
+def test_packed_answers_with_a_cut_one_code_off_are_caught():
+    tests = ask(ranked([released(SIZE, [3, 8, 9])]), (0, 0, False), (0, 1, False))
+    all_codes = {"size": released(SIZE, list(range(1, 11)))}
+    expected = np.packbits(answer(tests, all_codes, 10), axis=1).tolist()
+    packed = PackedAnswers(packed_router(tests))
+    assert packed.of(all_codes, 10).tolist() == expected
+    ((name, (cuts, answers)),) = packed._columns.items()
+    packed._columns[name] = (cuts + 1, answers)
+    assert packed.of(all_codes, 10).tolist() != expected
+
+
+def test_packed_answers_of_no_test_or_no_row_are_empty():
+    none = packed_router(ask(ranked([released(SIZE, [1, 2])])))
+    assert PackedAnswers(none).of({}, 3).shape == (3, 0)
+    one = packed_router(ask(ranked([released(SIZE, [1, 2])]), (0, 0, False)))
+    assert PackedAnswers(one).of({"size": released(SIZE, [])}, 0).shape == (0, 1)
 
 
 def test_tests_are_resolved_in_the_order_in_which_they_were_asked():

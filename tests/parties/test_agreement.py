@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
-from parties.agreement import check_agreement, conversation, greet
+from parties.agreement import check_agreement, conversation, differences, greet
 from parties.errors import Disagreement, TableError
 from protocols.channel import expect
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.memory import MemoryChannel, memory_pair
-from protocols.messages import Abort, Done, Hello, Role, Task
+from protocols.messages import Abort, Done, Hello, Role, Task, Terms
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -29,6 +29,13 @@ _DIFFERENCES: dict[str, tuple[object, str]] = {
     "run_id": ("q", "its run is 'q', this party's is 'r'"),
     "id_digest": ("d2", "it has 14 records, this party 14"),
 }
+
+
+def test_who_looks_at_a_party_that_serves_compares_neither_records_nor_terms_of_training() -> None:
+    looks = BANK.model_copy(update={"task": Task.CHECK, "agreed": Terms(columns=4)})
+    serves = SHOP.model_copy(update={"task": Task.PREDICT, "id_digest": "", "n_rows": 0, "comes_again": True})
+    assert differences(looks, serves, "shop") == differences(serves, looks, "bank") == []
+    assert differences(looks, serves.model_copy(update={"run_id": "other"}), "shop") != []
 
 
 @settings(max_examples=32, deadline=None)

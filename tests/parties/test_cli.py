@@ -98,6 +98,12 @@ def test_keygen_never_replaces_a_key(tmp_path: Path) -> None:
     assert (tmp_path / "bank.secret").read_text() == before
 
 
+def test_another_data_file_is_for_serving_alone(tmp_path: Path) -> None:
+    code, out, err = run("party-b", str(tmp_path / "run.yaml"), "--data", str(tmp_path / "new.csv"))
+    assert (code, out) == (2, "")
+    assert "goes with --serve" in err
+
+
 @pytest.mark.parametrize("command", ["party-a", "party-b", "predict"])
 def test_a_run_file_that_is_not_there_is_one_sentence_and_exit_code_1(tmp_path: Path, command: str) -> None:
     path = tmp_path / "none.yaml"

@@ -12,6 +12,7 @@ import pytest
 from opboost import rng
 from opboost.errors import ParameterError, RankError
 from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
 from parties.agreement import greet
@@ -267,7 +268,7 @@ def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
 def test_a_party_that_came_to_predict_does_not_train(together: Together, trial: Any) -> None:
     def answer(channel: Channel) -> int:
         return serve(
-            None, trial.ids, trial.tables["shop"], channel,  # type: ignore[arg-type]
+            Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_))), trial.ids, trial.tables["shop"], channel,
             party="shop", run_id="spring", rng=rng.seeded(3), may_route=True,
         )  # fmt: skip
 

@@ -20,9 +20,10 @@ from parties.encoding import router_to_dict
 from parties.errors import Disagreement
 from parties.party_a import JointModel, train_jointly
 from parties.party_b import PassiveShare, serve
-from parties.predicting import predict_jointly, predict_locally
+from parties.predicting import predict_jointly, predict_locally, session
 from protocols.channel import Channel
-from protocols.errors import PeerAborted, UnexpectedMessage
+from protocols.errors import PeerAborted
+from protocols.messages import RecordStatus
 
 Together = Callable[..., dict[str, Any]]
 
@@ -106,7 +107,7 @@ def test_without_noise_the_joint_model_is_the_one_of_a_party_with_all_columns(
     together: Together, trial: Any, parties: tuple[str, ...]
 ) -> None:
     trained = train_all(together, trial, *parties, epsilon=math.inf)
-    predictions, is_complete = predict_all(together, trial, trained)["bank"]
+    predictions, status = predict_all(together, trial, trained)["bank"]
     job = trial.active()
     whole = [*job.own]
     for party in parties:
@@ -120,7 +121,7 @@ def test_without_noise_the_joint_model_is_the_one_of_a_party_with_all_columns(
     alone = bind(train(whole, job.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
     matrix = feature_matrix(alone, {column.name: column.values for column in whole}, {}, len(job.labels))
     np.testing.assert_array_equal(predictions, alone.predict(matrix))
-    assert is_complete.all()
+    assert set(status) == {RecordStatus.ANSWERED}
 
 
 @PARTIES
@@ -132,6 +133,28 @@ def test_exact_answers_score_like_shared_thresholds_to_the_bit(
     in_clear = pd.concat([trial.tables[party] for party in parties], axis=1)
     np.testing.assert_array_equal(found["bank"][0], predict_locally(trained["bank"], {"age": trial.age}, in_clear))
     assert [found[party] for party in parties] == [len(trial.ids)] * len(parties)
+
+
+def test_many_batches_over_one_connection_are_scored_like_one(together: Together, trial: Any) -> None:
+    trained = train_all(together, trial, "shop", "post")
+
+    def ask(channels: Sequence[Channel]) -> list[float]:
+        with session(trained["bank"], channels, party="bank", run_id="spring") as asking:
+            batches = [slice(0, 1), slice(1, 200), slice(200, 200), slice(200, len(trial.ids))]
+            found = [asking.predict(trial.ids[b], {"age": trial.age[b]}, desensitized=False) for b in batches]
+        assert all((status == RecordStatus.ANSWERED).all() for _, status in found)
+        return [score for predictions, _ in found for score in predictions.tolist()]
+
+    def answer(party: str, channel: Channel) -> int:
+        return serve(
+            trained[party].router, trial.ids, trial.tables[party], channel,
+            party=party, run_id="spring", rng=rng.seeded(3), may_route=True,
+        )  # fmt: skip
+
+    answering = {party: lambda channel, party=party: answer(party, channel) for party in ("shop", "post")}
+    found = together(ask, answering)
+    assert found["bank"] == predict_all(together, trial, trained)["bank"][0].tolist()
+    assert (found["shop"], found["post"]) == (len(trial.ids), len(trial.ids))
 
 
 def test_desensitized_answers_are_those_of_columns_drawn_with_the_training_mechanism(
@@ -151,8 +174,8 @@ def test_a_record_that_a_passive_party_does_not_know_gets_no_score(together: Tog
     trained = train_all(together, trial, "shop", "post")
     ids = pd.Index(["r007", "nobody", "r001"], dtype=object)
     found = predict_all(together, trial, trained, ids=ids)
-    predictions, is_complete = found["bank"]
-    assert is_complete.tolist() == [True, False, True]
+    predictions, status = found["bank"]
+    assert status.tolist() == [RecordStatus.ANSWERED, RecordStatus.UNKNOWN, RecordStatus.ANSWERED]
     assert np.isnan(predictions).tolist() == [False, True, False]
     assert (found["shop"], found["post"]) == (2, 2)
 
@@ -231,9 +254,10 @@ def test_routed_requests_are_refused_where_the_owner_does_not_allow_them(togethe
         )  # fmt: skip
 
     found = together(ask, {"shop": serve_desensitized_only})
-    assert isinstance(found["shop"], UnexpectedMessage)
-    assert isinstance(found["bank"], PeerAborted)
-    assert "does not answer routed requests: `allow_routed` is off" in str(found["bank"])
+    predictions, status = found["bank"]
+    assert set(status) == {RecordStatus.REFUSED_ROUTED}
+    assert np.isnan(predictions).all()
+    assert found["shop"] == 0
 
 
 def test_the_peers_hear_that_the_job_is_done_only_after_the_model_was_saved(together: Together, trial: Any) -> None:

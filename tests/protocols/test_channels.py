@@ -170,8 +170,8 @@ def test_a_living_peer_passes_the_check(ends: Ends, within: Within) -> None:
 @DIRECTIONS
 def test_large_messages_pass(ends: Ends, within: Within, sender: str, reader: str) -> None:
     bits = np.random.default_rng(0).integers(0, 256, (1 << 14, 2000), np.uint8)
-    known = np.ones(1 << 14, np.bool_)
-    ends.channel(sender).send(Answers(is_known=known, bits=bits))
+    status = np.zeros(1 << 14, np.uint8)
+    ends.channel(sender).send(Answers(status=status, bits=bits))
     received = within(20, lambda: expect(ends.channel(reader), Answers))
     assert np.array_equal(received.bits, bits)
 

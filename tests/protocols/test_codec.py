@@ -28,6 +28,7 @@ from protocols.messages import (
     Offer,
     OfferedColumn,
     RankChunk,
+    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -59,7 +60,7 @@ def _arrays(*dtypes: str) -> st.SearchStrategy[np.ndarray]:
 _terms = st.builds(
     Terms, objective=st.none() | _names, columns=st.none() | _counts, mechanism=st.none() | _names,
     law=st.none() | _names, epsilon=st.none() | _floats, total_epsilon=st.none() | _floats,
-    share_thresholds=st.none() | st.booleans(),
+    share_thresholds=st.none() | st.booleans(), reveal=st.none() | _texts,
 )  # fmt: skip
 
 MESSAGES = st.one_of(
@@ -67,6 +68,7 @@ MESSAGES = st.one_of(
         Hello, role=st.sampled_from(Role), party=_names, run_id=_names, task=st.sampled_from(Task), n_rows=_counts,
         id_digest=_texts, has_label=st.none() | st.booleans(), plan=_terms, agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
+        max_rows=st.none() | st.integers(1, 2**63), comes_again=st.booleans(),
     ),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
@@ -76,7 +78,8 @@ MESSAGES = st.one_of(
     st.builds(Thresholds, router=st.none() | _documents),
     st.builds(Ask, ids=st.lists(_texts, max_size=5).map(tuple), desensitized=st.booleans()),
     st.builds(
-        Answers, is_known=_arrays("|b1"), bits=hnp.arrays("|u1", hnp.array_shapes(min_dims=2, max_dims=2, min_side=0))
+        Answers, status=hnp.arrays("|u1", st.integers(0, 30), elements=st.integers(0, max(RecordStatus))),
+        bits=hnp.arrays("|u1", hnp.array_shapes(min_dims=2, max_dims=2, min_side=0))
     ),
     st.just(Done()),
     st.builds(Abort, phase=_texts.filter(bool), reason=_texts),
@@ -173,7 +176,7 @@ def mutated(draw: st.DrawFn) -> list[bytes]:
 
 _layouts = st.lists(
     st.tuples(
-        st.sampled_from(("ranks", "columns", "missing_left", "is_known", "bits", "ids", "guarantee", "x")),
+        st.sampled_from(("ranks", "columns", "missing_left", "status", "bits", "ids", "guarantee", "x")),
         st.sampled_from(("|u1", "|b1", "<u2", "<u4", ">u4", "<i8", "<f8", "|O", "|S4", "", "u1,u1")),
         st.lists(st.integers(-2, 9) | st.sampled_from((2**31, 2**62, 1.0, None, "3")), max_size=3),
     ).map(list)

@@ -26,6 +26,7 @@ from protocols.messages import (
     OrderShare,
     RankChunk,
     ReblindedIds,
+    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -44,7 +45,7 @@ SPLITS = {
     "ranks": np.zeros(2, np.uint32),
     "missing_left": np.zeros(2, np.bool_),
 }
-ANSWERS = {"is_known": np.ones(2, np.bool_), "bits": np.zeros((2, 1), np.uint8)}
+ANSWERS = {"status": np.ones(2, np.uint8), "bits": np.zeros((2, 1), np.uint8)}
 ROWS = {"start": 0, "rows": np.zeros((2, 33), np.uint8)}
 VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Hello, HELLO),
@@ -131,7 +132,10 @@ def test_a_message_is_frozen_and_refuses_unknown_and_missing_fields(
         (Ask, {"ids": ("x",), "desensitized": True}, "ids", (1,)),
         (Ask, {"ids": ("x",), "desensitized": True}, "desensitized", "yes"),
         (Answers, ANSWERS, "bits", np.zeros(2, np.uint8)),
-        (Answers, ANSWERS, "is_known", np.ones((2, 1), np.bool_)),
+        (Answers, ANSWERS, "status", np.ones((2, 1), np.uint8)),
+        (Answers, ANSWERS, "status", np.ones(2, np.bool_)),
+        (Hello, HELLO, "max_rows", 0),
+        (Hello, HELLO, "comes_again", 1),
         (Thresholds, {"router": None}, "router", {"x": object()}),
     ],
 )
@@ -147,6 +151,13 @@ def test_a_field_of_the_wrong_type_range_or_shape_is_refused(
 def test_split_tests_come_in_arrays_of_one_length(name: str) -> None:
     with pytest.raises(ValidationError, match="must have one length"):
         SplitRanks(**{**SPLITS, name: SPLITS[name][:1]})
+
+
+@pytest.mark.parametrize("status", [max(RecordStatus) + 1, 255])
+def test_a_status_that_this_version_does_not_know_is_refused(status: int) -> None:
+    Answers(**{**ANSWERS, "status": np.array([max(RecordStatus), 0], np.uint8)})
+    with pytest.raises(ValidationError, match="a status that this version does not know"):
+        Answers(**{**ANSWERS, "status": np.array([0, status], np.uint8)})
 
 
 @pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4"])
