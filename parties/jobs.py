@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -261,17 +261,14 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
 @contextmanager
 def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
     """A log in a folder that is there; a failure is its last line."""
-    try:
-        log = RunLog(folder.path, echo=terminal.say)
-    except OSError as error:
-        raise RunFolderError(f"{folder.path} cannot be written: {error.strerror}. Nothing was sent") from None
+    log = RunLog(folder.path, echo=terminal.say)
     try:
         yield log
-    except EXPECTED_ERRORS as error:
-        log.step("failed", str(error), error=type(error).__name__)
-        raise
     except BaseException as error:
-        log.step("failed", f"stopped with {type(error).__name__}", error=type(error).__name__)
+        sentence = str(error) if isinstance(error, EXPECTED_ERRORS) else f"stopped with {type(error).__name__}"
+        # The reason for the end is not hidden behind a log that cannot be written either.
+        with suppress(RunFolderError):
+            log.step("failed", sentence, error=type(error).__name__)
         raise
     finally:
         log.close()
