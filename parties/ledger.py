@@ -264,7 +264,7 @@ class Ledger:
             return int(head["lines"]), str(head["digest"])
         except FileNotFoundError:
             return None
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise self._tampered(f"{self.head_path.name} cannot be read as the head of a ledger") from None
 
     def _write_head(self, n_lines: int, digest: str) -> None:

@@ -186,7 +186,7 @@ def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_
     with conversation([channel]) as phase:
         _agree_and_collect(job, [channel], phase, progress)
         phase.enter("having split ranks resolved")
-        _have_resolved([channel], job.journal.tests())
+        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)})
         phase.enter("telling the others that the model is saved")
         _conclude(job, [channel])
 

@@ -219,14 +219,17 @@ class RunFolder:
         """Write a JSON file as a whole."""
         write_json(self.path / name, document)
 
-    def read_json(self, name: str) -> Any:
-        """Read one of the folder's JSON files."""
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read one of the folder's JSON files, each of which holds an object."""
         try:
-            return json.loads((self.path / name).read_text())
+            document = json.loads((self.path / name).read_text())
         except OSError as error:
             raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RunFolderError(f"{self.path / name} is not JSON") from None
+        if not isinstance(document, dict):
+            raise RunFolderError(f"{self.path / name} holds no JSON object")
+        return document
 
     def _require_model(self) -> None:
         if not self.has_model:

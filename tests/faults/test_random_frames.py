@@ -44,9 +44,10 @@ def read(frames: list[bytes]) -> Message | None:
     try:
         return decode(frames)
     except DecodeError as refusal:
-        assert len(str(refusal)) < 1000
-        assert str(refusal).isprintable()
-        return None
+        said = str(refusal)
+    assert len(said) < 1000
+    assert said.isprintable()
+    return None
 
 
 @st.composite

@@ -1,5 +1,5 @@
-"""A peer that says anything at any moment: the party ends in a sentence, tells the peer, and has saved and spent nothing
-that the protocol did not allow."""
+"""A peer that says anything at any moment: the party ends in a sentence, tells the peer, and has saved and spent
+nothing that the protocol did not allow."""
 
 from __future__ import annotations
 
@@ -262,14 +262,15 @@ def outcome_of(call: Callable[[], Any], channel: Any) -> Any:
     """What a party returns; or None where it ended in an error of ours and the peer, if there, was told a sentence."""
     try:
         return call()
-    except EXPECTED_ERRORS as error:
-        assert str(error).isprintable(), repr(str(error))
-        assert len(channel.aborts) == 1
-        assert channel.aborts[0].isprintable()
-        assert "it stopped with" not in channel.aborts[0]
-        if not isinstance(error, (PeerLost, PeerAborted)):
-            assert channel.aborts[0]
-        return None
+    except EXPECTED_ERRORS as expected:
+        error = expected
+    assert str(error).isprintable(), repr(str(error))
+    assert len(channel.aborts) == 1
+    assert channel.aborts[0].isprintable()
+    assert "it stopped with" not in channel.aborts[0]
+    if not isinstance(error, PeerLost | PeerAborted):
+        assert channel.aborts[0]
+    return None
 
 
 @pytest.fixture(scope="module")
@@ -420,9 +421,10 @@ def aligned(call: Callable[[], Any]) -> Any:
     """What an alignment found, or None where it ended in an error of ours."""
     try:
         return call()
-    except EXPECTED_ERRORS as error:
-        assert str(error).isprintable()
-        return None
+    except EXPECTED_ERRORS as expected:
+        said = str(expected)
+    assert said.isprintable()
+    return None
 
 
 @pytest.mark.parametrize("secret", [None, SECRET], ids=["psi", "hashed"])
