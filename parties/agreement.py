@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opboost.errors import OpBoostError
-from parties.errors import Disagreement, PartyError
+from parties.errors import Disagreement, PartyError, Stopped
 from protocols.channel import Channel, abort, expect
 from protocols.errors import PeerAborted, PeerLost, ProtocolError
 from protocols.messages import Hello, Role, Task
@@ -66,6 +66,9 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
         raise
     except (OpBoostError, ProtocolError) as error:
         _abort_all(channels, phase, str(error))
+        raise
+    except Stopped:
+        _abort_all(channels, phase, "it was told to stop")
         raise
     except BaseException as error:
         _abort_all(channels, phase, f"it stopped with {type(error).__name__}")

@@ -15,7 +15,7 @@ from parties.accounts import account_of, noting, release_once
 from parties.alignment import Aligned, Place
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
-from parties.errors import ConfigError, PartyError, RunFolderError
+from parties.errors import ConfigError, PartyError, RunFolderError, Stopped
 from parties.journal import Journal
 from parties.party_a import JointModel, conclude_saved, train_jointly
 from parties.party_b import PassiveShare, serve, train
@@ -265,7 +265,8 @@ def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
     try:
         yield log
     except BaseException as error:
-        sentence = str(error) if isinstance(error, EXPECTED_ERRORS) else f"stopped with {type(error).__name__}"
+        is_expected = isinstance(error, (*EXPECTED_ERRORS, Stopped))
+        sentence = str(error) if is_expected else f"stopped with {type(error).__name__}"
         # The reason for the end is not hidden behind a log that cannot be written either.
         with suppress(RunFolderError):
             log.step("failed", sentence, error=type(error).__name__)
