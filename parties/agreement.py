@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opboost.errors import OpBoostError
@@ -102,7 +102,12 @@ def greet(channel: Channel, mine: Hello) -> Hello:
     return theirs
 
 
-def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[str, Hello]:
+def greet_all(
+    channels: Sequence[Channel],
+    mine: Mapping[str, Hello],
+    *,
+    accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
+) -> dict[str, Hello]:
     """The active party's side: hears everybody before it answers anybody, so that nobody draws in vain.
 
     Parameters
@@ -110,6 +115,8 @@ def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[st
     channels : sequence of Channel
     mine : mapping of str to Hello
         The greeting for each peer.
+    accept : callable
+        Told what all peers said, where that agrees; may refuse by raising, before anybody is answered.
 
     Raises
     ------
@@ -126,6 +133,7 @@ def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[st
             refused.append(error)
     if refused:
         raise refused[0] if len(channels) == 1 else _DisagreementWithSome(" ".join(map(str, refused)))
+    accept(theirs)
     for channel in channels:
         channel.send(mine[channel.peer])
     return theirs

@@ -18,7 +18,7 @@ from opboost.rng import BitSource
 from opboost.routing import Router, answer, resolve
 from parties.agreement import conversation, greet
 from parties.encoding import router_to_dict
-from parties.offering import check_held, first_row, make_offer, packed
+from parties.offering import check_held, first_row, make_offer, offered_names, packed
 from parties.progress import Progress, no_progress
 from protocols.channel import Channel, aborted, expect
 from protocols.errors import PeerLost, UnexpectedMessage
@@ -122,6 +122,7 @@ class PassiveJob:
             has_label=self.has_label,
             plan=plan,
             agreed=self.agreed,
+            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
         )
 
 

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 2
+VERSION = 3
 
 
 def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -134,7 +134,10 @@ class Held(Message):
 
 
 class Hello(Message):
-    """Who speaks, what must be the same on both sides, and what each was told that the other will do."""
+    """Who speaks, what must be the same on both sides, and what each was told that the other will do.
+
+    `names` are those under which the passive party is going to offer its columns, in their order.
+    """
 
     kind: ClassVar[str] = "hello"
     role: Annotated[Role, Field(strict=False)]
@@ -148,6 +151,7 @@ class Hello(Message):
     plan: Terms = Terms()
     agreed: Terms = Terms()
     held: Held | None = None
+    names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
 
 
 class OrderShare(Message):

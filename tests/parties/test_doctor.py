@@ -52,7 +52,7 @@ def test_two_doctors_meet_and_agree(sites: Any, outcomes: Outcomes) -> None:
     found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for party, peer in (("bank", "shop"), ("shop", "bank")):
         assert told(found[party]) == {}
-        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version 2 and agrees"
+        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version 3 and agrees"
 
 
 AGREEMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -109,7 +109,7 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
     thread.start()
     time.sleep(0.3)
     found = examine({"bank": bank, "shop": shop}[asking])
-    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version 2 and agrees"
+    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version 3 and agrees"
     assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
     thread.join(30)
     assert not isinstance(started[waiting], BaseException)
