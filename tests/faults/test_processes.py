@@ -283,11 +283,11 @@ def test_a_line_that_dies_in_mid_run_ends_both_sides(sites: Any, start: Any, rel
     assert_sound(sites)
 
 
-@pytest.mark.parametrize("position", [70, 400, 1500])
+@pytest.mark.parametrize("position", [70, 1500])
 def test_a_line_that_turns_a_bit_ends_or_repeats_the_connection_and_the_run_goes_on(
     sites: Any, start: Any, relay: Relay, position: int
 ) -> None:
-    """In the greeting of CURVE, its handshake, a message, and the ranks: never read as something else."""
+    """In the handshake of CURVE and in the messages: never read as something else."""
     hurry(sites)
     is_done = [False]
 

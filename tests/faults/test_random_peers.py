@@ -428,7 +428,7 @@ def aligned(call: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize("secret", [None, SECRET], ids=["psi", "hashed"])
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data(), size=counts)
 def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | None, data: Any, size: int) -> None:
     terms = Terms(run_id="spring", secret=secret)
