@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from opboost.errors import OpBoostError
-from parties.errors import Disagreement, PartyError
+from parties.errors import Disagreement, PartyError, Stopped
 from protocols.channel import Channel, abort, expect
 from protocols.errors import PeerAborted, PeerLost, ProtocolError
 from protocols.messages import Hello, Role, Task
@@ -68,6 +68,9 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     except (OpBoostError, ProtocolError) as error:
         _abort_all(channels, phase, str(error))
         raise
+    except Stopped:
+        _abort_all(channels, phase, "it was told to stop")
+        raise
     except BaseException as error:
         _abort_all(channels, phase, f"it stopped with {type(error).__name__}")
         raise
@@ -100,7 +103,12 @@ def greet(channel: Channel, mine: Hello) -> Hello:
     return theirs
 
 
-def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[str, Hello]:
+def greet_all(
+    channels: Sequence[Channel],
+    mine: Mapping[str, Hello],
+    *,
+    accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
+) -> dict[str, Hello]:
     """The active party's side: hears everybody before it answers anybody, so that nobody draws in vain.
 
     Parameters
@@ -108,6 +116,8 @@ def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[st
     channels : sequence of Channel
     mine : mapping of str to Hello
         The greeting for each peer.
+    accept : callable
+        Told what all peers said, where that agrees; may refuse by raising, before anybody is answered.
 
     Raises
     ------
@@ -124,6 +134,7 @@ def greet_all(channels: Sequence[Channel], mine: Mapping[str, Hello]) -> dict[st
             refused.append(error)
     if refused:
         raise refused[0] if len(channels) == 1 else _DisagreementWithSome(" ".join(map(str, refused)))
+    accept(theirs)
     for channel in channels:
         channel.send(mine[channel.peer])
     return theirs

@@ -21,6 +21,7 @@ from opboost.schema import TableSchema
 from parties.agreement import Phase, conversation, greet, greet_all
 from parties.config import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
+from parties.files import replacing
 from parties.progress import Progress, no_progress
 from parties.runlog import RunLog
 from parties.table import PartyTable, check_varied
@@ -201,11 +202,10 @@ def _own_share(path: Path) -> bytes:
     """The own random bytes for the run: drawn once, so that a repeated run sends in the same order."""
     try:
         if not path.exists():
-            partial = path.with_name(f".{path.name}.partial")
-            partial.unlink(missing_ok=True)
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(secrets.token_hex(SHARE_BYTES))
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.unlink(missing_ok=True)
+                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    file.write(secrets.token_hex(SHARE_BYTES))
         share = bytes.fromhex(path.read_text())
     except OSError as error:
         raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+from parties.errors import Stopped
 
 if TYPE_CHECKING:
     from parties.jobs import Terminal
@@ -224,8 +225,17 @@ def demo(
 
 def main() -> None:
     """Entry point of the console script. A party that is told to stop says goodbye to its peers first."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    app()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        app()
+    except Stopped as error:
+        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        raise
+
+
+def _stop(number: int, frame: object) -> None:
+    raise Stopped(number)
 
 
 @contextmanager

@@ -239,7 +239,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         document = yaml.safe_load(path.read_text())
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         place = getattr(error, "problem_mark", None)
         raise ConfigError(f"{path} is not YAML{f' at line {place.line + 1}' if place else ''}") from None
     if not isinstance(document, dict):

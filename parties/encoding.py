@@ -93,7 +93,7 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     ConfigError
         If the document is malformed.
     """
-    if set(document) != {part.name for part in fields(Guarantee)}:
+    if not isinstance(document, Mapping) or set(document) != {part.name for part in fields(Guarantee)}:
         raise ConfigError("the guarantee is malformed: it has missing or unknown parts")
     try:
         return _GUARANTEE.validate_python(_number(document))

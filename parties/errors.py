@@ -63,6 +63,21 @@ class OverBudget(LedgerError):
     """A release would cost more than the owner allows."""
 
 
+class Stopped(SystemExit):
+    """The process was told to stop by a signal. No `PartyError`: nothing that goes on after an error holds it up.
+
+    Parameters
+    ----------
+    signal : int
+    """
+
+    def __init__(self, signal: int) -> None:
+        super().__init__(128 + signal)
+
+    def __str__(self) -> str:
+        return "this party was told to stop"
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Name the run file in errors about what it says."""

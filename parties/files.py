@@ -26,9 +26,11 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.replace(path)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
 
 
@@ -40,5 +42,11 @@ def write_json(path: Path, document: Any) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove what a crash left half written."""
-    for partial in folder.glob(f".*{_SUFFIX}"):
-        partial.unlink(missing_ok=True)
+    for partial in folder.iterdir():
+        if is_half_written(partial):
+            partial.unlink(missing_ok=True)
+
+
+def is_half_written(path: Path) -> bool:
+    """Whether this is what a crash left of a file that was to be replaced."""
+    return path.name.startswith(".") and path.name.endswith(_SUFFIX)

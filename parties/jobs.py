@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from parties.alignment import Aligned, Place
 from parties.answering import AnswerableRecords, Tally, answer_session, prediction_hello
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
-from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError
+from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError, Stopped
 from parties.journal import Journal
 from parties.party_a import JointModel, conclude_saved, train_jointly
 from parties.party_b import PassiveShare, train
@@ -275,17 +275,15 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
 @contextmanager
 def recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
     """A log in a folder that is there; a failure is its last line."""
-    try:
-        log = RunLog(folder.path, echo=terminal.say)
-    except OSError as error:
-        raise RunFolderError(f"{folder.path} cannot be written: {error.strerror}. Nothing was sent") from None
+    log = RunLog(folder.path, echo=terminal.say)
     try:
         yield log
-    except EXPECTED_ERRORS as error:
-        log.step("failed", str(error), error=type(error).__name__)
-        raise
     except BaseException as error:
-        log.step("failed", f"stopped with {type(error).__name__}", error=type(error).__name__)
+        is_expected = isinstance(error, (*EXPECTED_ERRORS, Stopped))
+        sentence = str(error) if is_expected else f"stopped with {type(error).__name__}"
+        # The reason for the end is not hidden behind a log that cannot be written either.
+        with suppress(RunFolderError):
+            log.step("failed", sentence, error=type(error).__name__)
         raise
     finally:
         log.close()

@@ -18,23 +18,27 @@ A passive party needs no journal beside its ledger and store, which give the sam
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.vertical import ListedTests
 from parties.errors import Disagreement, RunFolderError
 from parties.files import write_json
 
 FOLDER = "journal"
+
+T = TypeVar("T")
+
+_Number = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,22 @@ class Inputs:
 
     records: Records
     digest: str
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int
+    records: Records | None
+    inputs: str | None
+    orders: dict[str, str]
+    confirmed: list[str]
+
+
+# What the files must hold; anything else is damage.
+_FACTS = TypeAdapter(_Facts)
+_IDS = TypeAdapter(list[str])
+_TESTS = TypeAdapter(dict[str, tuple[list[_Number], list[_Number], list[bool]]])
 
 
 class Journal:
@@ -73,7 +93,7 @@ class Journal:
             "confirmed": [],
         }
         if (self.path / "journal.json").exists():
-            self._facts = self._read("journal.json")
+            self._facts = self._read("journal.json", _FACTS).model_dump()
         else:
             self._write("journal.json", self._facts)
 
@@ -109,7 +129,7 @@ class Journal:
         """The ids that were found to be common; None if the files were aligned already."""
         if not (self.path / "common.json").exists():
             return None
-        return pd.Index(self._read("common.json"), dtype=object)
+        return pd.Index(self._read("common.json", _IDS), dtype=object)
 
     def _compare(self, inputs: Inputs, *, is_found: bool) -> None:
         before = Records(**self._facts["records"])
@@ -167,12 +187,15 @@ class Journal:
         }
         self._write("tests.json", document)
 
-    def tests(self) -> dict[str, ListedTests]:
-        """What the trees ask of each peer."""
-        return {
-            peer: ListedTests(np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(left, np.bool_))
-            for peer, (columns, ranks, left) in self._read("tests.json").items()
-        }
+    def tests(self, peer: str) -> ListedTests:
+        """What the trees ask of a peer."""
+        found = self._read("tests.json", _TESTS)
+        if peer not in found:
+            raise RunFolderError(f"{self.path / 'tests.json'} knows nothing of {peer}; choose another run_id")
+        columns, ranks, missing_left = found[peer]
+        return ListedTests(
+            np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_)
+        )  # fmt: skip
 
     @staticmethod
     def is_open(run_folder: Path) -> bool:
@@ -195,9 +218,9 @@ class Journal:
             raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         write_json(self.path / name, document)
 
-    def _read(self, name: str) -> Any:
+    def _read(self, name: str, content: TypeAdapter[T]) -> T:
         try:
-            return json.loads((self.path / name).read_text())
+            return content.validate_json((self.path / name).read_bytes(), strict=True)
         except (OSError, ValueError):
             raise RunFolderError(
                 f"{self.path / name} cannot be read; choose another run_id. Nothing was sent"

@@ -264,17 +264,21 @@ class Ledger:
             return int(head["lines"]), str(head["digest"])
         except FileNotFoundError:
             return None
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, RecursionError):
             raise self._tampered(f"{self.head_path.name} cannot be read as the head of a ledger") from None
 
     def _write_head(self, n_lines: int, digest: str) -> None:
         partial = self.head_path.with_name(f".{self.head_path.name}.partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"lines": n_lines, "digest": digest}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self.head_path)
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                json.dump({"lines": n_lines, "digest": digest}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.head_path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
 
     def _tampered(self, what: str) -> LedgerError:
         return LedgerError(

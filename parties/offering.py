@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism
 from opboost.privacy.guarantee import Guarantee
 from opboost.ranking import RankedColumn
+from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from protocols.messages import Held, Offer, OfferedColumn
 
@@ -33,7 +34,7 @@ def make_offer(
     promises = {promise.column: promise for promise in guarantee.columns}
     offered = tuple(
         OfferedColumn(
-            name=f"c{c}" if opaque_names else _name(mechanisms, column),
+            name=name,
             n_ranks=column.table.n_ranks,
             has_missing=column.has_missing,
             digest=hashlib.sha256(packed(column)).hexdigest(),
@@ -41,10 +42,16 @@ def make_offer(
             law=promises[column.source].law,
             epsilon=promises[column.source].epsilon,
         )
-        for c, column in enumerate(columns)
+        for name, column in zip(offered_names(mechanisms, opaque_names=opaque_names), columns, strict=True)
     )
     public = _without_names(guarantee) if opaque_names else guarantee
     return Offer(columns=offered, guarantee=public.to_dict())
+
+
+def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:
+    """What the released columns are called, in their order: known before anything is drawn."""
+    names = [name for mechanism in mechanisms for name in _names(mechanism.schema)]
+    return tuple(f"c{c}" for c in range(len(names))) if opaque_names else tuple(names)
 
 
 def offer_digest(offer: Offer) -> str:
@@ -82,8 +89,8 @@ def _without_names(guarantee: Guarantee) -> Guarantee:
     return replace(guarantee, columns=tuple(columns))
 
 
-def _name(mechanisms: Sequence[ColumnMechanism], column: RankedColumn) -> str:
-    if column.category is None:
-        return column.source
-    schema = next(mechanism.schema for mechanism in mechanisms if mechanism.schema.name == column.source)
-    return f"{column.source}={schema.categories[column.category]}"
+def _names(schema: ColumnSchema) -> list[str]:
+    """A column of unordered categories is released as one indicator for each (`opboost.ranking.rank`)."""
+    if schema.kind is not Kind.UNORDERED:
+        return [schema.name]
+    return [f"{schema.name}={category}" for category in schema.categories]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from opboost.arrays import Values
+from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
@@ -105,6 +106,23 @@ class ActiveJob:
             held=receipt.held() if receipt else None,
         )
 
+    def check_names(self, theirs: Mapping[str, Hello]) -> None:
+        """Refuse constraints on a column that no party is going to bring, while nothing is released.
+
+        Raises
+        ------
+        ParameterError
+        """
+        names = [column.name for column in self.own]
+        are_categorical = [column.is_categorical for column in self.own]
+        for hello in theirs.values():
+            names += hello.names
+            are_categorical += [False] * len(hello.names)
+        try:
+            self.constraints.on(names, are_categorical=are_categorical, max_delta_step=0.0)
+        except ParameterError as error:
+            raise ParameterError(f"{error}. Nothing was released") from None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointModel:
@@ -144,7 +162,7 @@ def train_jointly(
     Privacy: sends no label, gradient or leaf; the split ranks say which thresholds trees use: these depend on labels.
     """
     with conversation(channels) as phase:
-        receipts = _agree_and_collect(job, channels, phase, progress)
+        receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         columns: list[Column] = [*job.own, *(column for receipt in receipts.values() for column in receipt.columns)]
         if job.column_order:
             columns.sort(key=lambda column: job.column_order.index(column.name))
@@ -186,18 +204,23 @@ def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_
     with conversation([channel]) as phase:
         _agree_and_collect(job, [channel], phase, progress)
         phase.enter("having split ranks resolved")
-        _have_resolved([channel], job.journal.tests())
+        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)})
         phase.enter("telling the others that the model is saved")
         _conclude(job, [channel])
 
 
 def _agree_and_collect(
-    job: ActiveJob, channels: Sequence[Channel], phase: Phase, progress: Progress
+    job: ActiveJob,
+    channels: Sequence[Channel],
+    phase: Phase,
+    progress: Progress,
+    *,
+    accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
 ) -> dict[str, Receipt]:
     """Agree with every peer, and receive of its release what earlier attempts have not."""
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
-    greet_all(channels, {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()})
+    greet_all(channels, {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}, accept=accept)
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)
     return receipts

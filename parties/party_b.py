@@ -19,7 +19,7 @@ from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
 from parties.encoding import router_to_dict
-from parties.offering import check_held, first_row, make_offer, packed
+from parties.offering import check_held, first_row, make_offer, offered_names, packed
 from parties.progress import Progress, no_progress
 from protocols.channel import Channel, expect
 from protocols.errors import PeerLost
@@ -108,6 +108,7 @@ class PassiveJob:
             has_label=self.has_label,
             plan=plan,
             agreed=self.agreed,
+            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
         )
 
 

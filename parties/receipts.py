@@ -112,6 +112,8 @@ class Receipt:
                 f"{self.peer} offers another release than the one of which this run holds the beginning; choose "
                 "another run_id on both sides"
             )
+        if not offer.columns:
+            raise UnexpectedMessage(f"{self.peer} offers no column")
         for index, offered in enumerate(offer.columns):
             if offered.n_ranks > self._n_rows:
                 raise UnexpectedMessage(

@@ -29,7 +29,7 @@ def changes(before: Path, after: Path) -> list[str]:
 def _settings(path: Path) -> dict[str, str]:
     try:
         return dict(_flat("", yaml.safe_load(path.read_text())))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {"the run file": "unreadable"}
 
 

@@ -6,10 +6,13 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
+from parties.errors import RunFolderError
 from protocols.codec import Frame, size_bytes
 
 
@@ -21,11 +24,18 @@ class RunLog:
     folder : Path
     echo : callable
         Called with each sentence, for the terminal.
+
+    Raises
+    ------
+    RunFolderError
+        Here and at every line, if it cannot be written: a run that is not logged does not go on.
     """
 
     def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
-        self._lines = (folder / "log.jsonl").open("a", buffering=1)
-        self._text = (folder / "log.txt").open("a", buffering=1)
+        with _reporting(folder / "log.jsonl"):
+            self._lines = (folder / "log.jsonl").open("a", buffering=1)
+        with _reporting(folder / "log.txt"):
+            self._text = (folder / "log.txt").open("a", buffering=1)
         self._echo = echo
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
@@ -35,9 +45,9 @@ class RunLog:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = round(time.monotonic() - self._started, 3)
         line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
-        self._lines.write(json.dumps(line) + "\n")
-        self._text.write(f"{now} {sentence}\n")
         self._echo(sentence)
+        self._write(self._lines, json.dumps(line))
+        self._write(self._text, f"{now} {sentence}")
 
     def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
@@ -63,11 +73,25 @@ class RunLog:
                 "bytes": size_bytes(frames),
                 "sha256": digest.hexdigest(),
             }
-            self._lines.write(json.dumps(line) + "\n")
+            self._write(self._lines, json.dumps(line))
 
         return note
 
     def close(self) -> None:
         """Close both files."""
-        self._lines.close()
-        self._text.close()
+        # What could not be written was told when it was tried; closing tries again.
+        for file in (self._lines, self._text):
+            with suppress(OSError):
+                file.close()
+
+    def _write(self, file: TextIO, line: str) -> None:
+        with _reporting(Path(file.name)):
+            file.write(line + "\n")
+
+
+@contextmanager
+def _reporting(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None

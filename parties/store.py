@@ -39,7 +39,7 @@ from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
 from parties.encoding import guarantee_from_dict, router_from_dict, router_to_dict
 from parties.errors import RunFolderError
-from parties.files import replacing, sweep, write_json
+from parties.files import is_half_written, replacing, sweep, write_json
 from parties.journal import FOLDER, Journal
 from parties.party_a import JointModel
 from parties.run_changes import changes
@@ -87,8 +87,6 @@ class RunFolder:
             sweep(self.path)
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
-            with replacing(self.path / "config.yaml") as partial:
-                shutil.copyfile(config, partial)
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
@@ -107,6 +105,9 @@ class RunFolder:
                 "packages": packages,
             },
         )
+        # After the note of the start, without which a folder that holds anything counts as somebody else's.
+        with replacing(self.path / "config.yaml") as partial:
+            shutil.copyfile(config, partial)
         return state
 
     def state(self, config: Path, *, party: str, role: str) -> RunState:
@@ -118,7 +119,7 @@ class RunFolder:
             As for `create`.
         """
         try:
-            if not self.path.exists() or not any(self.path.iterdir()):
+            if not self.path.exists() or all(map(is_half_written, self.path.iterdir())):
                 return RunState.NEW
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
@@ -218,14 +219,17 @@ class RunFolder:
         """Write a JSON file as a whole."""
         write_json(self.path / name, document)
 
-    def read_json(self, name: str) -> Any:
-        """Read one of the folder's JSON files."""
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read one of the folder's JSON files, each of which holds an object."""
         try:
-            return json.loads((self.path / name).read_text())
+            document = json.loads((self.path / name).read_text())
         except OSError as error:
             raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RunFolderError(f"{self.path / name} is not JSON") from None
+        if not isinstance(document, dict):
+            raise RunFolderError(f"{self.path / name} holds no JSON object")
+        return document
 
     def _require_model(self) -> None:
         if not self.has_model:

@@ -102,11 +102,13 @@ class Channel(Protocol):
         """Whether `receive` would return or raise at once."""
 
     def check(self) -> None:
-        """Return at once if the peer is alive.
+        """Return at once if the peer is alive, or left before the rest of what it said was read.
 
         Raises
         ------
         PeerLost
+        PeerAborted
+            If the peer left and its last message says why.
         """
 
     def begin_again(self) -> None:
@@ -126,6 +128,16 @@ def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> P
         if isinstance(message, Abort):
             return aborted(peer, message)
     return PeerLost(f"{peer} {otherwise}")
+
+
+def ends_with_abort(waiting: Sequence[Sequence[Frame]]) -> bool:
+    """Whether the last message that waits ends the run, so that what came before it matters no more."""
+    if not waiting:
+        return False
+    try:
+        return isinstance(decode(waiting[-1]), Abort)
+    except DecodeError:
+        return False
 
 
 def expect(channel: Channel, kind: type[M]) -> M:

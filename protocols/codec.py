@@ -23,6 +23,9 @@ MAX_HEADER_BYTES = 32 << 20
 MAX_ARRAY_BYTES = 64 << 20
 MAX_ARRAYS = 8
 
+# Values in a header: a byte of MessagePack may stand for an empty map, which takes eighty bytes of memory.
+MAX_ITEMS = 1 << 22
+
 # Wrong fields that an error names.
 MAX_NAMED = 5
 
@@ -96,10 +99,26 @@ def size_bytes(frames: Sequence[Frame]) -> int:
 def _unpack(frame: Frame) -> dict[str, object]:
     if len(frame) > MAX_HEADER_BYTES:
         raise DecodeError(f"a header of {len(frame)} bytes is over the limit of {MAX_HEADER_BYTES}")
+    n_items = 0
+
+    def count(container: Any) -> Any:
+        nonlocal n_items
+        n_items += 1 + len(container)
+        if n_items > MAX_ITEMS:
+            raise DecodeError(f"a header holds more than {MAX_ITEMS} values")
+        return container
+
     try:
-        header = msgpack.unpackb(frame, strict_map_key=True)
+        header = msgpack.unpackb(
+            frame,
+            strict_map_key=True,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
+            object_hook=count,
+            list_hook=count,
+        )
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError):
-        raise DecodeError("the header is not MessagePack") from None
+        raise DecodeError(f"the header is not MessagePack, or holds more than {MAX_ITEMS} values") from None
     if not isinstance(header, dict):
         raise DecodeError("the header is not a map")
     return header

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from protocols.channel import Traffic, farewell
+from protocols.channel import Traffic, ends_with_abort, farewell
 from protocols.codec import Frame, encode
 from protocols.errors import PeerLost
 from protocols.messages import Message
@@ -68,8 +68,9 @@ class MemoryChannel:
 
     def check(self) -> None:
         with self._incoming.changed:
-            if self._incoming.is_closed and not self._incoming.queue:
-                raise PeerLost(f"{self.peer} closed the channel")
+            waiting = list(self._incoming.queue)
+            if self._incoming.is_closed and (not waiting or ends_with_abort(waiting)):
+                raise farewell(self.peer, waiting, "closed the channel")
 
     def close(self) -> None:
         self._outgoing.close()

@@ -151,6 +151,7 @@ class Hello(Message):
 
     `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
+    `names` are those under which the passive party is going to offer its columns, in their order.
     """
 
     kind: ClassVar[str] = "hello"
@@ -167,6 +168,7 @@ class Hello(Message):
     held: Held | None = None
     max_rows: Annotated[int, Field(ge=1)] | None = None
     comes_again: bool = False
+    names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
 
 
 class OrderShare(Message):

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocols.channel import farewell
-from protocols.codec import Frame, decode, size_bytes
-from protocols.errors import DecodeError, PeerLost, UnexpectedMessage
-from protocols.messages import Abort
+from protocols.channel import ends_with_abort, farewell
+from protocols.codec import Frame, size_bytes
+from protocols.errors import UnexpectedMessage
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take.
 MAX_WAITING = 256
@@ -142,7 +141,7 @@ class Peers:
         return farewell(name, self._peers[name].inbox, otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read, or any peer made it impossible to go on.
+        """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
 
         Raises
         ------
@@ -153,19 +152,8 @@ class Peers:
                 raise UnexpectedMessage(f"{other} sent more than {MAX_WAITING} messages ahead of its turn")
             if peer.is_released or not self.is_lost(other):
                 continue
-            if other == name and not peer.inbox:
-                raise PeerLost(self._farewell(other))
-            if other != name and (_ends_with_abort(peer.inbox) or (peer.is_heard and not peer.inbox)):
+            if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):
                 raise farewell(other, peer.inbox, self._farewell(other).removeprefix(f"{other} "))
 
     def _farewell(self, name: str) -> str:
         return f"{name} closed the connection or was silent for {self._timeout_s:g} s"
-
-
-def _ends_with_abort(inbox: deque[list[Frame]]) -> bool:
-    if not inbox:
-        return False
-    try:
-        return isinstance(decode(inbox[-1]), Abort)
-    except DecodeError:
-        return False

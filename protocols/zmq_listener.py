@@ -148,7 +148,10 @@ class Listener:
 
     def _receive(self, peer: str, deadline: float) -> list[Frame]:
         while not self._peers.has_waiting(peer):
-            self._check(peer)
+            self._pump(0)
+            if self._peers.has_waiting(peer):
+                break
+            self._peers.check(peer)
             if not self._peers.has_spoken(peer) and time.monotonic() > deadline:
                 raise PeerLost(f"{peer} did not connect to {self.address} within {self._timing.wait_s:g} s")
             self._pump(POLL_S)

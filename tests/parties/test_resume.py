@@ -313,7 +313,7 @@ def test_of_two_peers_only_the_one_that_did_not_confirm_is_asked_again(
         {"post": lambda channel: party_b.train(trial.passive("post"), channel)},
     )
     assert second["bank"] is None
-    assert second["post"].router.tests.n_tests == len(job.journal.tests()["post"].ranks)
+    assert second["post"].router.tests.n_tests == len(job.journal.tests("post").ranks)
     assert job.journal.confirmed == ("shop", "post")
 
 

@@ -167,6 +167,23 @@ def test_a_living_peer_passes_the_check(ends: Ends, within: Within) -> None:
         within(5, ends.b.check)
 
 
+def test_a_party_that_is_busy_learns_that_its_peer_ended_the_run(ends: Ends, within: Within) -> None:
+    """What the peer said before its last words waits unread: the busy party has not come to it."""
+    ends.b.send(Done())
+    within(5, ends.a.receive)
+    ends.b.send(Done())
+    abort(ends.b, "growing", "it was told to stop")
+    ends.leave["b"]()
+
+    def grow_trees() -> None:
+        while True:
+            ends.a.check()
+            time.sleep(0.01)
+
+    with pytest.raises(PeerAborted, match="b ended the run while growing: it was told to stop"):
+        within(5, grow_trees)
+
+
 @DIRECTIONS
 def test_large_messages_pass(ends: Ends, within: Within, sender: str, reader: str) -> None:
     bits = np.random.default_rng(0).integers(0, 256, (1 << 14, 2000), np.uint8)

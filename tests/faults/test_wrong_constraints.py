@@ -1,0 +1,111 @@
+"""Constraints on a column that nobody brings are refused at the greeting: before anything is drawn, charged or sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opboost.errors import ParameterError
+from opboost.schema import Kind
+from opboost.trees.constraints import ColumnConstraints
+from parties import party_b
+from parties.jobs import Terminal, train_active, train_passive
+from parties.offering import offered_names
+from parties.party_a import train_jointly
+from protocols.errors import PeerAborted
+from protocols.messages import Offer
+
+SILENT = Terminal()
+
+
+def train_both(sites: Any, outcomes: Any) -> dict[str, Any]:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    return outcomes(30, {
+        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+    })  # fmt: skip
+
+
+# The bank has `age`; the shop two columns without unordered categories, which go by numbers.
+WRONG = {
+    "a name that stays with its owner": {"monotone_constraints": {"spend": 1}},
+    "a column too many": {"monotone_constraints": {"c2": 1}},
+    "a group": {"interaction_constraints": [["age", "c1"], ["c0", "income"]]},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("method", ["prealigned", "psi"])
+def test_nothing_is_drawn_for_constraints_that_nobody_can_meet(
+    sites: Any, outcomes: Any, method: str, wrong: dict[str, Any]
+) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run["align"] = {"method": method}
+    sites.bank.run["model"] = {"n_estimators": 2, **wrong}
+    found = train_both(sites, outcomes)
+    assert isinstance(found["bank"], ParameterError)
+    assert "constraints name columns that do not exist" in str(found["bank"])
+    assert str(found["bank"]).endswith("Nothing was released")
+    assert isinstance(found["shop"], PeerAborted)
+    assert str(found["bank"]) in str(found["shop"])
+    assert '"released"' not in (sites.shop.run_folder / "log.jsonl").read_text()
+    # With constraints that can be met the same run goes on, and what the ledger then holds is all there is.
+    sites.bank.run["model"] = {"n_estimators": 2, "monotone_constraints": {"c1": 1}}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)], found
+    log = (sites.shop.run_folder / "log.jsonl").read_text()
+    assert log.count("2 columns drawn and charged") == 1
+
+
+@pytest.mark.parametrize("opaque", [True, False])
+def test_the_names_in_the_greeting_are_those_of_the_offer(
+    trial: Any, recital: Any, outcomes: Any, opaque: bool
+) -> None:
+    """An unordered column comes as one indicator per category."""
+    from protocols.memory import memory_pair
+
+    offered: list[str] = []
+    near, far = memory_pair("bank", "shop")
+
+    def listen(kind: str, frames: Any) -> None:
+        from protocols.codec import decode
+
+        if kind == Offer.kind:
+            offered.extend(column.name for column in decode(frames).columns)  # type: ignore[attr-defined]
+
+    near.traffic.on_receive = listen
+    job = trial.passive("shop", opaque_names=opaque)
+    names = job.hello().names
+    first, last = ("c0", "c4") if opaque else ("spend", "town=east")
+    constrained = trial.active(constraints=ColumnConstraints({first: 1}, [["age", last]]))
+    found = outcomes(30, {
+        "bank": lambda: train_jointly(constrained, [near]), "shop": lambda: party_b.train(job, far),
+    })  # fmt: skip
+    assert not [error for error in found.values() if isinstance(error, BaseException)], found
+    assert tuple(offered) == names
+    assert len(names) == 5
+    assert (names[0], names[-1]) == (first, last)
+    n_indicators = sum(len(m.schema.categories) for m in job.mechanisms if m.schema.kind is Kind.UNORDERED)
+    assert len(offered_names(job.mechanisms, opaque_names=opaque)) == 2 + n_indicators
+
+
+def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, outcomes: Any) -> None:
+    """Each greets for itself; what one lacks the other may have. A name that both use is ambiguous."""
+    from protocols.memory import memory_pair
+
+    def train(constraints: ColumnConstraints) -> dict[str, Any]:
+        pairs = {name: memory_pair("bank", name) for name in ("shop", "post")}
+        return outcomes(30, {
+            "bank": lambda: train_jointly(trial.active(constraints=constraints), [near for near, _ in pairs.values()]),
+            **{
+                name: lambda name=name, far=far: party_b.train(trial.passive(name, opaque_names=False), far)
+                for name, (_, far) in pairs.items()
+            },
+        })  # fmt: skip
+
+    found = train(ColumnConstraints({"parcels": 1, "spend": 1}))
+    assert not [error for error in found.values() if isinstance(error, BaseException)], found
+    found = train(ColumnConstraints({"parcels": 1, "letters": 1}))
+    assert "columns that do not exist: letters. Nothing was released" in str(found["bank"])
+    assert {type(found[name]) for name in ("shop", "post")} == {PeerAborted}
