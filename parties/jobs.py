@@ -27,6 +27,7 @@ from parties.record_ids import with_parts
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState, write_predictions
 from parties.table import own_columns, read_table, select
+from parties.warming import warm_drawing, warm_training
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages import Task
@@ -90,6 +91,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             folder.finish()
 
         channel = open_channel(log)
+        warm_drawing(prepared.mechanisms)
         hello, place = prepared.job().hello(), Place(folder.path, log, terminal.progress)
         aligned = prepared.aligner.follow(prepared.table, channel, hello, place)
         release = release_once(account, aligned.table.ids, folder, log)
@@ -120,6 +122,8 @@ def _train(
     if not aligner.is_needed:
         prepared.begin(journal, Aligned(prepared.table))
     channels = open_channels(place.log)
+    if prepared.run.model.engine == "native":
+        warm_training(prepared.loss)
     hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
     aligned = aligner.lead(
         prepared.table, channels, hellos, place, accept=lambda found: prepared.begin(journal, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from parties.errors import TableError
 from parties.record_ids import Duplicates, canonical, read_ids, rows_to_keep
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartyTable:
     """Records in ascending order of their ids.
 
@@ -40,7 +41,7 @@ class PartyTable:
     def n_rows(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def id_digest(self) -> str:
         """A digest of all ids, the same on both sides exactly if the sets of ids are."""
         return digest_of_ids(self.ids)
