@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -165,7 +165,7 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
     relay = start_link(link, at_b, at_a) if link else None
     for party, folder in folders.items():
         document = json.loads((folder / "run.json").read_text())
-        document |= {"run_id": run_id, **({"listen" if party == "a" else "connect": address(at_a if party == "a" else at_b)})}
+        document |= {"run_id": run_id, "listen" if party == "a" else "connect": address(at_a if party == "a" else at_b)}
         if party == "b":
             document["ledger"] = {"path": f"{run_id}.sqlite"}
         (folder / "run.yaml").write_text(yaml.safe_dump(document))
@@ -178,7 +178,10 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
         )
         for party, folder in folders.items()
     }  # fmt: skip
-    found = {"load": round(load, 2), **{key: value for party in processes for key, value in ended(party, processes[party])}}
+    found = {
+        "load": round(load, 2),
+        **{key: value for party in processes for key, value in ended(party, processes[party])},
+    }
     found["seconds"] = round(time.monotonic() - started, 3)
     if relay is not None:
         relay.terminate()
@@ -202,7 +205,9 @@ def from_logs(folders: dict[str, Path], run_id: str) -> dict[str, float]:
     """Bytes and times as the parties' own logs have them."""
     lines = [json.loads(line) for line in (folders["a"] / "runs" / run_id / "log.jsonl").read_text().splitlines()]
     of_b = [json.loads(line) for line in (folders["b"] / "runs" / run_id / "log.jsonl").read_text().splitlines()]
-    times = {word: moment(lines, *word.split(" ", 1)) for word in ("received hello", "received offer", "sent split ranks")}
+    times = {
+        word: moment(lines, *word.split(" ", 1)) for word in ("received hello", "received offer", "sent split ranks")
+    }
     ready, offered, grown = times.values()
     chunks = [line for line in lines if line["event"] == "received" and line["kind"] == "rank chunk"]
     collected = datetime.fromisoformat(chunks[-1]["time"]).timestamp()
