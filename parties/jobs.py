@@ -188,7 +188,7 @@ def predict_active(
     with ExitStack() as stack:
         log = stack.enter_context(_recorded(folder, terminal))
         if mode == "local":
-            predictions, is_complete = predict_locally(model, own, table.features), np.ones(table.n_rows, np.bool_)
+            predictions, is_complete = predict_locally(model, own, table.frame), np.ones(table.n_rows, np.bool_)
         else:
             channels = stack.enter_context(active_channels(run, insecure))(log)
             predictions, is_complete = predict_jointly(
@@ -226,7 +226,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         n_answered = serve(
             router,
             table.ids,
-            table.features,
+            table.frame,
             channel,
             party=run.party,
             run_id=run.run_id,

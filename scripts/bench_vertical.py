@@ -7,7 +7,7 @@ one; `ready_seconds` from the moment that both are there, A's log says when. Mem
 included; `growth_mb` leaves out the peak of the same run on 2,000 rows. `packed_bytes` are the ranks alone, in the
 smallest type that holds them. Beside it XGBoost is trained in one process on the raw columns of both parties.
 
-    python scripts/bench_vertical.py [--case small|bank|million|huge] [--repeat N] [--link MBIT:MS] [--align psi] [--plain]
+    python scripts/bench_vertical.py [--case NAME] [--rows N] [--repeat N] [--link MBIT:MS] [--align psi] [--plain]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bank and three passive parties as processes: one is late, one dies, one never comes; none sees another's columns."""
+"""A bank and three passive parties as processes: one is late, one dies, one never comes; their columns stay apart."""
 
 from __future__ import annotations
 
