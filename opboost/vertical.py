@@ -56,14 +56,14 @@ class RankColumn:
         Its number among the owner's columns.
     name : str
     ranks : ndarray of unsigned integers, shape (n_rows,)
-        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
+        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``. May be mapped from a file.
     n_ranks : int
     """
 
     owner: str
     index: int
     name: str
-    ranks: Ranks
+    ranks: NDArray[np.unsignedinteger]
     n_ranks: int
 
 
@@ -158,7 +158,8 @@ def train(
         raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
-    table, held_out = BinnedTable.of([_bin(column, max_bin=parameters.max_bin) for column in columns]), None
+    binned = (_bin(column, max_bin=parameters.max_bin) for column in columns)
+    table, held_out = BinnedTable.of(binned, n_columns=len(columns)), None
     if validation is not None:
         rows = validation.is_held_out
         held_out = table.of_rows(rows), labels[rows], validation.metrics
