@@ -60,13 +60,11 @@ CASES = (
          model={"n_estimators": 10, "max_depth": 5, "max_bin": 32}),
     Case(name="bank", n_rows=45_000, n_own=8, n_passive=8, model={"n_estimators": 100, "max_depth": 6}),
     Case(name="million", n_rows=1_000_000, n_own=10, n_passive=40, model={"n_estimators": 100, "max_depth": 6}),
-    Case(name="huge", n_rows=50_000_000, n_own=2, n_passive=8, repeat=1,
-         model={"n_estimators": 10, "max_depth": 6, "max_bin": 64}),
 )  # fmt: skip
 
 
 def main() -> None:
-    """Measure the chosen cases; by default all but the huge one, which needs 15 GB of disk."""
+    """Measure the chosen cases; by default all."""
     parser = argparse.ArgumentParser(description="Measure whole vertical training runs.")
     parser.add_argument("--case", choices=[case.name for case in CASES], help="one case only")
     parser.add_argument("--rows", type=int, help="another number of rows")
@@ -76,7 +74,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="leave XGBoost out")
     options = parser.parse_args()
     for case in CASES:
-        if case.name == options.case or (options.case is None and case.name != "huge"):
+        if options.case in (None, case.name):
             chosen = replace(case, n_rows=options.rows or case.n_rows, repeat=options.repeat or case.repeat)
             measure(chosen, link=options.link, align=options.align, is_plain=options.plain)
 
