@@ -25,6 +25,7 @@ from opboost.rng import BitSource
 from opboost.schema import Kind
 from opboost.vertical import RankColumn
 from parties.columns import reporting_faults
+from parties.mapped_ranks import MappedRanks
 from parties.offering import rank_type
 from parties.progress import Progress, no_progress
 
@@ -53,7 +54,7 @@ class RankFile:
 
     def column(self, owner: str, index: int) -> RankColumn:
         """The column as an input of trees, mapped from the file."""
-        ranks = np.memmap(self.path, dtype=rank_type(self.table.n_ranks), mode="r", shape=(self.n_rows,))
+        ranks = MappedRanks(self.path, rank_type(self.table.n_ranks), self.n_rows)
         return RankColumn(owner, index, f"c{index}", ranks, self.table.n_ranks)
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.arrays import RankRows
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.encoding import guarantee_from_dict
 from parties.errors import Disagreement, RunFolderError
 from parties.files import replacing
+from parties.mapped_ranks import MappedRanks
 from parties.offering import offer_digest, rank_type
 from parties.progress import Progress
 from protocols.channel import Channel, receive_any
@@ -158,17 +160,18 @@ class Receipt:
         self.columns.append(RankColumn(self.peer, index, offered.name, self._complete(index), offered.n_ranks))
         self._start_column()
 
-    def _complete(self, index: int) -> NDArray[np.unsignedinteger]:
+    def _complete(self, index: int) -> RankRows:
         """The ranks of a full column in the order of the records."""
         assert self.offer is not None
-        ranks = self._ranks
-        if self._folder is not None and self._n_rows:
+        ranks: RankRows = self._ranks
+        if self._folder is not None:
             kind = rank_type(self.offer.columns[index].n_ranks)
-            ranks = np.memmap(self._folder / f"{index}.ranks", dtype=kind, mode="r", shape=(self._n_rows,))
+            ranks = MappedRanks(self._folder / f"{index}.ranks", kind, self._n_rows)
         if self._order is None:
             return ranks
-        in_order = np.empty_like(ranks, subok=False)
-        in_order[self._order] = ranks
+        arrived = ranks[:]
+        in_order = np.empty(len(arrived), arrived.dtype)
+        in_order[self._order] = arrived
         return in_order
 
     def _start_column(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, HistogramAxes, Values
+from opboost.arrays import Bins, HistogramAxes, RankRows, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.prediction import place_in_bins
 from opboost.trees.tree import MAX_CATEGORIES
@@ -115,7 +115,7 @@ def bin_categories(values: Values, *, max_bin: int) -> BinnedColumn:
     return BinnedColumn(bins, categories if len(categories) else np.zeros(1), is_categorical=True)
 
 
-def bin_ranks(ranks: NDArray[np.unsignedinteger], n_ranks: int, *, max_bin: int) -> BinnedColumn:
+def bin_ranks(ranks: RankRows, n_ranks: int, *, max_bin: int) -> BinnedColumn:
     """Bin a column of dense ranks, which may lie in a file; rank `n_ranks` is missing. Two passes, no sort."""
     pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(ranks), _PIECE_ROWS)]
     counts = np.zeros(n_ranks + 1, dtype=np.int64)

@@ -77,7 +77,7 @@ def test_the_files_hold_what_the_whole_columns_give(
     for file, column in zip(found, whole, strict=True):
         assert (file.source, file.category, file.has_missing) == (column.source, column.category, column.has_missing)
         np.testing.assert_array_equal(file.table.codes, column.table.codes)
-        np.testing.assert_array_equal(file.column("shop", 0).ranks, column.ranks)
+        np.testing.assert_array_equal(file.column("shop", 0).ranks[:], column.ranks)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         ["data.parquet", *(f"{i}.ranks" for i in range(len(found)))]
     )
@@ -88,7 +88,7 @@ def test_trees_on_mapped_ranks_are_those_on_ranks_in_memory(tmp_path: Path, smal
     raw.to_parquet(tmp_path / "data.parquet")
     files = release_file(tmp_path / "data.parquet", mechanisms(), tmp_path, rng=rng.seeded(8))
     mapped = [file.column("shop", i) for i, file in enumerate(files)]
-    loaded = [RankColumn(c.owner, c.index, c.name, np.array(c.ranks, np.uint32), c.n_ranks) for c in mapped]
+    loaded = [RankColumn(c.owner, c.index, c.name, np.array(c.ranks[:], np.uint32), c.n_ranks) for c in mapped]
     labels = (raw["spend"] > 50).to_numpy(np.float64)
     trees = [
         train(columns, labels, np.ones(N_ROWS), loss=Logistic(), parameters=BoostingParameters(n_estimators=3)).trees
