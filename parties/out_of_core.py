@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +110,9 @@ def stored_pieces(data: Path, name: str) -> Iterator[pd.Series]:
 
     with reporting_faults(data), pq.ParquetFile(data) as file:
         waiting = pa.table({name: pa.array([], file.schema_arrow.field(name).type)})
-        for batch in file.iter_batches(PIECE_ROWS, columns=[name]):
+        # One group of rows at a time: asked for all, pyarrow would read the column ahead as a whole.
+        groups = (file.iter_batches(PIECE_ROWS, row_groups=[g], columns=[name]) for g in range(file.num_row_groups))
+        for batch in chain.from_iterable(groups):
             waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).select([name]).cast(waiting.schema)])
             while len(waiting) >= PIECE_ROWS:
                 yield waiting.slice(0, PIECE_ROWS).to_pandas()[name]

@@ -93,14 +93,16 @@ def train(folder: Path, n_trees: int, pipe: Connection) -> None:
     from opboost.trees.losses import Logistic
     from opboost.vertical import RankColumn
     from opboost.vertical import train as grow
+    from parties.mapped_ranks import MappedRanks
 
     n_ranks = json.loads((folder / "n_ranks.json").read_text())
+    n_rows = (folder / "0.ranks").stat().st_size // 2
     started = time.monotonic()
     columns = [
-        RankColumn("b", i, f"c{i}", np.memmap(folder / f"{i}.ranks", dtype="<u2", mode="r"), n)
+        RankColumn("b", i, f"c{i}", MappedRanks(folder / f"{i}.ranks", np.dtype("<u2"), n_rows), n)
         for i, n in enumerate(n_ranks)
     ]
-    labels = (columns[0].ranks > n_ranks[0] // 2).astype(np.float64)
+    labels = (columns[0].ranks[:] > n_ranks[0] // 2).astype(np.float64)
     parameters = BoostingParameters(n_estimators=n_trees, max_depth=6, max_bin=64)
     grow(columns, labels, np.ones(len(labels)), loss=Logistic(), parameters=parameters)
     pipe.send({"step": "train", "trees": n_trees, **cost(started)})
