@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Codes, Mask
 from opboost.preprocess import EncodedColumn
+from parties.errors import RunFolderError
 
 # Up to here nothing is written at all.
 MEMORY_BYTES = 16 << 20
@@ -27,9 +28,21 @@ class ArraySpool:
         return len(self._places)
 
     def put(self, array: NDArray[Any]) -> int:
-        """Keep an array; returns its number."""
+        """Keep an array; returns its number.
+
+        Raises
+        ------
+        RunFolderError
+            If the disk is full.
+        """
         start = self._file.seek(0, 2)
-        self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+        try:
+            self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+        except OSError as error:
+            raise RunFolderError(
+                f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
+                "No ranks were sent"
+            ) from None
         self._places.append((start, len(array), array.dtype))
         return len(self._places) - 1
 

@@ -9,6 +9,7 @@ import pytest
 
 from opboost.preprocess import EncodedColumn
 from parties import spool as module
+from parties.errors import RunFolderError
 from parties.spool import ArraySpool, EncodedSpool
 
 
@@ -48,3 +49,13 @@ def test_encoded_columns_come_back_exactly(spool: ArraySpool) -> None:
             assert mine.codes.dtype == np.int64
             np.testing.assert_array_equal(mine.is_missing, theirs.is_missing)
             assert mine.n_clipped == theirs.n_clipped
+
+
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with closing(ArraySpool()) as spool:
+        monkeypatch.setattr(spool._file, "write", full)
+        with pytest.raises(RunFolderError, match="No space left on device"):
+            spool.put(np.arange(3))
