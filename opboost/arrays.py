@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,14 @@ Scores = NDArray[np.float32] | NDArray[np.float64]
 Sums = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Nodes = NDArray[np.int32]
+
+
+class RankRows(Protocol):
+    """Ranks of one column of which some rows are looked at after the other; an array is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> NDArray[np.unsignedinteger]: ...
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ from opboost.schema import ColumnSchema, Kind, Missing
 # A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
 DEFAULT_CATEGORY_EPSILON = 3.0
 
+# Rows of a column that are drawn before the next ones are looked at.
+PIECE_ROWS = 1 << 18
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSettings:
@@ -212,18 +215,24 @@ class ReleasedColumn:
 
 
 def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:
-    """Draw the release of one column.
+    """Draw the release of one column, `PIECE_ROWS` rows at a time.
+
+    A column that is given in pieces of so many rows, one call after the other, comes out the same from one source.
 
     Notes
     -----
     Privacy: the promise is ``mechanism.guarantee()``; every call is a new release and costs anew.
     """
-    codes = mechanism.value.randomise(encoded.codes, rng=rng)
-    if mechanism.missingness is None:
-        return ReleasedColumn(mechanism.schema, codes, np.zeros(len(codes), dtype=np.bool_))
-    bit = mechanism.missingness.randomise(encoded.is_missing.astype(np.int64), rng=rng)
-    is_missing = bit.astype(np.bool_)
-    return ReleasedColumn(mechanism.schema, np.where(is_missing, 0, codes), is_missing)
+    n_rows = len(encoded.codes)
+    codes, is_missing = np.empty(n_rows, np.int64), np.zeros(n_rows, np.bool_)
+    for start in range(0, n_rows, PIECE_ROWS):
+        piece = slice(start, start + PIECE_ROWS)
+        codes[piece] = mechanism.value.randomise(encoded.codes[piece], rng=rng)
+        if mechanism.missingness is not None:
+            bit = mechanism.missingness.randomise(encoded.is_missing[piece].astype(np.int64), rng=rng)
+            is_missing[piece] = bit.astype(np.bool_)
+    codes[is_missing] = 0
+    return ReleasedColumn(mechanism.schema, codes, is_missing)
 
 
 def exact(mechanism: ColumnMechanism, encoded: EncodedColumn) -> ReleasedColumn:

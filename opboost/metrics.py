@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import gammaln
-from scipy.stats import rankdata
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
@@ -18,7 +17,9 @@ def auc(labels: Values, scores: Values) -> float:
     n_negative = len(labels) - n_positive
     if n_positive == 0 or n_negative == 0:
         raise DataError("the area under the ROC curve needs labels of both classes")
-    ranks = rankdata(scores)
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    # Equal scores share the mean of their ranks.
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return float((ranks[labels == 1].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
 
 

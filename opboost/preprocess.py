@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,14 @@ from opboost.arrays import Codes, Mask, Values
 from opboost.errors import DataError
 from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
+
+
+class Columns(Protocol):
+    """Raw columns of equal length, by name; a DataFrame is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, name: str, /) -> pd.Series: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +74,7 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
 
 
-def own_features(table: pd.DataFrame, schemas: Sequence[ColumnSchema]) -> dict[str, Values]:
+def own_features(table: Columns, schemas: Sequence[ColumnSchema]) -> dict[str, Values]:
     """The active party's columns as tree inputs, by name, with NaN for missing.
 
     Categories, ordered or not, are their positions in the schema's list. Bounds are not applied: these columns stay

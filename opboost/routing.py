@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,21 @@ from opboost.arrays import Codes, Mask, Ranks, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.errors import DataError, RankError
 from opboost.preprocess import EncodedColumn, encode
-from opboost.ranking import RankedColumn, indicator
+from opboost.ranking import RankTable, indicator
 from opboost.rng import BitSource
+
+
+class ReleasedRanks(Protocol):
+    """What the owner knows of a column of ranks that it released; see `opboost.ranking.RankedColumn`."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def category(self) -> int | None: ...
+    @property
+    def table(self) -> RankTable: ...
+    @property
+    def has_missing(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +146,7 @@ class PackedAnswers:
 
 
 def resolve(
-    columns: Sequence[RankedColumn], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
+    columns: Sequence[ReleasedRanks], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
 ) -> SplitTests:
     """Turn "rank <= r on column c" into thresholds, as their owner.
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Mask, Ranks, Values
+from opboost.arrays import Mask, RankRows, Ranks, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
@@ -55,15 +55,15 @@ class RankColumn:
     index : int
         Its number among the owner's columns.
     name : str
-    ranks : ndarray of unsigned integers, shape (n_rows,)
-        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
+    ranks : RankRows
+        Unsigned integers ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``. An array, or what maps a file.
     n_ranks : int
     """
 
     owner: str
     index: int
     name: str
-    ranks: Ranks
+    ranks: RankRows
     n_ranks: int
 
 
@@ -158,7 +158,8 @@ def train(
         raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
-    table, held_out = BinnedTable.of([_bin(column, max_bin=parameters.max_bin) for column in columns]), None
+    binned = (_bin(column, max_bin=parameters.max_bin) for column in columns)
+    table, held_out = BinnedTable.of(binned, n_columns=len(columns)), None
     if validation is not None:
         rows = validation.is_held_out
         held_out = table.of_rows(rows), labels[rows], validation.metrics

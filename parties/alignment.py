@@ -189,7 +189,7 @@ def usable(run: ActiveRun | PassiveRun, schema: TableSchema) -> Callable[[PartyT
     def check(table: PartyTable) -> None:
         if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
             raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
-        check_varied(table, run.data)
+        check_varied(table, schema, run.data)
 
     return check
 

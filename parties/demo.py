@@ -255,7 +255,7 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         {RETAILER: lambda channel: take_part(passive, channel)},
         name=BANK,
     )
-    central_scores = predict_locally(model, test_own, split["test"][RETAILER].features)
+    central_scores = predict_locally(model, test_own, split["test"][RETAILER].frame)
     return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
 
 

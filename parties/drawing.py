@@ -83,7 +83,10 @@ class Account:
         with self.store.changing():
             self.ledger.refresh()
             held = {release.cost.column: self.store.find(release.key) for release in releases}
-            stored = {column: self.store.column(charge) for column, charge in held.items() if charge is not None}
+            stored = {column: charge for column, charge in held.items() if charge is not None}
+            for charge in stored.values():
+                # What is damaged is refused before anything else is charged.
+                self.store.column(charge)
             absent = [release for release in releases if release.cost.column not in stored]
             if absent and not may_draw:
                 raise LedgerError(
@@ -91,13 +94,13 @@ class Account:
                     "holds no release that fits: data, ids, schema or mechanism were changed, or the store was. "
                     "Drawing anew is another release: choose another run_id. Nothing was released"
                 )
-            reuses = {column: Reuse((charge,), len(ids)) for column, charge in held.items() if charge is not None}
+            reuses = {column: Reuse((charge,), len(ids)) for column, charge in stored.items()}
             new = iter(self.ledger.charge(absent, reuses, self.occasion, self.budget))
             contents = {}
             for mechanism, column in zip(mechanisms, encoded, strict=True):
                 name = mechanism.schema.name
                 if name in stored:
-                    yield _released(mechanism, stored.pop(name).astype(np.int64))
+                    yield _released(mechanism, self.store.column(stored[name]).astype(np.int64))
                     continue
                 number = next(new)
                 codes = _codes_of(desensitize(mechanism, column, rng=self.rng.fork(name)))

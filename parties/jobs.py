@@ -28,6 +28,7 @@ from parties.record_ids import with_parts
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState, write_predictions
 from parties.table import own_columns, read_table, select
+from parties.warming import warm_drawing, warm_training
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages import RecordStatus, Task
@@ -91,6 +92,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             folder.finish()
 
         channel = open_channel(log)
+        warm_drawing(prepared.mechanisms)
         hello, place = prepared.job().hello(), Place(folder.path, log, terminal.progress)
         aligned = prepared.aligner.follow(prepared.table, channel, hello, place)
         release = release_once(account, aligned.table.ids, folder, log)
@@ -121,6 +123,8 @@ def _train(
     if not aligner.is_needed:
         prepared.begin(journal, Aligned(prepared.table))
     channels = open_channels(place.log)
+    if prepared.run.model.engine == "native":
+        warm_training(prepared.loss)
     hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
     aligned = aligner.lead(
         prepared.table, channels, hellos, place, accept=lambda found: prepared.begin(journal, found)
@@ -186,7 +190,7 @@ def predict_active(
     with ExitStack() as stack:
         log = stack.enter_context(recorded(folder, terminal))
         if mode == "local":
-            predictions, status = predict_locally(model, own, table.features), np.zeros(table.n_rows, np.uint8)
+            predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
         else:
             channels = stack.enter_context(active_channels(run, insecure))(log)
             predictions, status = predict_jointly(
@@ -216,7 +220,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     router = folder.load_router()
     source, duplicates = data or run.data, run.align.duplicates
     table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-    records = AnswerableRecords.of(router, table.ids, table.features)
+    records = AnswerableRecords.of(router, table.ids, table.frame)
     with ExitStack() as stack:
         log = stack.enter_context(recorded(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))

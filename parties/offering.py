@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
 from opboost.privacy.guarantee import Guarantee
-from opboost.ranking import RankedColumn
+from opboost.ranking import RankedColumn, RankTable
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
+from parties.spool import ArraySpool
 from protocols.messages import Held, Offer, OfferedColumn
 
 
@@ -22,13 +23,42 @@ def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
     return np.min_scalar_type(n_ranks).newbyteorder("<")
 
 
-def packed(column: RankedColumn) -> NDArray[np.unsignedinteger]:
-    """A column's ranks as they travel."""
-    return np.ascontiguousarray(column.ranks, dtype=rank_type(column.table.n_ranks))
+@dataclass(frozen=True, slots=True)
+class PackedColumn:
+    """A column of ranks that waits to be sent.
+
+    Attributes
+    ----------
+    source : str
+        The column of the schema that it comes from.
+    category : int or None
+        For an indicator: the position of its category in the schema's list.
+    table : RankTable
+    has_missing : bool
+    digest : str
+        Of its bytes as they will travel.
+    number : int
+        Where they lie in the spool.
+    """
+
+    source: str
+    category: int | None
+    table: RankTable
+    has_missing: bool
+    digest: str
+    number: int
+
+
+def pack(column: RankedColumn, spool: ArraySpool, order: NDArray[np.int64] | None) -> PackedColumn:
+    """Put a column's ranks aside as they will travel: in the smallest type, and in the given order of rows."""
+    ranks = column.ranks.astype(rank_type(column.table.n_ranks))
+    ranks = ranks if order is None else ranks[order]
+    digest = hashlib.sha256(ranks).hexdigest()
+    return PackedColumn(column.source, column.category, column.table, column.has_missing, digest, spool.put(ranks))
 
 
 def make_offer(
-    mechanisms: Sequence[ColumnMechanism], columns: Sequence[RankedColumn], guarantee: Guarantee, *, opaque_names: bool
+    mechanisms: Sequence[ColumnMechanism], columns: Sequence[PackedColumn], guarantee: Guarantee, *, opaque_names: bool
 ) -> Offer:
     """What is about to be released, column by column, and what that promises."""
     promises = {promise.column: promise for promise in guarantee.columns}
@@ -37,7 +67,7 @@ def make_offer(
             name=name,
             n_ranks=column.table.n_ranks,
             has_missing=column.has_missing,
-            digest=hashlib.sha256(packed(column)).hexdigest(),
+            digest=column.digest,
             mechanism=promises[column.source].mechanism,
             law=promises[column.source].law,
             epsilon=promises[column.source].epsilon,

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
-from opboost.preprocess import EncodedColumn, encode
+from opboost.preprocess import Columns, EncodedColumn, encode
 from opboost.privacy.guarantee import Guarantee, compose
-from opboost.ranking import RankedColumn, rank
+from opboost.ranking import rank
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
 from parties.encoding import router_to_dict
-from parties.offering import check_held, first_row, make_offer, offered_names, packed
+from parties.offering import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.progress import Progress, no_progress
+from parties.spool import ArraySpool, EncodedSpool
 from protocols.channel import Channel, expect
 from protocols.errors import PeerLost
 from protocols.messages import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
@@ -39,8 +40,8 @@ class PassiveJob:
     Attributes
     ----------
     party, run_id, id_digest : str
-    features : DataFrame
-        Raw columns, rows in the agreed order.
+    features : Columns
+        Raw columns, such as a DataFrame's, rows in the agreed order.
     mechanisms : tuple of ColumnMechanism
     rng : BitSource
         Where the noise comes from.
@@ -66,7 +67,7 @@ class PassiveJob:
     party: str
     run_id: str
     id_digest: str
-    features: pd.DataFrame
+    features: Columns
     mechanisms: tuple[ColumnMechanism, ...]
     rng: BitSource
     opaque_names: bool = True
@@ -145,20 +146,23 @@ def train(
     release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
     that come back say which thresholds the trees use.
     """
-    with conversation([channel]) as phase:
+    with conversation([channel]) as phase, closing(ArraySpool()) as exact, closing(ArraySpool()) as spool:
         phase.enter("encoding its columns")
-        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+        encoded = EncodedSpool(exact)
+        for m in job.mechanisms:
+            encoded.append(encode(job.features[m.schema.name], m.schema, domain=m.settings.domain))
         phase.enter("greeting")
         held = greet(channel, job.hello()).held
         phase.enter("desensitizing")
-        columns = _release(job, encoded, progress)
+        columns = _release(job, encoded, spool, progress)
         guarantee = job.guarantee()
         phase.enter("sending ranks")
         offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
         check_held(held, offer, channel.peer)
         channel.send(offer)
+        n_rows = len(job.features)
         for c, column in enumerate(columns):
-            _send_ranks(channel, c, column, start=first_row(held, c, len(column.ranks)))
+            _send_ranks(channel, c, spool, column.number, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
@@ -170,7 +174,7 @@ def train(
         phase.enter("waiting for the model to be saved")
         expect(channel, Done)
         progress("waiting for the trees", 1, 1)
-        clipped = {m.schema.name: e.n_clipped for m, e in zip(job.mechanisms, encoded, strict=True) if e.n_clipped}
+        clipped = {m.schema.name: n for m, n in zip(job.mechanisms, encoded.n_clipped, strict=True) if n}
         share = PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
         phase.enter("saving its share")
         save(share)
@@ -205,18 +209,16 @@ def serve(
     return tally.n_answered
 
 
-def _release(job: PassiveJob, encoded: Sequence[EncodedColumn], progress: Progress) -> list[RankedColumn]:
-    columns: list[RankedColumn] = []
+def _release(
+    job: PassiveJob, encoded: Sequence[EncodedColumn], spool: ArraySpool, progress: Progress
+) -> list[PackedColumn]:
+    """Release column by column; what waits to be sent waits in the spool."""
+    columns: list[PackedColumn] = []
     release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
     for i, released in enumerate(release(job.mechanisms, encoded)):
-        columns.extend(rank(released) if job.order is None else (_in_order(c, job.order) for c in rank(released)))
+        columns.extend(pack(column, spool, job.order) for column in rank(released))
         progress("desensitizing", i + 1, len(job.mechanisms))
     return columns
-
-
-def _in_order(column: RankedColumn, order: NDArray[np.int64]) -> RankedColumn:
-    """A column with its ranks in the order in which they travel."""
-    return replace(column, ranks=column.ranks[order])
 
 
 def _draw_anew(
@@ -232,8 +234,8 @@ def _drawn_from(rng: BitSource) -> ReleaseRecords:
     ]
 
 
-def _send_ranks(channel: Channel, index: int, column: RankedColumn, *, start: int) -> None:
-    """Send a column in chunks, from a row on."""
-    ranks = packed(column)
-    for first in range(start, len(ranks), CHUNK_ROWS):
-        channel.send(RankChunk(column=index, start=first, ranks=ranks[first : first + CHUNK_ROWS]))
+def _send_ranks(channel: Channel, index: int, spool: ArraySpool, number: int, *, rows: range) -> None:
+    """Send some rows of a column in chunks."""
+    for first in range(rows.start, rows.stop, CHUNK_ROWS):
+        ranks = spool.get(number, first, first + CHUNK_ROWS)
+        channel.send(RankChunk(column=index, start=first, ranks=ranks))

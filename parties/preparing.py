@@ -161,7 +161,7 @@ def _training_table(
 ) -> PartyTable:
     """Read what a run file names, and refuse at once what could not be trained on."""
     duplicates = run.align.duplicates
-    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates)
+    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
     if run.ids is not None:
         table = select(table, run.ids, run.data)
     usable(run, schema)(table)

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.arrays import RankRows
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.encoding import guarantee_from_dict
 from parties.errors import Disagreement, RunFolderError
 from parties.files import replacing
+from parties.mapped_ranks import MappedRanks
 from parties.offering import offer_digest, rank_type
 from parties.progress import Progress
 from protocols.channel import Channel, receive_any
@@ -25,7 +27,7 @@ RankBytes = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 
 
 class Receipt:
-    """One peer's offer and ranks, in memory and, if a folder is given, on disk.
+    """One peer's offer and ranks: on disk if a folder is given, from where they are mapped; else in memory.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ class Receipt:
         self._folder = folder
         self._order = order
         self._is_offered = False
-        self._ranks = np.empty(0, np.uint32)
+        self._ranks: NDArray[np.unsignedinteger] = np.empty(0, np.uint8)
         self._n_filled = 0
         self._digest = hashlib.sha256()
         if folder is not None and (folder / "offer").exists():
@@ -146,7 +148,8 @@ class Receipt:
         """Add checked ranks to the column that is under way; a full one is compared with its digest."""
         assert self.offer is not None
         self._digest.update(np.ascontiguousarray(ranks))
-        self._ranks[self._n_filled : self._n_filled + len(ranks)] = ranks
+        if self._folder is None:
+            self._ranks[self._n_filled : self._n_filled + len(ranks)] = ranks
         self._n_filled += len(ranks)
         if self._n_filled < self._n_rows:
             return
@@ -156,15 +159,28 @@ class Receipt:
             if self._folder is not None:
                 (self._folder / f"{index}.ranks").unlink(missing_ok=True)
             raise UnexpectedMessage(f"the ranks of column {index} of {self.peer} are not those that were offered")
-        if self._order is not None:
-            self._ranks[self._order] = self._ranks.copy()
-        self.columns.append(RankColumn(self.peer, index, offered.name, self._ranks, offered.n_ranks))
+        self.columns.append(RankColumn(self.peer, index, offered.name, self._complete(index), offered.n_ranks))
         self._start_column()
+
+    def _complete(self, index: int) -> RankRows:
+        """The ranks of a full column in the order of the records."""
+        assert self.offer is not None
+        ranks: RankRows = self._ranks
+        if self._folder is not None:
+            kind = rank_type(self.offer.columns[index].n_ranks)
+            ranks = MappedRanks(self._folder / f"{index}.ranks", kind, self._n_rows)
+        if self._order is None:
+            return ranks
+        arrived = ranks[:]
+        in_order = np.empty(len(arrived), arrived.dtype)
+        in_order[self._order] = arrived
+        return in_order
 
     def _start_column(self) -> None:
         assert self.offer is not None
-        is_last = len(self.columns) == len(self.offer.columns)
-        self._ranks = np.empty(0 if is_last else self._n_rows, dtype=np.uint32)
+        index = len(self.columns)
+        if self._folder is None and index < len(self.offer.columns):
+            self._ranks = np.empty(self._n_rows, dtype=rank_type(self.offer.columns[index].n_ranks))
         self._n_filled = 0
         self._digest = hashlib.sha256()
 
@@ -199,23 +215,29 @@ class Receipt:
             )
         self.offer = offer
         self._start_column()
-        for index, offered in enumerate(offer.columns):
-            path, kind = folder / f"{index}.ranks", rank_type(offered.n_ranks)
-            if not path.exists():
-                return
-            n_whole = min(path.stat().st_size // kind.itemsize, self._n_rows)
-            if path.stat().st_size != n_whole * kind.itemsize:
-                with path.open("r+b") as file:
-                    file.truncate(n_whole * kind.itemsize)
-            ranks = np.fromfile(path, dtype=kind)
-            try:
-                if n_whole:
-                    self._fill(ranks)
-            except UnexpectedMessage:
-                self._start_column()
-                return
-            if n_whole < self._n_rows:
-                return
+        n_columns = len(offer.columns)
+        while len(self.columns) < n_columns and self._take_up_column(folder, offer):
+            pass
+        # What lies behind a gap comes again, and must not be added to what is there.
+        for index in range(len(self.columns) + 1, n_columns):
+            (folder / f"{index}.ranks").unlink(missing_ok=True)
+
+    def _take_up_column(self, folder: Path, offer: Offer) -> bool:
+        """Read what was kept of the next column; False if that is not all of it, or not what was offered."""
+        index = len(self.columns)
+        path, kind = folder / f"{index}.ranks", rank_type(offer.columns[index].n_ranks)
+        if not path.exists():
+            return False
+        n_whole = min(path.stat().st_size // kind.itemsize, self._n_rows)
+        if path.stat().st_size != n_whole * kind.itemsize:
+            with path.open("r+b") as file:
+                file.truncate(n_whole * kind.itemsize)
+        try:
+            if n_whole:
+                self._fill(np.memmap(path, dtype=kind, mode="r"))
+        except UnexpectedMessage:
+            self._start_column()
+        return len(self.columns) > index
 
 
 def collect(channels: Sequence[Channel], receipts: Mapping[str, Receipt], progress: Progress) -> None:

@@ -34,7 +34,7 @@ def serve_until_stopped(
 
     def read() -> AnswerableRecords:
         table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.ids, table.features)
+        return AnswerableRecords.of(router, table.ids, table.frame)
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())

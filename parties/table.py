@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.preprocess import own_features
+from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
+from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_names
 from parties.errors import TableError
 from parties.record_ids import Duplicates, canonical, read_ids, rows_to_keep
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PartyTable:
     """Records in ascending order of their ids.
 
@@ -27,20 +29,28 @@ class PartyTable:
     ----------
     ids : pandas Index of str
         Unique and sorted.
-    features : DataFrame
-        The schema's columns, in its order.
+    features : Columns
+        The schema's columns: a DataFrame in its order, or what reads them from a file one at a time.
     labels : ndarray of float64 or None
     """
 
     ids: pd.Index
-    features: pd.DataFrame
+    features: Columns
     labels: Values | None = None
+    _own: dict[TableSchema, tuple[OwnColumn, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The features as one table, where they are in memory anyway."""
+        if not isinstance(self.features, pd.DataFrame):
+            raise TypeError("this table's columns are read from its file one at a time")
+        return self.features
 
     @property
     def n_rows(self) -> int:
         return len(self.ids)
 
-    @property
+    @cached_property
     def id_digest(self) -> str:
         """A digest of all ids, the same on both sides exactly if the sets of ids are."""
         return digest_of_ids(self.ids)
@@ -48,16 +58,20 @@ class PartyTable:
     def take(self, rows: NDArray[np.int64]) -> PartyTable:
         """The table of some of its rows, given in ascending order."""
         labels = None if self.labels is None else self.labels[rows]
-        return PartyTable(self.ids[rows], self.features.iloc[rows].reset_index(drop=True), labels)
+        if isinstance(self.features, StoredColumns):
+            return PartyTable(self.ids[rows], self.features.take(rows), labels)
+        return PartyTable(self.ids[rows], self.frame.iloc[rows].reset_index(drop=True), labels)
 
 
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
-    """The active party's columns as tree inputs."""
-    values = own_features(table.features, schema.columns)
-    return tuple(
-        OwnColumn(column.name, values[column.name], is_categorical=column.kind is Kind.UNORDERED)
-        for column in schema.columns
-    )
+    """The active party's columns as tree inputs, which are made once."""
+    if schema not in table._own:
+        values = own_features(table.features, schema.columns)
+        table._own[schema] = tuple(
+            OwnColumn(column.name, values[column.name], is_categorical=column.kind is Kind.UNORDERED)
+            for column in schema.columns
+        )
+    return table._own[schema]
 
 
 def digest_of_ids(ids: pd.Index) -> str:
@@ -76,8 +90,11 @@ def read_table(
     ignore: Sequence[str] = (),
     needs_label: bool,
     duplicates: Duplicates = "refuse",
+    by_column: bool = False,
 ) -> PartyTable:
     """Read a CSV (plain or compressed) or Parquet file.
+
+    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.record_ids`.
@@ -87,22 +104,33 @@ def read_table(
     TableError
         If the file cannot be read, or its columns, ids or labels do not fit; nothing is sent then.
     """
-    frame = read_frame(path, schema)
-    check_columns(path, list(frame.columns), schema, ignore, needs_label=needs_label)
+    is_stored = by_column and path.suffix == ".parquet"
+    stamp = stamp_of(path)
+    frame = pd.DataFrame() if is_stored else read_frame(path, schema)
+    names = stored_names(path) if is_stored else list(frame.columns)
+    check_columns(path, names, schema, ignore, needs_label=needs_label)
+    if is_stored:
+        frame = read_stored(path, [*schema.id_columns, *([schema.label] if schema.label in names else [])])
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
-    frame = frame.iloc[order].reset_index(drop=True)
     labels = None
     if schema.label is not None and schema.label in frame.columns:
-        labels = read_labels(path, frame[schema.label], schema.label)
-    return PartyTable(ids[order], frame[list(schema.names)], labels)
+        labels = read_labels(path, frame[schema.label], schema.label)[order]
+    if is_stored:
+        return PartyTable(ids[order], StoredColumns(path, order.astype(np.min_scalar_type(len(ids))), stamp), labels)
+    return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
 
 
-def check_varied(table: PartyTable, path: Path) -> None:
+def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
     """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
-    constant = [name for name in table.features.columns if table.features[name].nunique(dropna=False) < 2]
+    constant = [name for name in schema.names if _is_constant(table.features[name])]
     if constant:
         raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
+
+
+def _is_constant(column: pd.Series) -> bool:
+    first = column.iloc[0]
+    return bool(column.isna().all() if pd.isna(first) else (column == first).all())
 
 
 def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
@@ -135,14 +163,10 @@ def read_frame(path: Path, schema: TableSchema) -> pd.DataFrame:
     TableError
     """
     as_text = [*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path)
+    if path.suffix == ".parquet":
+        return read_stored(path)
+    with reporting_faults(path):
         return _read_csv(path, dict.fromkeys(as_text, "string"))
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except ValueError as error:
-        raise TableError(f"{path} is not a readable table: {type(error).__name__}") from None
 
 
 def _read_csv(path: Path, dtypes: dict[str, str]) -> pd.DataFrame:

@@ -23,7 +23,6 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from opboost.errors import ParameterError
 
@@ -141,6 +140,9 @@ def calibrated_exponent(n: int, epsilon: float) -> float:
     low, high = epsilon / 2, epsilon
     if excess(low) >= 0:
         return low / ROUND_UP
+    # Loads slowly, and no other law needs it.
+    from scipy.optimize import brentq
+
     exponent = float(brentq(excess, low, high, xtol=1e-15 * epsilon, rtol=1e-15))
     while excess(exponent) > 0:
         exponent = exponent * (1 - 1e-13)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, HistogramAxes, Ranks, Values
+from opboost.arrays import Bins, HistogramAxes, RankRows, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.prediction import place_in_bins
 from opboost.trees.tree import MAX_CATEGORIES
+
+# Ranks that are looked at together.
+_PIECE_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,26 @@ class BinnedTable:
     axes: HistogramAxes
 
     @classmethod
-    def of(cls, columns: list[BinnedColumn]) -> BinnedTable:
-        """Put columns of equal length side by side, in the smallest type that holds them all."""
-        is_wide = any(column.bins.dtype != np.uint8 for column in columns)
-        bins: Any = np.stack([column.bins for column in columns], dtype=np.uint16 if is_wide else np.uint8)
-        axes = HistogramAxes.from_bin_counts(
-            [column.n_value_bins for column in columns], [column.is_categorical for column in columns]
-        )
-        return cls(bins, tuple(column.cuts for column in columns), axes)
+    def of(cls, columns: Iterable[BinnedColumn], *, n_columns: int | None = None) -> BinnedTable:
+        """Put columns of equal length side by side, in the smallest type that holds them all.
+
+        Where `n_columns` is given, each column is let go of before the next one is asked for.
+        """
+        if n_columns is None:
+            columns = list(columns)
+            n_columns = len(columns)
+        bins: Any = np.empty((0, 0), dtype=np.uint8)
+        sizes, are_categorical, cuts = [], [], []
+        for c, column in enumerate(columns):
+            if c == 0:
+                bins = np.empty((n_columns, len(column.bins)), dtype=column.bins.dtype)
+            elif column.bins.dtype.itemsize > bins.dtype.itemsize:
+                bins = bins.astype(column.bins.dtype)
+            bins[c] = column.bins
+            sizes.append(column.n_value_bins)
+            are_categorical.append(column.is_categorical)
+            cuts.append(column.cuts)
+        return cls(bins, tuple(cuts), HistogramAxes.from_bin_counts(sizes, are_categorical))
 
     @property
     def n_rows(self) -> int:
@@ -99,14 +115,20 @@ def bin_categories(values: Values, *, max_bin: int) -> BinnedColumn:
     return BinnedColumn(bins, categories if len(categories) else np.zeros(1), is_categorical=True)
 
 
-def bin_ranks(ranks: Ranks, n_ranks: int, *, max_bin: int) -> BinnedColumn:
-    """Bin a column of dense ranks; rank `n_ranks` is missing."""
-    counts = np.bincount(ranks, minlength=n_ranks + 1)
+def bin_ranks(ranks: RankRows, n_ranks: int, *, max_bin: int) -> BinnedColumn:
+    """Bin a column of dense ranks, which may lie in a file; rank `n_ranks` is missing. Two passes, no sort."""
+    pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(ranks), _PIECE_ROWS)]
+    counts = np.zeros(n_ranks + 1, dtype=np.int64)
+    for piece in pieces:
+        counts += np.bincount(ranks[piece], minlength=n_ranks + 1)
     has_missing = bool(counts[n_ranks])
     behind = choose_cuts(counts[:n_ranks], max_bin=max_bin - int(has_missing))
     bin_of_rank = np.searchsorted(behind, np.arange(n_ranks + 1)).astype(_bin_type(len(behind) + 1, has_missing))
     bin_of_rank[n_ranks] = len(behind) + has_missing
-    return BinnedColumn(bin_of_rank[ranks], behind.astype(np.float64))
+    bins: Any = np.empty(len(ranks), dtype=bin_of_rank.dtype)
+    for piece in pieces:
+        bins[piece] = bin_of_rank[ranks[piece]]
+    return BinnedColumn(bins, behind.astype(np.float64))
 
 
 def choose_cuts(counts: NDArray[np.int64], *, max_bin: int) -> NDArray[np.int64]:

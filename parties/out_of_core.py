@@ -1,0 +1,169 @@
+"""A table of any size on one machine: a Parquet file's columns become files of ranks, a piece of rows at a time.
+
+Two passes per column and no sort: the first encodes and draws, counts which points of the finite domain occur, and puts
+the drawn codes aside; the second turns these into ranks by a table of all points. Memory depends on the size of a
+piece and of the domain, not on the number of rows. Trees are then grown on ranks that are mapped from the files::
+
+    with pieces of 262,144 rows
+    data.parquet ── encode ── draw ──► 0.codes, counts ──► 0.ranks ──► RankColumn (mapped) ──► bins ──► trees
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.desensitize import PIECE_ROWS, ColumnMechanism, desensitize
+from opboost.preprocess import encode
+from opboost.ranking import RankTable
+from opboost.rng import BitSource
+from opboost.schema import Kind
+from opboost.vertical import RankColumn
+from parties.columns import reporting_faults
+from parties.mapped_ranks import MappedRanks
+from parties.offering import rank_type
+from parties.progress import Progress, no_progress
+
+
+@dataclass(frozen=True, slots=True)
+class RankFile:
+    """A released column of ranks on disk; see `opboost.ranking.RankedColumn`.
+
+    Attributes
+    ----------
+    path : Path
+        Little-endian unsigned integers of the smallest type, one per row, and nothing else.
+    n_rows : int
+    source : str
+    category : int or None
+    table : RankTable
+    has_missing : bool
+    """
+
+    path: Path
+    n_rows: int
+    source: str
+    category: int | None
+    table: RankTable
+    has_missing: bool
+
+    def column(self, owner: str, index: int) -> RankColumn:
+        """The column as an input of trees, mapped from the file."""
+        ranks = MappedRanks(self.path, rank_type(self.table.n_ranks), self.n_rows)
+        return RankColumn(owner, index, f"c{index}", ranks, self.table.n_ranks)
+
+
+def release_file(
+    data: Path,
+    mechanisms: Sequence[ColumnMechanism],
+    folder: Path,
+    *,
+    rng: BitSource,
+    progress: Progress = no_progress,
+) -> list[RankFile]:
+    """Desensitize and rank columns of a Parquet file into files of a folder.
+
+    Parameters
+    ----------
+    data : Path
+    mechanisms : sequence of ColumnMechanism
+    folder : Path
+        Takes ``0.ranks``, ``1.ranks``, ..., in the order of the rows of `data`.
+    rng : BitSource
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read.
+    DataError
+        If a cell does not fit its column's schema.
+
+    Notes
+    -----
+    Privacy: a new release of every column at every call, each under ``mechanism.guarantee()``. There is no ledger here
+    and nothing is sent: this serves one machine that plays all parties. `parties.party_b` releases to others.
+    """
+    files: list[RankFile] = []
+    for c, mechanism in enumerate(mechanisms):
+        codes = folder / f"{c}.codes"
+        try:
+            counts, has_missing = _draw(data, mechanism, codes, rng.fork(mechanism.schema.name))
+            for category in _targets(mechanism):
+                path = folder / f"{len(files)}.ranks"
+                files.append(_rank(mechanism, category, codes, counts, has_missing, path))
+        finally:
+            codes.unlink(missing_ok=True)
+        progress("desensitizing", c + 1, len(mechanisms))
+    return files
+
+
+def stored_pieces(data: Path, name: str) -> Iterator[pd.Series]:
+    """A column of a Parquet file in pieces of `PIECE_ROWS` rows, however the file groups them; the last is shorter."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reporting_faults(data), pq.ParquetFile(data) as file:
+        waiting = pa.table({name: pa.array([], file.schema_arrow.field(name).type)})
+        # One group of rows at a time: asked for all, pyarrow would read the column ahead as a whole.
+        groups = (file.iter_batches(PIECE_ROWS, row_groups=[g], columns=[name]) for g in range(file.num_row_groups))
+        for batch in chain.from_iterable(groups):
+            waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch]).select([name]).cast(waiting.schema)])
+            while len(waiting) >= PIECE_ROWS:
+                yield waiting.slice(0, PIECE_ROWS).to_pandas()[name]
+                waiting = waiting.slice(PIECE_ROWS)
+        if len(waiting):
+            yield waiting.to_pandas()[name]
+
+
+def _draw(data: Path, mechanism: ColumnMechanism, target: Path, rng: BitSource) -> tuple[NDArray[np.int64], bool]:
+    """First pass: drawn codes into a file, a missing cell as -1; how often each code came, and if any is missing."""
+    n_codes = len(mechanism.schema.categories) if _is_unordered(mechanism) else mechanism.settings.domain.hi + 1
+    counts, has_missing = np.zeros(n_codes, np.int64), False
+    with target.open("wb") as file:
+        for piece in stored_pieces(data, mechanism.schema.name):
+            encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
+            released = desensitize(mechanism, encoded, rng=rng)
+            counts += np.bincount(released.codes[~released.is_missing], minlength=n_codes)
+            has_missing |= bool(released.is_missing.any())
+            codes = np.where(released.is_missing, -1, released.codes).astype(_code_type(n_codes))
+            file.write(memoryview(codes).cast("B"))
+    return counts, has_missing
+
+
+def _rank(
+    mechanism: ColumnMechanism,
+    category: int | None,
+    codes: Path,
+    counts: NDArray[np.int64],
+    has_missing: bool,
+    target: Path,
+) -> RankFile:
+    """Second pass: ranks by a table with one entry per code, and a last one that -1 finds."""
+    values = np.arange(len(counts)) if category is None else (np.arange(len(counts)) == category).astype(np.int64)
+    distinct = np.unique(values[counts > 0])
+    rank_of = np.append(np.searchsorted(distinct, values), len(distinct)).astype(rank_type(len(distinct)))
+    kind, n_rows = _code_type(len(counts)), 0
+    with codes.open("rb") as source, target.open("wb") as file:
+        while len(piece := np.fromfile(source, kind, PIECE_ROWS)):
+            file.write(memoryview(rank_of[piece]).cast("B"))
+            n_rows += len(piece)
+    return RankFile(target, n_rows, mechanism.schema.name, category, RankTable(distinct), has_missing)
+
+
+def _targets(mechanism: ColumnMechanism) -> Sequence[int | None]:
+    """An unordered column gives an indicator per category."""
+    return range(len(mechanism.schema.categories)) if _is_unordered(mechanism) else (None,)
+
+
+def _is_unordered(mechanism: ColumnMechanism) -> bool:
+    return mechanism.schema.kind is Kind.UNORDERED
+
+
+def _code_type(n_codes: int) -> np.dtype[np.signedinteger]:
+    return np.min_scalar_type(-n_codes)

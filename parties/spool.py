@@ -1,0 +1,101 @@
+"""Columns that wait on disk for their turn: a passive party holds one of them in memory at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Codes, Mask
+from opboost.preprocess import EncodedColumn
+from parties.errors import RunFolderError
+
+# Up to here nothing is written at all.
+MEMORY_BYTES = 16 << 20
+
+
+class ArraySpool:
+    """Arrays of one dimension in a file without a name, which is gone with the process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
+        self._places: list[tuple[int, int, np.dtype[Any]]] = []
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def put(self, array: NDArray[Any]) -> int:
+        """Keep an array; returns its number.
+
+        Raises
+        ------
+        RunFolderError
+            If the disk is full.
+        """
+        start = self._file.seek(0, 2)
+        try:
+            self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+        except OSError as error:
+            raise RunFolderError(
+                f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
+                "No ranks were sent"
+            ) from None
+        self._places.append((start, len(array), array.dtype))
+        return len(self._places) - 1
+
+    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
+        """An array, or the part of it from `start` to `end`."""
+        place, length, kind = self._places[number]
+        start, end, _ = slice(start, end).indices(length)
+        self._file.seek(place + start * kind.itemsize)
+        return np.frombuffer(self._file.read((end - start) * kind.itemsize), dtype=kind)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._file.close()
+
+
+class EncodedSpool(Sequence[EncodedColumn]):
+    """Exact codes of columns, which are read back when they are asked for.
+
+    Attributes
+    ----------
+    n_clipped : list of int
+        Per column, numbers that were moved to the bounds.
+    """
+
+    def __init__(self, spool: ArraySpool) -> None:
+        self.n_clipped: list[int] = []
+        self._spool = spool
+        self._numbers: list[tuple[int, int | None]] = []
+
+    def append(self, column: EncodedColumn) -> None:
+        """Keep a column."""
+        smallest = np.min_scalar_type(-1 - int(column.codes.max(initial=0)))
+        mask = self._spool.put(column.is_missing) if column.is_missing.any() else None
+        self._numbers.append((self._spool.put(column.codes.astype(smallest)), mask))
+        self.n_clipped.append(column.n_clipped)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> EncodedColumn: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[EncodedColumn]: ...
+    def __getitem__(self, index: int | slice) -> EncodedColumn | list[EncodedColumn]:
+        if isinstance(index, slice):
+            return [self._read(i) for i in range(*index.indices(len(self)))]
+        return self._read(index)
+
+    def __iter__(self) -> Iterator[EncodedColumn]:
+        return (self._read(i) for i in range(len(self)))
+
+    def _read(self, index: int) -> EncodedColumn:
+        codes_number, mask_number = self._numbers[index]
+        codes: Codes = self._spool.get(codes_number).astype(np.int64)
+        is_missing: Mask = np.zeros(len(codes), np.bool_) if mask_number is None else self._spool.get(mask_number)
+        return EncodedColumn(codes, is_missing, self.n_clipped[index])

@@ -1,0 +1,40 @@
+"""Compiled loops are loaded while the peer is not there yet: the first call of each takes a tenth of a second or more.
+
+Constants go through the same code that the run goes through later, and what comes out is thrown away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.preprocess import EncodedColumn
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Loss
+from opboost.vertical import Column, OwnColumn, RankColumn, train
+
+# Enough for one split, whatever the objective's labels.
+_N_ROWS = 64
+
+
+def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:
+    """Draw from one mechanism of every kind, for a code that is nobody's."""
+    kinds = {(type(mechanism.value), mechanism.settings.law): mechanism for mechanism in mechanisms}
+    for mechanism in kinds.values():
+        code = 0 if mechanism.schema.categories else mechanism.settings.domain.lo
+        column = EncodedColumn(np.array([code], np.int64), np.zeros(1, np.bool_), 0)
+        desensitize(mechanism, column, rng=rng.seeded(0))
+
+
+def warm_training(loss: Loss) -> None:
+    """Grow one small tree on an own column and one of ranks."""
+    steps = np.arange(_N_ROWS)
+    columns: list[Column] = [
+        OwnColumn("own", steps.astype(np.float64)),
+        RankColumn("peer", 0, "ranks", steps.astype(np.uint32), _N_ROWS),
+    ]
+    few = BoostingParameters(n_estimators=1, max_depth=2)
+    train(columns, (steps % 2).astype(np.float64), np.ones(_N_ROWS), loss=loss, parameters=few)

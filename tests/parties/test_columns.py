@@ -1,0 +1,99 @@
+"""A Parquet file that is read one column at a time gives what reading it as a whole gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
+from parties.columns import StoredColumns
+from parties.errors import TableError
+from parties.table import PartyTable, check_varied, own_columns, read_table
+
+SCHEMA = TableSchema(
+    columns=(
+        ColumnSchema(name="age", lower=0, upper=100),
+        ColumnSchema(name="visits", lower=0, upper=9, missing=Missing.CATEGORY),
+        ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("x", "y"), missing=Missing.CATEGORY),
+    ),
+    id="key",
+    label="y",
+)
+
+
+def frame() -> pd.DataFrame:
+    draw = np.random.default_rng(1)
+    visits = pd.Series(draw.integers(0, 10, 50), dtype="Int64").where(draw.random(50) > 0.2)
+    town = pd.Series(draw.choice(["x", "y"], 50)).where(draw.random(50) > 0.2)
+    columns: dict[str, Any] = {"age": draw.uniform(0, 100, 50), "visits": visits, "town": town}
+    return pd.DataFrame({"key": draw.permutation(50), "y": draw.integers(0, 2, 50), "note": "n", **columns})
+
+
+@pytest.fixture(params=["plain", "with an index", "in groups of 7"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    table, target = frame(), tmp_path / "data.parquet"
+    if request.param == "with an index":
+        table.index = pd.Index(range(100, 150), name="line")
+    table.to_parquet(target, row_group_size=7 if request.param == "in groups of 7" else None)
+    return target
+
+
+def read(path: Path, *, by_column: bool, **options: Any) -> PartyTable:
+    return read_table(path, SCHEMA, ignore=("note",), needs_label=True, by_column=by_column, **options)
+
+
+def test_ids_labels_and_every_column_are_the_same_in_either_way(path: Path) -> None:
+    whole, stored = (read(path, by_column=by_column) for by_column in (False, True))
+    assert isinstance(stored.features, StoredColumns)
+    assert stored.ids.equals(whole.ids)
+    assert stored.id_digest == whole.id_digest
+    np.testing.assert_array_equal(stored.labels, whole.labels)
+    some = np.array([3, 8, 40])
+    for left, right in ((whole, stored), (whole.take(some), stored.take(some))):
+        assert len(left.features) == len(right.features)
+        for name in SCHEMA.names:
+            pd.testing.assert_series_equal(left.features[name], right.features[name])
+        for mine, theirs in zip(own_columns(left, SCHEMA), own_columns(right, SCHEMA), strict=True):
+            np.testing.assert_array_equal(mine.values, theirs.values)
+    check_varied(stored, SCHEMA, path)
+
+
+def test_a_file_that_changes_between_two_columns_is_refused(path: Path) -> None:
+    table = read(path, by_column=True)
+    assert len(table.features["age"]) == 50
+    frame().iloc[::-1].to_parquet(path)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        table.features["visits"]
+
+
+def test_columns_that_are_not_in_memory_are_no_frame(path: Path) -> None:
+    with pytest.raises(TypeError, match="one at a time"):
+        assert read(path, by_column=True).frame is None
+    assert list(read(path, by_column=False).frame.columns) == list(SCHEMA.names)
+
+
+@pytest.mark.parametrize("by_column", [False, True], ids=["whole", "by column"])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"more": 1}, "has columns that the schema does not know: more"),
+        ({"key": 3}, "column 'key' repeats an id in 49 of 50 rows"),
+        ({"y": None}, "label column 'y' is missing"),
+    ],
+    ids=["unknown column", "repeated id", "no label"],
+)
+def test_the_same_files_are_refused(tmp_path: Path, by_column: bool, change: dict[str, Any], message: str) -> None:
+    frame().assign(**change).to_parquet(tmp_path / "data.parquet")
+    with pytest.raises(TableError, match=message):
+        read(tmp_path / "data.parquet", by_column=by_column)
+
+
+@pytest.mark.parametrize("value", [4.0, np.nan], ids=["one number", "all missing"])
+def test_a_stored_column_with_one_value_is_refused(tmp_path: Path, value: float) -> None:
+    frame().assign(visits=value).to_parquet(tmp_path / "data.parquet")
+    with pytest.raises(TableError, match="constant columns visits"):
+        check_varied(read(tmp_path / "data.parquet", by_column=True), SCHEMA, tmp_path / "data.parquet")
