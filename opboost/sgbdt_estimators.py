@@ -40,6 +40,9 @@ _PARAMETERS = """
         ratio: how little of the budget the denominators get.
     initial_share : float
         Share of the budget (of the squared mu) for the first score; 0 to begin at 0.
+    cells_share : float
+        Share of the budget for noisy counts of the records in the cells of every column, by which cuts are then
+        placed where records are; 0 for even cells. The mode ``paper`` has even cells.
     reg_lambda : float
         Least regulariser of a leaf.
     noise_lambda : float
@@ -130,7 +133,7 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
         bounds: Bounds | Literal["from_data"] = None,
         label_bounds: tuple[float, float] | None = None,
         mode: Literal["certified", "paper"] = "certified",
-        n_estimators: int = 100,
+        n_estimators: int = 150,
         n_extra_estimators: int = 0,
         use_filter: bool | None = None,
         max_depth: int = 3,
@@ -138,20 +141,21 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
         max_grad: float = 0.25,
         denominator_noise: float = 6.0,
         initial_share: float = 0.05,
+        cells_share: float = 0.05,
         reg_lambda: float = 1.0,
-        noise_lambda: float = 20.0,
+        noise_lambda: float = 35.0,
         max_leaf: float = 2.0,
         leaf_noise: Literal["dynamic", "static"] = "dynamic",
-        columns_per_tree: int = 2,
+        columns_per_tree: int = 0,
         subsample: float = 1.0,
-        max_cells: int = 32,
+        max_cells: int = 16,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, n_estimators=n_estimators,
             n_extra_estimators=n_extra_estimators, use_filter=use_filter, max_depth=max_depth,
             learning_rate=learning_rate, max_grad=max_grad, denominator_noise=denominator_noise,
-            initial_share=initial_share, reg_lambda=reg_lambda, noise_lambda=noise_lambda, max_leaf=max_leaf,
+            initial_share=initial_share, cells_share=cells_share, reg_lambda=reg_lambda, noise_lambda=noise_lambda, max_leaf=max_leaf,
             leaf_noise=leaf_noise, columns_per_tree=columns_per_tree, subsample=subsample, max_cells=max_cells,
             random_state=random_state,
         )  # fmt: skip

@@ -67,7 +67,9 @@ class Shape:
         if self.floor:
             steps = grad / np.maximum(hess, max(strength, math.ulp(1.0)))
         else:
-            steps = np.where(hess > 0, grad, 0.0) / np.where(hess > 0, hess + strength, 1.0)
+            # A denominator that noise has made negative says nothing about the gradients.
+            weight = np.maximum(hess, 0.0) + strength
+            steps = np.where(weight > 0, grad, 0.0) / np.where(weight > 0, weight, 1.0)
         return -self.learning_rate * np.clip(steps, -self.max_leaf, self.max_leaf)
 
 
