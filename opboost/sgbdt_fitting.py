@@ -48,10 +48,11 @@ class SGBDTFitting(DividedRows):
         initial_share: float = 0.05,
         cells_share: float = 0.0,
         reg_lambda: float = 1.0,
-        noise_lambda: float = 6.0,
+        noise_lambda: float = 10.0,
         max_leaf: float = 2.0,
         leaf_noise: Literal["dynamic", "static"] = "dynamic",
         columns_per_tree: int = 1,
+        learn_columns: bool = True,
         subsample: float = 1.0,
         max_cells: int = 16,
         random_state: int | np.random.RandomState | None = None,
@@ -74,6 +75,7 @@ class SGBDTFitting(DividedRows):
         self.max_leaf = max_leaf
         self.leaf_noise = leaf_noise
         self.columns_per_tree = columns_per_tree
+        self.learn_columns = learn_columns
         self.subsample = subsample
         self.max_cells = max_cells
         self.random_state = random_state
@@ -138,6 +140,7 @@ class SGBDTFitting(DividedRows):
             noise_lambda=0.0 if is_printed else self.noise_lambda,
             max_leaf=self.max_leaf,
             columns_per_tree=min(self.columns_per_tree, len(task.names)),
+            learns_columns=bool(self.learn_columns) and not is_printed,
             floor=is_printed,
         )
 

@@ -18,7 +18,7 @@ from opboost.horizontal.public_table import PublicGrid
 from opboost.rng import BitSource
 
 # Fixed-point steps of a count.
-_STEPS = 2.0**20
+_STEPS = 2.0**16
 
 # How far a cell's share is expected to be from an even one, in even shares, squared: columns between round bounds have
 # cells with none and cells with several times their share.
