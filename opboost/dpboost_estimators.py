@@ -16,11 +16,11 @@ from opboost.column_positions import Bounds
 from opboost.errors import ParameterError
 from opboost.horizontal import dpboost
 from opboost.horizontal.dpboost import Scheme, Settings
+from opboost.horizontal.dpboost_printed import by_fixed_sizes, printed_sensitivity, replacement_epsilon
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noisy_holder import laplace_noise
 from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.privacy.accounting import by_pure
-from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.privacy.releases import PureRelease, Release
 from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
 
@@ -137,7 +137,7 @@ class _DPBoost(DividedRows):
         trees, score = dpboost.train(
             X, task.scaled(labels), task.grid, settings,
             gradients=counted_logistic_gradients if is_classification else squared_gradients,
-            epsilon=tree_epsilon, initial=initial, deals=dpboost.by_fixed_sizes(settings) if is_printed else None,
+            epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
             rng=bits,
         )  # fmt: skip
         self._task, self.model_ = task, task.ensemble(trees, score)
@@ -146,9 +146,9 @@ class _DPBoost(DividedRows):
             account = "pure composition" if spent else "no noise"
             self.guarantee_ = self._guarantee(task, epsilon=epsilon, account=account, is_secure=bits.is_secure)
             return
-        # Replacing a record is removing one and adding one, and may touch two nodes of a level.
-        worth = 4 * settings.max_grad**2 / (2 * self._printed_sensitivity(settings.max_grad))
-        epsilon = 2 * task.epsilon * (worth * 0.5 + 0.5)
+        epsilon = replacement_epsilon(
+            task.epsilon, self._printed_sensitivity(settings.max_grad), max_grad=settings.max_grad
+        )
         self.guarantee_ = replace(
             self._guarantee(
                 task, epsilon=epsilon, account="pure composition", is_secure=bits.is_secure, claimed=task.epsilon
@@ -164,11 +164,7 @@ class _DPBoost(DividedRows):
         return float(self.max_grad)
 
     def _printed_sensitivity(self, max_grad: float) -> float:
-        if self.gain_sensitivity not in ("3", "slides"):
-            raise ParameterError(f"gain_sensitivity must be '3' or 'slides'; got {self.gain_sensitivity!r}")
-        if self.gain_sensitivity == "3":
-            return 3 * max_grad**2
-        return dpboost_gain_sensitivity(self.reg_lambda, max_grad)
+        return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
     def _settings(self, task: PublicTask) -> Settings:
         for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):

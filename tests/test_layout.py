@@ -54,6 +54,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.preprocess": (*_GROUND, "opboost.privacy.domain"),
     "opboost.desensitize": (*_GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.horizontal": _RECIPE,
+    "opboost.horizontal.dpboost_printed": (*_RECIPE, "opboost.horizontal.dpboost"),
+    "opboost.horizontal.sgbdt": (*_RECIPE, "opboost.horizontal.column_draws"),
     "opboost.horizontal.sgbdt_printed": (*_RECIPE, "opboost.horizontal.sgbdt"),
     "opboost.estimators": PACKAGES,
     "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table"),

@@ -279,23 +279,3 @@ def _tree_releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
     assert noise is not None
     steps = _value_steps(settings, 0)
     return (*chosen, noise.release(laplace_sensitivity(float(steps), 1.0)))
-
-
-def by_fixed_sizes(settings: Settings) -> Deals:
-    """Algorithm 2's draws, of sizes that follow from the number of records: no parallel composition holds for them.
-
-    With one record more, sizes change and other records move between trees.
-    """
-
-    def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
-        order = np.argsort(rng.words(n_records))
-        ends = np.floor(np.cumsum(settings.coins.probabilities) * n_records + 1e-9).astype(np.int64)
-        parts = iter(np.split(order, ends[:-1]))
-
-        def next_part(is_eligible: Mask) -> NDArray[np.int64]:
-            part = next(parts)
-            return np.sort(part[is_eligible[part]])
-
-        return next_part
-
-    return begin
