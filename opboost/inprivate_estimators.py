@@ -41,6 +41,9 @@ _PARAMETERS = """
         Owners of the rows, if `fit` is not told whose each row is; every row then draws one.
     n_rounds : int
         Turns of every owner.
+    least_advance : float, optional
+        For the mode ``paper``: end when a round lowers the error on the training rows by less than this (mean absolute
+        error on the scale of [-1, 1], or share of wrong classes). Nobody pays for that number, so nothing is promised.
     max_depth : int
         Levels of splits.
     learning_rate, reg_lambda : float
@@ -85,6 +88,7 @@ class _InPrivate(DividedRows):
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
+        least_advance: float | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.5,
         reg_lambda: float = 1.0,
@@ -100,6 +104,7 @@ class _InPrivate(DividedRows):
         self.mode = mode
         self.n_owners = n_owners
         self.n_rounds = n_rounds
+        self.least_advance = least_advance
         self.max_depth = max_depth
         self.learning_rate = learning_rate
         self.reg_lambda = reg_lambda
@@ -125,9 +130,10 @@ class _InPrivate(DividedRows):
             )
             for i, rows in enumerate(self._rows_of_owners(len(X), owners, bits.fork("owners")))
         ]  # fmt: skip
-        trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon)
+        trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
+        n_rounds = len(trees) // max(len(chain), 1)
         messages = inprivate.messages_of_round(len(chain), broadcast=self.broadcast)
-        self.communication_ = (messages[0] * self.n_rounds, messages[1] * self.n_rounds)
+        self.communication_ = (messages[0] * n_rounds, messages[1] * n_rounds)
         self._task = task
         self.model_ = task.ensemble(trees, 0.0, score_scale=2.0 if is_classification else 1.0)
         is_proven = math.isfinite(task.epsilon) and not is_printed
@@ -144,6 +150,11 @@ class _InPrivate(DividedRows):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        if self.least_advance is not None and self.mode != "paper":
+            raise ParameterError(
+                "least_advance ends training by an error on private data that nobody pays for; it is for the mode "
+                "paper. Nothing was released"
+            )
         bound = self.max_residual
         if bound is None:
             bound = 1.0 if task.is_classification or is_printed else 0.3
@@ -209,6 +220,7 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
+        least_advance: float | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.5,
         reg_lambda: float = 1.0,
@@ -220,7 +232,7 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
     ) -> None:
         super().__init__(
             epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, n_owners=n_owners, n_rounds=n_rounds,
-            max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
+            least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
             max_cells=max_cells, random_state=random_state,
         )  # fmt: skip
