@@ -17,6 +17,7 @@ from opboost.errors import ParameterError
 from opboost.horizontal import dpboost
 from opboost.horizontal.dpboost import Scheme, Settings
 from opboost.horizontal.dpboost_printed import by_fixed_sizes, printed_sensitivity, replacement_epsilon
+from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noisy_holder import laplace_noise
 from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
@@ -59,6 +60,8 @@ _PARAMETERS = """
         Share of epsilon for the first score; 0 to begin at 0.
     gain_sensitivity : {"3", "slides"}
         For the mode ``paper``: the authors' later constant or the one of their slides.
+    candidates : {"grid", "gridless"}
+        Whether splits are chosen among the cuts of a public grid or among 32,768 thresholds per column.
     max_cells : int
         Cells of the public grid per column.
     random_state : int, RandomState or None
@@ -104,6 +107,7 @@ class _DPBoost(DividedRows):
         clip_leaves: bool = False,
         initial_share: float = 0.1,
         gain_sensitivity: Literal["3", "slides"] = "3",
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -124,6 +128,7 @@ class _DPBoost(DividedRows):
         self.clip_leaves = clip_leaves
         self.initial_share = initial_share
         self.gain_sensitivity = gain_sensitivity
+        self.candidates = candidates
         self.max_cells = max_cells
         self.random_state = random_state
 
@@ -131,16 +136,17 @@ class _DPBoost(DividedRows):
         task = self._public(X, labels, is_classification=is_classification)
         settings, bits = self._settings(task), self._bits()
         tree_epsilon, initial, spent = self._budgets(task, settings)
+        columns = GridlessColumns(task.grid.bounds) if self.candidates == "gridless" else None
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         if is_printed:
             settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
         trees, score = dpboost.train(
-            X, task.scaled(labels), task.grid, settings,
+            X, task.scaled(labels), columns or task.grid, settings,
             gradients=counted_logistic_gradients if is_classification else squared_gradients,
             epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
             rng=bits,
         )  # fmt: skip
-        self._task, self.model_ = task, task.ensemble(trees, score)
+        self._task, self.model_ = task, task.ensemble(trees, score, columns=columns)
         if not is_printed:
             epsilon = by_pure(spent) if spent else math.inf
             account = "pure composition" if spent else "no noise"
@@ -180,6 +186,8 @@ class _DPBoost(DividedRows):
             raise ParameterError(
                 f"scheme must be eoe, seq or para and leaf sums or value; got {self.scheme!r} and {self.leaf!r}"
             )
+        if self.candidates not in ("grid", "gridless"):
+            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
         return Settings(
@@ -243,6 +251,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
         clip_leaves: bool = False,
         initial_share: float = 0.1,
         gain_sensitivity: Literal["3", "slides"] = "3",
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -251,7 +260,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
             n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
             learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
             noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
-            initial_share=initial_share, gain_sensitivity=gain_sensitivity, max_cells=max_cells,
+            initial_share=initial_share, gain_sensitivity=gain_sensitivity, candidates=candidates, max_cells=max_cells,
             random_state=random_state,
         )  # fmt: skip
         self.label_bounds = label_bounds
