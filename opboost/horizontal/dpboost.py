@@ -180,13 +180,9 @@ def train(
     clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
     placed = columns.place(rows)
     holder = RecordHolder(
-        placed.table if isinstance(placed, PointTable) else placed,
-        labels,
-        gradients=gradients,
-        clipping=clipping,
-        initial_score=score,
-        admit=admit,
-    )
+        placed.table if isinstance(placed, PointTable) else placed, labels,
+        gradients=gradients, clipping=clipping, initial_score=score, admit=admit,
+    )  # fmt: skip
     trees: list[Tree] = []
     for t in range(settings.n_trees):
         place = t % settings.coins.n_parts
