@@ -56,6 +56,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.horizontal": _RECIPE,
     "opboost.horizontal.dpboost": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.horizontal.dpboost_printed": (*_RECIPE, "opboost.horizontal.dpboost"),
+    "opboost.horizontal.inprivate": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.horizontal.sgbdt": (*_RECIPE, "opboost.horizontal.column_draws"),
     "opboost.horizontal.sgbdt_printed": (*_RECIPE, "opboost.horizontal.sgbdt"),
     "opboost.estimators": PACKAGES,

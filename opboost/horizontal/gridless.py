@@ -91,6 +91,14 @@ class PointTable:
     distinct: tuple[NDArray[np.int64], ...]
     n_points: int
 
+    def in_bins(self, tree: Tree) -> Tree:
+        """A tree on points as one on these bins: who lies at or below a point lies in a bin up to the cut."""
+        thresholds = tree.thresholds.copy()
+        for node in np.flatnonzero(~tree.is_leaf):
+            distinct = self.distinct[tree.columns[node]]
+            thresholds[node] = np.searchsorted(distinct, thresholds[node], side="right")
+        return replace(tree, thresholds=thresholds)
+
 
 class GridlessRule:
     """One split per node, by the gain of `opboost.horizontal.private_splits`, among all points of all columns.

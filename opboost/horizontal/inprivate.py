@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
+from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable
 from opboost.horizontal.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
 from opboost.horizontal.private_splits import ExponentialRule, gain_range
 from opboost.horizontal.public_table import PublicGrid
@@ -104,7 +106,8 @@ class Owner:
     rows : ndarray of float64, shape (n_rows, n_columns)
     labels : ndarray of float64, shape (n_rows,)
         In [-1, 1], or 0 and 1 for classes.
-    columns : PublicGrid
+    columns : PublicGrid or GridlessColumns
+        The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
     settings : Settings
     gradients : callable
         `squared_gradients` or `boosted_residuals`.
@@ -115,13 +118,12 @@ class Owner:
         self,
         rows: Values,
         labels: Values,
-        columns: PublicGrid,
+        columns: PublicGrid | GridlessColumns,
         settings: Settings,
         *,
         gradients: Gradients,
         rng: BitSource,
     ) -> None:
-        self._columns = columns
         self._settings = settings
         self._labels = labels
         self._is_regression = gradients is squared_gradients
@@ -129,7 +131,8 @@ class Owner:
         self._deal: Deal = settings.coins.deal(len(labels), rng=self._draws["coins"])
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
         self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
-        table = columns.place(rows)
+        self._placed = columns.place(rows)
+        table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
 
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
@@ -144,7 +147,7 @@ class Owner:
 
     def receive(self, tree: Tree) -> None:
         """Take a tree of another owner into the residuals."""
-        self._holders.catch_up([tree])
+        self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
 
     def take_turn(self, epsilon: float) -> Tree:
         """Train one tree on the records of the next round.
@@ -168,10 +171,14 @@ class Owner:
             epsilon=settings.split_epsilon(epsilon),
             utility_range=settings.utility_range or gain_range(settings.max_residual),
         )
-        rule = ExponentialRule(
-            self._columns.axes, grid,
-            reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"],
-        )  # fmt: skip
+        shared: Any = {
+            "reg_lambda": 0.0, "mechanism": mechanism, "holder": self._holders, "rng": self._draws["splits"]
+        }  # fmt: skip
+        rule: ExponentialRule | GridlessRule
+        if isinstance(self._placed, PointTable):
+            rule = GridlessRule(self._placed, grid, **shared)
+        else:
+            rule = ExponentialRule(self._table.axes, grid, **shared)
         floor = max(settings.reg_lambda, settings.noise_lambda / share, math.ulp(1.0))
 
         def leaf_values(totals: Sums) -> Values:
@@ -180,10 +187,10 @@ class Owner:
 
         noisy.start_tree(0)
         tree = grow_complete_tree(
-            noisy, rule=rule, leaf_values=leaf_values, axes=self._columns.axes, depth=settings.max_depth
+            noisy, rule=rule, leaf_values=leaf_values, axes=self._table.axes, depth=settings.max_depth
         )
         noisy.finish_tree(tree)
-        return tree
+        return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
     def mean_error(self) -> float:
         """How wrong the trees so far are on the owner's records: absolute, or the share of wrong classes.

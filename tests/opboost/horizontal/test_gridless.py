@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from opboost import DPBoostRegressor
+from opboost import DPBoostRegressor, InPrivateRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal.gridless import GridlessColumns, GridlessRule
+from opboost.horizontal.inprivate import Owner, Settings, run_chain
 from opboost.horizontal.private_splits import gain_range
 from opboost.horizontal.record_holder import Clipping, RecordHolder, squared_gradients
 from opboost.privacy.selection import ExponentialMechanism
@@ -100,6 +101,30 @@ def test_trees_hold_thresholds_of_the_public_scale_and_training_scores_are_those
     exact = DPBoostRegressor(**settings, epsilon=math.inf, candidates="gridless", reg_lambda=0.1)
     near = exact.set_params(max_depth=4, n_estimators=30, max_grad=1.0).fit(rows, labels).predict(rows)
     assert np.mean((near - labels) ** 2) < 0.5 * np.var(labels)
+
+
+def test_owners_pass_on_thresholds_and_place_their_own_rows_by_them():
+    """What an owner learns of a tree is its points: scores after the chain are those of the published model."""
+    rows, labels = table(60, 4)
+    whose = np.arange(60) % 3
+    settings = Settings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    owners = [
+        Owner(rows[whose == i], labels[whose == i], COLUMNS, settings, gradients=squared_gradients, rng=seeded(i))
+        for i in range(3)
+    ]
+    trees = run_chain(owners, n_rounds=2, epsilon=3.0)
+    for i, owner in enumerate(owners):
+        scores = np.zeros((whose == i).sum())
+        for tree in (COLUMNS.in_values(tree) for tree in trees):
+            nodes = np.zeros(len(scores), np.int64)
+            for _ in range(2):
+                values = rows[whose == i][np.arange(len(scores)), tree.columns[nodes]]
+                left = np.where(np.isnan(values), tree.missing_left[nodes], values <= tree.thresholds[nodes])
+                nodes = np.where(left, tree.lefts[nodes], tree.rights[nodes])
+            scores += tree.values[nodes]
+        np.testing.assert_allclose(owner._holders.scores, scores)
+    model = InPrivateRegressor(epsilon=3.0, bounds=(-1, 1), label_bounds=(-1, 1), candidates="gridless")
+    assert model.fit(rows, labels).guarantee_.certified
 
 
 def test_what_cannot_be_is_refused():
