@@ -18,16 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
-from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable
+from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.horizontal.initial_score import InitialScore
 from opboost.horizontal.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
-from opboost.horizontal.private_splits import ExponentialRule, gain_range
+from opboost.horizontal.private_splits import gain_range
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Clipping, Gradients, RecordHolder
 from opboost.privacy.additive import DiscreteLaplace
@@ -225,14 +225,10 @@ def _grow(
         epsilon=settings.split_epsilon(epsilon),
         utility_range=settings.utility_range or gain_range(settings.max_grad),
     )
-    shared: Any = {
-        "reg_lambda": settings.reg_lambda, "mechanism": mechanism, "holder": holder, "rng": draws["splits"]
-    }  # fmt: skip
-    rule: ExponentialRule | GridlessRule
-    if isinstance(placed, PointTable):
-        axes, rule = placed.table.axes, GridlessRule(placed, grid, **shared)
-    else:
-        axes, rule = placed.axes, ExponentialRule(placed.axes, grid, **shared)
+    rule = exponential_rule(
+        placed, grid, reg_lambda=settings.reg_lambda, mechanism=mechanism, holder=holder, rng=draws["splits"]
+    )  # fmt: skip
+    axes = placed.table.axes if isinstance(placed, PointTable) else placed.axes
     bound = settings.leaf_bound(place)
 
     def leaf_values(totals: Sums) -> Values:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.private_splits import split_gains
+from opboost.horizontal.private_splits import ExponentialRule, split_gains
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.privacy.thresholds import Buckets, ThresholdGrid, bucket_extents, choose_point
 from opboost.rng import BitSource
@@ -175,3 +175,18 @@ class GridlessRule:
         for node, point in self._points.items():
             thresholds[node] = point
         return replace(tree, thresholds=thresholds)
+
+
+def exponential_rule(
+    placed: BinnedTable | PointTable,
+    grid: Grid,
+    *,
+    reg_lambda: float,
+    mechanism: ExponentialMechanism,
+    holder: RowHolder,
+    rng: BitSource,
+) -> ExponentialRule | GridlessRule:
+    """The rule for rows as they were placed: in cells of a public grid, or in bins of their own points."""
+    if isinstance(placed, PointTable):
+        return GridlessRule(placed, grid, reg_lambda=reg_lambda, mechanism=mechanism, holder=holder, rng=rng)
+    return ExponentialRule(placed.axes, grid, reg_lambda=reg_lambda, mechanism=mechanism, holder=holder, rng=rng)

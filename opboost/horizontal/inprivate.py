@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,9 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable
+from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.horizontal.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
-from opboost.horizontal.private_splits import ExponentialRule, gain_range
+from opboost.horizontal.private_splits import gain_range
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
 from opboost.privacy.coins import Deal, RecordCoins
@@ -171,14 +170,10 @@ class Owner:
             epsilon=settings.split_epsilon(epsilon),
             utility_range=settings.utility_range or gain_range(settings.max_residual),
         )
-        shared: Any = {
-            "reg_lambda": 0.0, "mechanism": mechanism, "holder": self._holders, "rng": self._draws["splits"]
-        }  # fmt: skip
-        rule: ExponentialRule | GridlessRule
-        if isinstance(self._placed, PointTable):
-            rule = GridlessRule(self._placed, grid, **shared)
-        else:
-            rule = ExponentialRule(self._table.axes, grid, **shared)
+        rule = exponential_rule(
+            self._placed, grid,
+            reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"],
+        )  # fmt: skip
         floor = max(settings.reg_lambda, settings.noise_lambda / share, math.ulp(1.0))
 
         def leaf_values(totals: Sums) -> Values:
