@@ -16,11 +16,12 @@ from opboost.column_positions import Bounds
 from opboost.errors import ParameterError
 from opboost.horizontal import dpboost
 from opboost.horizontal.dpboost import Scheme, Settings
+from opboost.horizontal.dpboost_printed import by_fixed_sizes, printed_sensitivity, replacement_epsilon
+from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noisy_holder import laplace_noise
 from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.privacy.accounting import by_pure
-from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.privacy.releases import PureRelease, Release
 from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
 
@@ -59,6 +60,8 @@ _PARAMETERS = """
         Share of epsilon for the first score; 0 to begin at 0.
     gain_sensitivity : {"3", "slides"}
         For the mode ``paper``: the authors' later constant or the one of their slides.
+    candidates : {"grid", "gridless"}
+        Whether splits are chosen among the cuts of a public grid or among 32,768 thresholds per column.
     max_cells : int
         Cells of the public grid per column.
     random_state : int, RandomState or None
@@ -104,6 +107,7 @@ class _DPBoost(DividedRows):
         clip_leaves: bool = False,
         initial_share: float = 0.1,
         gain_sensitivity: Literal["3", "slides"] = "3",
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -124,6 +128,7 @@ class _DPBoost(DividedRows):
         self.clip_leaves = clip_leaves
         self.initial_share = initial_share
         self.gain_sensitivity = gain_sensitivity
+        self.candidates = candidates
         self.max_cells = max_cells
         self.random_state = random_state
 
@@ -131,24 +136,25 @@ class _DPBoost(DividedRows):
         task = self._public(X, labels, is_classification=is_classification)
         settings, bits = self._settings(task), self._bits()
         tree_epsilon, initial, spent = self._budgets(task, settings)
+        columns = GridlessColumns(task.grid.bounds) if self.candidates == "gridless" else None
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         if is_printed:
             settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
         trees, score = dpboost.train(
-            X, task.scaled(labels), task.grid, settings,
+            X, task.scaled(labels), columns or task.grid, settings,
             gradients=counted_logistic_gradients if is_classification else squared_gradients,
-            epsilon=tree_epsilon, initial=initial, deals=dpboost.by_fixed_sizes(settings) if is_printed else None,
+            epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
             rng=bits,
         )  # fmt: skip
-        self._task, self.model_ = task, task.ensemble(trees, score)
+        self._task, self.model_ = task, task.ensemble(trees, score, columns=columns)
         if not is_printed:
             epsilon = by_pure(spent) if spent else math.inf
             account = "pure composition" if spent else "no noise"
             self.guarantee_ = self._guarantee(task, epsilon=epsilon, account=account, is_secure=bits.is_secure)
             return
-        # Replacing a record is removing one and adding one, and may touch two nodes of a level.
-        worth = 4 * settings.max_grad**2 / (2 * self._printed_sensitivity(settings.max_grad))
-        epsilon = 2 * task.epsilon * (worth * 0.5 + 0.5)
+        epsilon = replacement_epsilon(
+            task.epsilon, self._printed_sensitivity(settings.max_grad), max_grad=settings.max_grad
+        )
         self.guarantee_ = replace(
             self._guarantee(
                 task, epsilon=epsilon, account="pure composition", is_secure=bits.is_secure, claimed=task.epsilon
@@ -164,11 +170,7 @@ class _DPBoost(DividedRows):
         return float(self.max_grad)
 
     def _printed_sensitivity(self, max_grad: float) -> float:
-        if self.gain_sensitivity not in ("3", "slides"):
-            raise ParameterError(f"gain_sensitivity must be '3' or 'slides'; got {self.gain_sensitivity!r}")
-        if self.gain_sensitivity == "3":
-            return 3 * max_grad**2
-        return dpboost_gain_sensitivity(self.reg_lambda, max_grad)
+        return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
     def _settings(self, task: PublicTask) -> Settings:
         for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
@@ -184,6 +186,8 @@ class _DPBoost(DividedRows):
             raise ParameterError(
                 f"scheme must be eoe, seq or para and leaf sums or value; got {self.scheme!r} and {self.leaf!r}"
             )
+        if self.candidates not in ("grid", "gridless"):
+            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
         return Settings(
@@ -247,6 +251,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
         clip_leaves: bool = False,
         initial_share: float = 0.1,
         gain_sensitivity: Literal["3", "slides"] = "3",
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -255,7 +260,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
             n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
             learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
             noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
-            initial_share=initial_share, gain_sensitivity=gain_sensitivity, max_cells=max_cells,
+            initial_share=initial_share, gain_sensitivity=gain_sensitivity, candidates=candidates, max_cells=max_cells,
             random_state=random_state,
         )  # fmt: skip
         self.label_bounds = label_bounds

@@ -14,6 +14,7 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal import inprivate
+from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.inprivate import Owner, Settings, boosted_residuals, run_chain
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import squared_gradients
@@ -41,6 +42,9 @@ _PARAMETERS = """
         Owners of the rows, if `fit` is not told whose each row is; every row then draws one.
     n_rounds : int
         Turns of every owner.
+    least_advance : float, optional
+        For the mode ``paper``: end when a round lowers the error on the training rows by less than this (mean absolute
+        error on the scale of [-1, 1], or share of wrong classes). Nobody pays for that number, so nothing is promised.
     max_depth : int
         Levels of splits.
     learning_rate, reg_lambda : float
@@ -50,6 +54,9 @@ _PARAMETERS = """
         Bound of residuals. By default 1 for classes, and 0.3 for numbers, whose bounds are scaled to [-1, 1].
     broadcast : bool
         Whether owners send their trees to all later ones at once; see `communication_`. The model is the same.
+    candidates : {"grid", "gridless"}
+        Whether splits are chosen among the cuts of a public grid or among 32,768 thresholds per column; the mode
+        ``paper`` has candidates of its own.
     max_cells : int
         Cells of the public grid per column.
     random_state : int, RandomState or None
@@ -85,12 +92,14 @@ class _InPrivate(DividedRows):
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
+        least_advance: float | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.5,
         reg_lambda: float = 1.0,
         noise_lambda: float = 2.0,
         max_residual: float | None = None,
         broadcast: bool = True,
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -100,12 +109,14 @@ class _InPrivate(DividedRows):
         self.mode = mode
         self.n_owners = n_owners
         self.n_rounds = n_rounds
+        self.least_advance = least_advance
         self.max_depth = max_depth
         self.learning_rate = learning_rate
         self.reg_lambda = reg_lambda
         self.noise_lambda = noise_lambda
         self.max_residual = max_residual
         self.broadcast = broadcast
+        self.candidates = candidates
         self.max_cells = max_cells
         self.random_state = random_state
 
@@ -115,21 +126,26 @@ class _InPrivate(DividedRows):
         settings, bits = self._settings(task, is_printed=is_printed), self._bits()
         if self.mode == "paper":
             task = replace(task, grid=PublicGrid(task.grid.bounds, self.max_cells, given=averages_of_three(X, task)))
+        is_gridless = self.candidates == "gridless" and self.mode == "certified"
+        columns = GridlessColumns(task.grid.bounds) if is_gridless else None
         epsilon = task.epsilon * _ROUND_DOWN
         targets = task.scaled(labels)
         chain = [
             Owner(
-                X[rows], targets[rows], task.grid, settings,
+                X[rows], targets[rows], columns or task.grid, settings,
                 gradients=boosted_residuals if is_classification else squared_gradients,
                 rng=bits.fork(f"owner {i}"),
             )
             for i, rows in enumerate(self._rows_of_owners(len(X), owners, bits.fork("owners")))
         ]  # fmt: skip
-        trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon)
+        trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
+        n_rounds = len(trees) // max(len(chain), 1)
         messages = inprivate.messages_of_round(len(chain), broadcast=self.broadcast)
-        self.communication_ = (messages[0] * self.n_rounds, messages[1] * self.n_rounds)
+        self.communication_ = (messages[0] * n_rounds, messages[1] * n_rounds)
         self._task = task
-        self.model_ = task.ensemble(trees, 0.0, score_scale=2.0 if is_classification else 1.0)
+        self.model_ = task.ensemble(
+            trees, 0.0, score_scale=2.0 if is_classification else 1.0, columns=columns
+        )  # fmt: skip
         is_proven = math.isfinite(task.epsilon) and not is_printed
         self.guarantee_ = self._guarantee(
             task,
@@ -144,12 +160,19 @@ class _InPrivate(DividedRows):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        if self.least_advance is not None and self.mode != "paper":
+            raise ParameterError(
+                "least_advance ends training by an error on private data that nobody pays for; it is for the mode "
+                "paper. Nothing was released"
+            )
         bound = self.max_residual
         if bound is None:
             bound = 1.0 if task.is_classification or is_printed else 0.3
         for name, number in (("learning_rate", self.learning_rate), ("max_residual", bound)):
             if not (number > 0 and math.isfinite(number)):
                 raise ParameterError(f"{name} must be positive and finite; got {number!r}")
+        if self.candidates not in ("grid", "gridless"):
+            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
         return Settings(
@@ -209,20 +232,22 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
+        least_advance: float | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.5,
         reg_lambda: float = 1.0,
         noise_lambda: float = 2.0,
         max_residual: float | None = None,
         broadcast: bool = True,
+        candidates: Literal["grid", "gridless"] = "grid",
         max_cells: int = 32,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, n_owners=n_owners, n_rounds=n_rounds,
-            max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
+            least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
-            max_cells=max_cells, random_state=random_state,
+            candidates=candidates, max_cells=max_cells, random_state=random_state,
         )  # fmt: skip
         self.label_bounds = label_bounds
 

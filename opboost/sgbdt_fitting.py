@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from opboost.column_positions import Bounds
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.leaf_noise import LeafNoise, joint_norm, leaf_noise
+from opboost.horizontal.noisy_cells import counts_sensitivity, equal_cells
 from opboost.horizontal.noisy_holder import gaussian_noise
 from opboost.horizontal.record_holder import (
     Clipping,
@@ -44,11 +46,13 @@ class SGBDTFitting(DividedRows):
         max_grad: float = 0.5,
         denominator_noise: float = 2.0,
         initial_share: float = 0.05,
+        cells_share: float = 0.0,
         reg_lambda: float = 1.0,
-        noise_lambda: float = 6.0,
+        noise_lambda: float = 10.0,
         max_leaf: float = 2.0,
         leaf_noise: Literal["dynamic", "static"] = "dynamic",
         columns_per_tree: int = 1,
+        learn_columns: bool = True,
         subsample: float = 1.0,
         max_cells: int = 16,
         random_state: int | np.random.RandomState | None = None,
@@ -65,11 +69,13 @@ class SGBDTFitting(DividedRows):
         self.max_grad = max_grad
         self.denominator_noise = denominator_noise
         self.initial_share = initial_share
+        self.cells_share = cells_share
         self.reg_lambda = reg_lambda
         self.noise_lambda = noise_lambda
         self.max_leaf = max_leaf
         self.leaf_noise = leaf_noise
         self.columns_per_tree = columns_per_tree
+        self.learn_columns = learn_columns
         self.subsample = subsample
         self.max_cells = max_cells
         self.random_state = random_state
@@ -83,6 +89,9 @@ class SGBDTFitting(DividedRows):
         task = self._public(X, labels, is_classification=is_classification)
         shape, bits = self._shape(task), self._bits()
         noise, initial, claimed = self._noise(task)
+        if self.cells_share and self.mode == "certified":
+            std = noise.cells_std * counts_sensitivity(len(task.names))
+            task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
         self._training: SGBDT = SGBDT(
             task.grid,
             gradients=self._gradients(is_classification),
@@ -131,6 +140,7 @@ class SGBDTFitting(DividedRows):
             noise_lambda=0.0 if is_printed else self.noise_lambda,
             max_leaf=self.max_leaf,
             columns_per_tree=min(self.columns_per_tree, len(task.names)),
+            learns_columns=bool(self.learn_columns) and not is_printed,
             floor=is_printed,
         )
 
@@ -165,8 +175,8 @@ class SGBDTFitting(DividedRows):
         )
         noise = leaf_noise(
             clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),
-            rate=float(self.subsample), initial_share=self.initial_share, has_filter=has_filter,
-            static_lambda=self.reg_lambda if is_static else None,
+            rate=float(self.subsample), initial_share=self.initial_share, cells_share=self.cells_share,
+            has_filter=has_filter, static_lambda=self.reg_lambda if is_static else None,
         )  # fmt: skip
         if self.initial_share == 0:
             return noise, score_of_nothing, None

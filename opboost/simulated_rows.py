@@ -18,6 +18,7 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.public_table import PublicGrid
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.trees.losses import Logistic, SquaredError
@@ -56,11 +57,22 @@ class PublicTask:
         """Labels in [-1, 1]; classes stay 0 and 1."""
         return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
 
-    def ensemble(self, trees: Sequence[Tree], initial_score: float, *, score_scale: float = 1.0) -> Ensemble:
-        """Trees in bins and on the scale of training as a model on values; leaves and base times `score_scale`."""
+    def ensemble(
+        self,
+        trees: Sequence[Tree],
+        initial_score: float,
+        *,
+        score_scale: float = 1.0,
+        columns: GridlessColumns | None = None,
+    ) -> Ensemble:
+        """Trees in bins (or points of `columns`) and on the scale of training as a model on values.
+
+        Leaves and base are multiplied by `score_scale`.
+        """
         scale = self.spread * score_scale
+        columns_of_trees = columns or self.grid
         return Ensemble(
-            tuple(self.grid.in_values(tree, scale=scale) for tree in trees),
+            tuple(columns_of_trees.in_values(tree, scale=scale) for tree in trees),
             np.array([self.centre + scale * initial_score]),
             Logistic() if self.is_classification else SquaredError(),
             tuple(Feature(name) for name in self.names),

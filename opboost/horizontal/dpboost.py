@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
+from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.horizontal.initial_score import InitialScore
 from opboost.horizontal.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
-from opboost.horizontal.private_splits import ExponentialRule, gain_range
+from opboost.horizontal.private_splits import gain_range
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Clipping, Gradients, RecordHolder
 from opboost.privacy.additive import DiscreteLaplace
@@ -34,6 +35,7 @@ from opboost.privacy.coins import RecordCoins
 from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
+from opboost.trees.binning import BinnedTable
 from opboost.trees.complete import grow_complete_tree
 from opboost.trees.tree import Tree
 
@@ -125,7 +127,7 @@ def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
 def train(
     rows: Values,
     labels: Values,
-    columns: PublicGrid,
+    columns: PublicGrid | GridlessColumns,
     settings: Settings,
     *,
     gradients: Gradients,
@@ -141,7 +143,8 @@ def train(
     rows : ndarray of float64, shape (n_rows, n_columns)
     labels : ndarray of float64, shape (n_rows,)
         In [-1, 1], or 0 and 1 for classes.
-    columns : PublicGrid
+    columns : PublicGrid or GridlessColumns
+        The candidates of the splits.
     settings : Settings
     gradients : callable
     epsilon : float
@@ -155,7 +158,7 @@ def train(
     Returns
     -------
     list of Tree, float
-        In bins, learning rate included; and the initial score.
+        In bins or points (`columns` has the values), learning rate included; and the initial score.
 
     Notes
     -----
@@ -175,15 +178,17 @@ def train(
         return is_in
 
     clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
+    placed = columns.place(rows)
     holder = RecordHolder(
-        columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=score, admit=admit
-    )
+        placed.table if isinstance(placed, PointTable) else placed, labels,
+        gradients=gradients, clipping=clipping, initial_score=score, admit=admit,
+    )  # fmt: skip
     trees: list[Tree] = []
     for t in range(settings.n_trees):
         place = t % settings.coins.n_parts
         if place == 0:
             state.append(hand_out(len(labels), draws["coins"]))
-        trees.append(_grow(holder, columns, settings, clipping, epsilon, place, draws))
+        trees.append(_grow(holder, placed, settings, clipping, epsilon, place, draws))
     return trees, score
 
 
@@ -198,7 +203,7 @@ def by_coins(settings: Settings) -> Deals:
 
 def _grow(
     holder: RecordHolder,
-    columns: PublicGrid,
+    placed: BinnedTable | PointTable,
     settings: Settings,
     clipping: Clipping,
     epsilon: float,
@@ -216,16 +221,14 @@ def _grow(
         n_trees=1,
         rng=draws["leaves"],
     )
-    rule = ExponentialRule(
-        columns.axes, grid,
-        reg_lambda=settings.reg_lambda,
-        mechanism=ExponentialMechanism(
-            epsilon=settings.split_epsilon(epsilon),
-            utility_range=settings.utility_range or gain_range(settings.max_grad),
-        ),
-        holder=holder,
-        rng=draws["splits"],
+    mechanism = ExponentialMechanism(
+        epsilon=settings.split_epsilon(epsilon),
+        utility_range=settings.utility_range or gain_range(settings.max_grad),
+    )
+    rule = exponential_rule(
+        placed, grid, reg_lambda=settings.reg_lambda, mechanism=mechanism, holder=holder, rng=draws["splits"]
     )  # fmt: skip
+    axes = placed.table.axes if isinstance(placed, PointTable) else placed.axes
     bound = settings.leaf_bound(place)
 
     def leaf_values(totals: Sums) -> Values:
@@ -240,9 +243,9 @@ def _grow(
         return settings.learning_rate * _noisy_values(values, settings, place, epsilon, draws["leaves"])
 
     leaves.start_tree(0)
-    tree = grow_complete_tree(leaves, rule=rule, leaf_values=leaf_values, axes=columns.axes, depth=settings.max_depth)
+    tree = grow_complete_tree(leaves, rule=rule, leaf_values=leaf_values, axes=axes, depth=settings.max_depth)
     leaves.finish_tree(tree)
-    return tree
+    return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
 
 def _value_noise(settings: Settings, place: int, epsilon: float) -> DiscreteLaplace | None:
@@ -279,23 +282,3 @@ def _tree_releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
     assert noise is not None
     steps = _value_steps(settings, 0)
     return (*chosen, noise.release(laplace_sensitivity(float(steps), 1.0)))
-
-
-def by_fixed_sizes(settings: Settings) -> Deals:
-    """Algorithm 2's draws, of sizes that follow from the number of records: no parallel composition holds for them.
-
-    With one record more, sizes change and other records move between trees.
-    """
-
-    def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
-        order = np.argsort(rng.words(n_records))
-        ends = np.floor(np.cumsum(settings.coins.probabilities) * n_records + 1e-9).astype(np.int64)
-        parts = iter(np.split(order, ends[:-1]))
-
-        def next_part(is_eligible: Mask) -> NDArray[np.int64]:
-            part = next(parts)
-            return np.sort(part[is_eligible[part]])
-
-        return next_part
-
-    return begin

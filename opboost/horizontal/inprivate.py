@@ -20,8 +20,9 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
+from opboost.horizontal.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.horizontal.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
-from opboost.horizontal.private_splits import ExponentialRule, gain_range
+from opboost.horizontal.private_splits import gain_range
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
 from opboost.privacy.coins import Deal, RecordCoins
@@ -104,7 +105,8 @@ class Owner:
     rows : ndarray of float64, shape (n_rows, n_columns)
     labels : ndarray of float64, shape (n_rows,)
         In [-1, 1], or 0 and 1 for classes.
-    columns : PublicGrid
+    columns : PublicGrid or GridlessColumns
+        The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
     settings : Settings
     gradients : callable
         `squared_gradients` or `boosted_residuals`.
@@ -115,19 +117,21 @@ class Owner:
         self,
         rows: Values,
         labels: Values,
-        columns: PublicGrid,
+        columns: PublicGrid | GridlessColumns,
         settings: Settings,
         *,
         gradients: Gradients,
         rng: BitSource,
     ) -> None:
-        self._columns = columns
         self._settings = settings
+        self._labels = labels
+        self._is_regression = gradients is squared_gradients
         self._draws = {name: rng.fork(name) for name in ("coins", "splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=self._draws["coins"])
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
         self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
-        table = columns.place(rows)
+        self._placed = columns.place(rows)
+        table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
 
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
@@ -142,7 +146,7 @@ class Owner:
 
     def receive(self, tree: Tree) -> None:
         """Take a tree of another owner into the residuals."""
-        self._holders.catch_up([tree])
+        self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
 
     def take_turn(self, epsilon: float) -> Tree:
         """Train one tree on the records of the next round.
@@ -166,8 +170,8 @@ class Owner:
             epsilon=settings.split_epsilon(epsilon),
             utility_range=settings.utility_range or gain_range(settings.max_residual),
         )
-        rule = ExponentialRule(
-            self._columns.axes, grid,
+        rule = exponential_rule(
+            self._placed, grid,
             reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"],
         )  # fmt: skip
         floor = max(settings.reg_lambda, settings.noise_lambda / share, math.ulp(1.0))
@@ -178,28 +182,68 @@ class Owner:
 
         noisy.start_tree(0)
         tree = grow_complete_tree(
-            noisy, rule=rule, leaf_values=leaf_values, axes=self._columns.axes, depth=settings.max_depth
+            noisy, rule=rule, leaf_values=leaf_values, axes=self._table.axes, depth=settings.max_depth
         )
         noisy.finish_tree(tree)
-        return tree
+        return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
+
+    def mean_error(self) -> float:
+        """How wrong the trees so far are on the owner's records: absolute, or the share of wrong classes.
+
+        Notes
+        -----
+        Privacy: none, it is the plain number. Only the publication's stop rule asks for it.
+        """
+        scores = self._holders.scores
+        if self._is_regression:
+            return float(np.abs(self._labels - scores).mean()) if len(scores) else 0.0
+        return float(((scores > 0) != (self._labels > 0.5)).mean()) if len(scores) else 0.0
+
+    @property
+    def n_records(self) -> int:
+        return len(self._labels)
 
     def _admit(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
         return self._is_in
 
 
-def run_chain(owners: Sequence[Owner], *, n_rounds: int, epsilon: float) -> list[Tree]:
+def run_chain(
+    owners: Sequence[Owner], *, n_rounds: int, epsilon: float, least_advance: float | None = None
+) -> list[Tree]:
     """Let every owner take its turns in order; each tree reaches all the others before the next turn.
 
-    A fixed number of rounds: the paper ends when the accuracy on private data rises too little, which nobody pays for.
+    Parameters
+    ----------
+    owners : sequence of Owner
+    n_rounds : int
+        A fixed number; at most so many with a least advance.
+    epsilon : float
+    least_advance : float, optional
+        The publication's stop rule: end when a round lowers the error on all records by less than this.
+
+    Notes
+    -----
+    Privacy: `epsilon` for every record without a least advance. With one, the number of trees tells of an error on
+    private data that nobody paid for, and nothing is promised.
     """
     trees: list[Tree] = []
+    error = _mean_error(owners) if least_advance is not None else 0.0
     for _ in range(n_rounds):
         for owner in owners:
             trees.append(owner.take_turn(epsilon))
             for other in owners:
                 if other is not owner:
                     other.receive(trees[-1])
+        if least_advance is not None:
+            before, error = error, _mean_error(owners)
+            if before - error < least_advance:
+                break
     return trees
+
+
+def _mean_error(owners: Sequence[Owner]) -> float:
+    n_records = max(sum(owner.n_records for owner in owners), 1)
+    return sum(owner.mean_error() * owner.n_records for owner in owners) / n_records
 
 
 def messages_of_round(n_owners: int, *, broadcast: bool) -> tuple[int, int]:
@@ -222,6 +266,10 @@ class _Holders:
         self._splits = splits
         self._leaves = leaves
         self._each = [leaves] if splits is leaves else [splits, leaves]
+
+    @property
+    def scores(self) -> Values:
+        return self._leaves.scores
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         for holder in self._each:

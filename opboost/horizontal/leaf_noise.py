@@ -53,6 +53,8 @@ class LeafNoise:
         Deviations of the noise on a leaf's sums of g and of h; 0 for none.
     initial_std : float
         Of the noise on the half-sums of the initial score; 0 for none.
+    cells_std : float
+        Of the noise on a count of sensitivity 1, for `opboost.horizontal.noisy_cells`; 0 for none.
     n_trees : int
         Rounds that the record with the largest contributions can pay for.
     rate : float
@@ -76,6 +78,7 @@ class LeafNoise:
     releases: tuple[Release, ...]
     account: Account
     value_std: float | None = None
+    cells_std: float = 0.0
 
     @property
     def has_filter(self) -> bool:
@@ -124,6 +127,7 @@ def leaf_noise(
     n_trees: int,
     rate: float = 1.0,
     initial_share: float = 0.05,
+    cells_share: float = 0.0,
     has_filter: bool = False,
     static_lambda: float | None = None,
 ) -> LeafNoise:
@@ -140,6 +144,8 @@ def leaf_noise(
         Poisson sampling of the records.
     initial_share : float
         Share of the squared mu that the initial score takes.
+    cells_share : float
+        Share of the squared mu that counts of the columns' cells take.
     has_filter : bool
         Whether records go on as long as they can pay for what they really contribute.
     static_lambda : float, optional
@@ -149,12 +155,15 @@ def leaf_noise(
     """
     if static_lambda is not None and has_filter:
         raise ParameterError("static leaf noise costs every record the same; the filter is for dynamic leaf noise")
-    if not 0 <= initial_share < 1:
-        raise ParameterError(f"initial_share must be at least 0 and less than 1; got {initial_share}")
+    if not (initial_share >= 0 and cells_share >= 0 and initial_share + cells_share < 1):
+        raise ParameterError(
+            "initial_share and cells_share must be at least 0 and leave something for the trees; got "
+            f"{initial_share} and {cells_share}"
+        )
     if not 0 < rate <= 1:
         raise ParameterError(f"subsample must lie in (0, 1]; got {rate}")
     order = 0 if has_filter else None
-    plan = _Plan(n_trees, rate, initial_share)
+    plan = _Plan(n_trees, rate, initial_share, cells_share)
     if math.isinf(epsilon):
         return LeafNoise(
             clipping=clipping, grad_std=0.0, hess_std=0.0, initial_std=0.0, n_trees=n_trees, rate=rate, order=order,
@@ -170,7 +179,8 @@ def leaf_noise(
         clipping=clipping,
         grad_std=grad_std,
         hess_std=grad_std * clipping.ratio,
-        initial_std=plan.initial_multiplier(multiplier),
+        initial_std=plan.extra_multiplier(multiplier, initial_share),
+        cells_std=plan.extra_multiplier(multiplier, cells_share),
         n_trees=n_trees,
         rate=rate,
         order=order,
@@ -214,6 +224,7 @@ class _Plan:
     n_trees: int
     rate: float
     initial_share: float
+    cells_share: float
 
     def releases(self, multiplier: float, order: int | None) -> tuple[Release, ...]:
         trees: Release
@@ -224,14 +235,13 @@ class _Plan:
             prices = ChargeTable(self.rate, order=order, largest_mu_squared=mu**2) if order else None
             budget = _filter(0, mu, prices, self.n_trees).budget
             trees = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
-        if self.initial_share == 0:
-            return (trees,)
-        return gaussian(1.0, self.initial_multiplier(multiplier)), trees
+        shares = [share for share in (self.initial_share, self.cells_share) if share]
+        return (*(gaussian(1.0, self.extra_multiplier(multiplier, share)) for share in shares), trees)
 
-    def initial_multiplier(self, multiplier: float) -> float:
-        """Such that the squared mu of the initial score is its share of the whole, sampling allowed for."""
-        share = self.initial_share
-        return multiplier / math.sqrt(share / (1 - share) * self.n_trees * self.rate**2) if share else 0.0
+    def extra_multiplier(self, multiplier: float, share: float) -> float:
+        """Such that the squared mu of what comes before the trees is its share of the whole, sampling allowed for."""
+        of_trees = (1 - self.initial_share - self.cells_share) / (self.n_trees * self.rate**2)
+        return multiplier * math.sqrt(of_trees / share) if share else 0.0
 
     def calibrated(self, order: int | None, account: Account, *, epsilon: float, delta: float) -> float:
         guess = math.sqrt(self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon

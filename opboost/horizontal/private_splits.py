@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opboost.arrays import HistogramAxes, Nodes, Sums, Values
+from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
@@ -79,7 +79,7 @@ def gain_range(max_grad: float) -> float:
 
 
 def split_gains(
-    histograms: Sums, missing_left: Values, n_bins: int, grid: Grid, reg_lambda: float
+    histograms: Sums, missing_left: Mask, n_bins: int, grid: Grid, reg_lambda: float
 ) -> Values:  # numpydoc: shapes below
     """Gain of every cut, shape ``(n_nodes, n_columns, n_bins - 2)``.
 

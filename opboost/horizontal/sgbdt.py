@@ -1,8 +1,9 @@
 """S-GBDT (Kirschte et al., 2023): random complete trees, noisy leaf sums, and a filter that pays for more trees.
 
-A tree's shape is drawn without the data, so all that is released of it is one vector: per leaf, the sums of the
-gradients g and of the counts or Hessians h, with Gaussian noise of its own on each (*dynamic* leaf noise). One record
-is in one leaf. The account is the one of `opboost.horizontal.leaf_noise`.
+A tree's shape is drawn without the data, or by what earlier releases tell (`opboost.horizontal.column_draws`). So all
+that is released of it is one vector: per leaf, the sums of the gradients g and of the counts or Hessians h, with
+Gaussian noise of its own on each (*dynamic* leaf noise). One record is in one leaf. The account is the one of
+`opboost.horizontal.leaf_noise`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
 from opboost.errors import AccountError
+from opboost.horizontal.column_draws import LearntColumns
 from opboost.horizontal.initial_score import InitialScore
 from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noisy_holder import NoisyHolder, gaussian_noise
@@ -25,7 +27,7 @@ from opboost.privacy.additive import DiscreteLaplace
 from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, grow_complete_tree
+from opboost.trees.complete import RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import SummedHolders
 from opboost.trees.tree import Tree
 
@@ -47,6 +49,8 @@ class Shape:
         Bound of a leaf's value before the learning rate.
     columns_per_tree : int
         0 for all.
+    learns_columns : bool
+        Draw columns by what the released sums of earlier trees tell, rather than evenly.
     floor : bool
         Whether the regulariser is the least denominator, as the paper has it, rather than added to it.
     """
@@ -57,6 +61,7 @@ class Shape:
     noise_lambda: float
     max_leaf: float
     columns_per_tree: int = 0
+    learns_columns: bool = False
     floor: bool = False
 
     def leaf_values(self, totals: Sums, noise: LeafNoise) -> Values:
@@ -67,7 +72,9 @@ class Shape:
         if self.floor:
             steps = grad / np.maximum(hess, max(strength, math.ulp(1.0)))
         else:
-            steps = np.where(hess > 0, grad, 0.0) / np.where(hess > 0, hess + strength, 1.0)
+            # A denominator that noise has made negative says nothing about the gradients.
+            weight = np.maximum(hess, 0.0) + strength
+            steps = np.where(weight > 0, grad, 0.0) / np.where(weight > 0, weight, 1.0)
         return -self.learning_rate * np.clip(steps, -self.max_leaf, self.max_leaf)
 
 
@@ -106,7 +113,12 @@ class SGBDT:
         self._noise = noise
         self._initial = initial
         self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
-        self._rule = RandomRule(columns.axes, n_columns=shape.columns_per_tree, uniforms=self._uniforms)
+        n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
+        self._learnt: LearntColumns | None = None
+        turns = drawn_columns(n_columns, n_drawn, self._uniforms)
+        if shape.learns_columns and turns is not None:
+            turns = self._learnt = LearntColumns(n_columns, n_drawn, self._uniforms)
+        self._rule = RandomRule(columns.axes, columns=turns, uniforms=self._uniforms)
         self._holders: list[WalkingHolder] = []
         self.initial_score: float | None = None
         self.trees: list[Tree] = []
@@ -166,7 +178,10 @@ class SGBDT:
 
     def _leaf_values(self, totals: Sums) -> Values:
         if self._noise.value_std is not None:
+            # These sums are exact, and nothing may be learnt from them.
             return self._static_values(totals, self._noise.value_std)
+        if self._learnt is not None:
+            self._learnt.learn(totals[:, 0] / self._noise.clipping.grid.grad_scale, self._noise.grad_std)
         return self._shape.leaf_values(totals, self._noise)
 
     def _static_values(self, totals: Sums, std: float) -> Values:

@@ -11,6 +11,7 @@ from opboost import DPBoostClassifier, DPBoostRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal import dpboost
 from opboost.horizontal.dpboost import Settings
+from opboost.horizontal.dpboost_printed import by_fixed_sizes
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
@@ -74,9 +75,21 @@ def test_filtering_leaves_out_records_by_their_own_gradients_alone():
     assert len(parts[0]) == 0  # all labels are 0.6 away from the first score, the bound is 0.5
 
 
-def parts_with(draw, n_records: int) -> list[set[int]]:
-    next_part = draw(n_records, seeded(4))
-    return [set(next_part(np.ones(n_records, np.bool_)).tolist()) for _ in range(4)]
+class OneCoinEach:
+    """Bits whose i-th word of a draw is the same however many are asked for: the coin of record i."""
+
+    def __init__(self, seed: int) -> None:
+        self._columns = np.random.default_rng(seed).integers(0, 2**64, (40, 200), dtype=np.uint64)
+        self._n_drawn = 0
+
+    def words(self, count: int) -> np.ndarray:
+        self._n_drawn += 1
+        return self._columns[self._n_drawn - 1, :count]
+
+
+def parts_with(draw, n_records: int, is_eligible=lambda part, n: np.ones(n, np.bool_), seed: int = 4) -> list[set[int]]:
+    next_part = draw(n_records, OneCoinEach(seed))
+    return [set(next_part(is_eligible(part, n_records)).tolist()) for part in range(4)]
 
 
 def moved(draw) -> int:
@@ -88,27 +101,38 @@ def moved(draw) -> int:
     )
 
 
-def coins_of_own(chosen: Settings):
-    """Each record's coin as a function of the record: the draw's words, one per record and tree, taken in columns."""
-    words = np.random.default_rng(0).random((4, 200))
-
-    def begin(n_records, rng):
-        left, place = np.ones(n_records, np.bool_), iter(range(4))
-
-        def next_part(is_eligible):
-            t = next(place)
-            wins = left & is_eligible & (words[t, :n_records] < chosen.coins.hazard(t))
-            left[wins] = False
-            return np.flatnonzero(wins)
-
-        return next_part
-
-    return begin
-
-
 def test_with_coins_of_their_own_nobody_moves_when_a_record_arrives_and_with_fixed_sizes_others_do():
-    assert moved(coins_of_own(settings())) == 0
-    assert moved(dpboost.by_fixed_sizes(settings())) > 0
+    assert moved(dpboost.by_coins(settings())) == 0
+    assert moved(by_fixed_sizes(settings())) > 0
+
+
+def test_a_record_that_is_filtered_out_moves_nobody_else_and_comes_back_later():
+    """GDF: who is eligible is a function of the record. The coins are the real ones, also of those who wait."""
+    draw = dpboost.by_coins(settings(filters_gradients=True))
+
+    def all_but_7_at_first(part: int, n: int) -> np.ndarray:
+        return np.arange(n) != (7 if part == 0 else -1)
+
+    n_returned = 0
+    for seed in range(40):
+        free, held = (
+            parts_with(draw, 100, who, seed=seed) for who in (lambda part, n: np.ones(n, np.bool_), all_but_7_at_first)
+        )
+        assert [part - {7} for part in free] == [part - {7} for part in held]
+        assert sum(7 in part for part in held) == 1  # the last part takes all who are left
+        n_returned += 7 in free[0]
+    assert n_returned > 0
+
+
+def test_shares_of_the_coins_are_the_geometric_ones():
+    chosen = settings()
+    sizes = np.array([[len(part) for part in parts_with(dpboost.by_coins(chosen), 200, seed=s)] for s in range(60)])
+    expected = np.array(chosen.coins.probabilities)
+    spread = np.sqrt(expected * (1 - expected) / (200 * 60))
+    assert (np.abs(sizes.mean(axis=0) / 200 - expected) < 5 * spread).all()
+    # Twin: without the hazard's quotient, the later trees would have fewer records than their share.
+    left = np.cumprod(np.concatenate([[1.0], 1 - expected[:-1]]))
+    assert (np.abs(sizes.mean(axis=0) / 200 - expected * left) > 5 * spread)[1:].all()
 
 
 @pytest.mark.parametrize("leaf", ["sums", "value"])

@@ -140,3 +140,22 @@ def test_classes_are_told_apart_at_a_moderate_budget():
     model = InPrivateClassifier(**PUBLIC, epsilon=4.0).fit(X, y)
     assert model.score(X, y) > 0.8
     assert model.guarantee_.epsilon <= 4.0
+
+
+def test_the_publications_stop_rule_tells_of_private_data_and_is_never_certified():
+    generator = np.random.default_rng(0)
+    X = generator.random((400, 2))
+    settings = {
+        "bounds": (0, 1), "label_bounds": (-1, 1), "epsilon": 50.0, "n_rounds": 6, "n_owners": 2, "random_state": 0
+    }  # fmt: skip
+    useful, useless = np.where(X[:, 0] > 0.5, 0.8, -0.8), np.zeros(400)
+    stopping = settings | {"mode": "paper", "least_advance": 0.02}
+    trees = [len(InPrivateRegressor(**stopping).fit(X, y).model_.trees) for y in (useful, useless)]
+    assert trees[1] == 2 < trees[0]  # the number of trees is a function of the labels
+    model = InPrivateRegressor(**stopping).fit(X, useful)
+    assert math.isinf(model.guarantee_.epsilon)
+    assert not model.guarantee_.certified
+    fixed = [len(InPrivateRegressor(**settings).fit(X, y).model_.trees) for y in (useful, useless)]
+    assert fixed == [12, 12]
+    with pytest.raises(ParameterError, match="for the mode paper"):
+        InPrivateRegressor(**settings, least_advance=0.02).fit(X, useful)

@@ -50,6 +50,17 @@ def test_all_gaussian_releases_together_are_one():
     assert (1 / shared.initial_std) ** 2 == pytest.approx(0.2 * gaussian_mu(0.5, DELTA) ** 2, rel=1e-5)
 
 
+def test_what_comes_before_the_trees_takes_its_share_and_the_sum_is_the_budget():
+    ours = noise(initial_share=0.1, cells_share=0.2)
+    total = gaussian_mu(0.5, DELTA) ** 2
+    assert ours.initial_std**-2 == pytest.approx(0.1 * total, rel=1e-4)
+    assert ours.cells_std**-2 == pytest.approx(0.2 * total, rel=1e-4)
+    assert len(ours.releases) == 3
+    assert ours.epsilon(DELTA) <= 0.5
+    # Twin: an account that forgot the counts would come out below the budget, and not by little.
+    assert ours.account(ours.releases[::2], DELTA) < 0.46
+
+
 def test_the_filter_pays_for_as_many_full_rounds_as_promised_and_no_more():
     found = noise(has_filter=True)
     accounts = found.filter_for(3)
@@ -161,7 +172,7 @@ def test_without_noise_there_is_no_promise_and_nothing_to_filter():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ParameterError, match="subsample must lie in"):
         noise(rate=0.0)
-    with pytest.raises(ParameterError, match="initial_share must be"):
+    with pytest.raises(ParameterError, match="initial_share and cells_share must be"):
         noise(initial_share=1.0)
     with pytest.raises(AccountError, match="a charge is negative"):
         RenyiFilter(1, order=2, budget=1.0).admit(np.array([-1.0]))

@@ -37,11 +37,37 @@ def shapes(model) -> list[tuple]:
 
 @pytest.mark.parametrize("settings", [{}, {"n_extra_estimators": 5}, {"subsample": 0.2, "use_filter": True}])
 def test_number_and_shape_of_the_trees_do_not_depend_on_the_data(settings):
-    one = SGBDTRegressor(**SMALL, **settings, epsilon=1.0).fit(*table())
-    other = SGBDTRegressor(**SMALL, **settings, epsilon=1.0).fit(*table(7, seed=3))
+    one = SGBDTRegressor(**SMALL, **settings, epsilon=1.0, cells_share=0.0).fit(*table())
+    other = SGBDTRegressor(**SMALL, **settings, epsilon=1.0, cells_share=0.0).fit(*table(7, seed=3))
     assert shapes(one) == shapes(other)
     assert len(one.model_.trees) == 6 + settings.get("n_extra_estimators", 0)
     assert any((a.values != b.values).any() for a, b in zip(one.model_.trees, other.model_.trees, strict=True))
+
+
+@pytest.mark.parametrize("columns_per_tree", [0, 1])
+def test_what_is_learnt_of_the_data_moves_cuts_and_columns_and_neither_number_nor_depth(columns_per_tree):
+    settings = SMALL | {"n_estimators": 20, "columns_per_tree": columns_per_tree}
+    one = SGBDTRegressor(**settings, epsilon=5.0).fit(*table())
+    other = SGBDTRegressor(**settings, epsilon=5.0).fit(*table(7, seed=3))
+    assert shapes(one) != shapes(other)
+    assert [(tree.n_nodes, tree.depth) for tree in one.model_.trees] == [(7, 2)] * 20
+    assert [(tree.n_nodes, tree.depth) for tree in other.model_.trees] == [(7, 2)] * 20
+
+
+def test_nothing_is_learnt_from_exact_sums():
+    """Static leaf noise puts the noise on values: the sums are exact, and choosing columns by them would tell them."""
+    settings = SMALL | {"columns_per_tree": 1, "leaf_noise": "static", "cells_share": 0.0, "n_estimators": 20}
+    one, other = (SGBDTRegressor(**settings, epsilon=5.0).fit(*table(seed=seed)) for seed in (0, 3))
+    assert shapes(one) == shapes(other)
+    settings["leaf_noise"] = "dynamic"
+    one, other = (SGBDTRegressor(**settings, epsilon=5.0).fit(*table(seed=seed)) for seed in (0, 3))
+    assert shapes(one) != shapes(other)
+
+
+def test_paper_mode_has_even_cells_and_draws_columns_evenly():
+    settings = SMALL | {"columns_per_tree": 1, "subsample": 0.2, "mode": "paper", "n_estimators": 20}
+    one, other = (SGBDTRegressor(**settings, epsilon=5.0).fit(*table(seed=seed)) for seed in (0, 3))
+    assert shapes(one) == shapes(other)
 
 
 def test_trees_are_grown_even_when_nobody_can_pay_any_more():
