@@ -37,7 +37,18 @@ _RECIPE = (
     "opboost.trees",
     *(
         f"opboost.horizontal.{shared}"
-        for shared in ("initial_score", "leaf_noise", "noisy_holder", "private_splits", "public_table", "record_holder")
+        for shared in (
+            "initial_score",
+            "leaf_noise",
+            "noisy_holder",
+            "private_splits",
+            "public_shape",
+            "public_table",
+            "public_task",
+            "record_holder",
+            "shared_noise",
+            "skellam_sums",
+        )
     ),
 )
 
@@ -55,8 +66,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.desensitize": (*_GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.horizontal": _RECIPE,
     "opboost.horizontal.sgbdt_printed": (*_RECIPE, "opboost.horizontal.sgbdt"),
+    "opboost.horizontal.sgbdt_owners": (
+        *_RECIPE,
+        "opboost.horizontal.sgbdt",
+    ),
     "opboost.estimators": PACKAGES,
-    "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table"),
+    "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table", "opboost.horizontal.public_task"),
     "opboost.dpboost_estimators": PACKAGES,
     "opboost.inprivate_estimators": PACKAGES,
     "opboost.sgbdt_estimators": PACKAGES,
