@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 
-from opboost.arrays import Nodes, Sums
+from opboost.arrays import HistogramAxes, Nodes, Sums
 from opboost.errors import DataError
-from opboost.trees.complete import RandomRule
+from opboost.trees.complete import RandomRule, splits_of_level
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -20,6 +22,7 @@ class PublicShape:
     holder : RowHolder
     rule : RandomRule
         On the same bits as that of whoever grows the trees.
+    axes : HistogramAxes
 
     Notes
     -----
@@ -27,11 +30,14 @@ class PublicShape:
     then choose splits with a record in mind.
     """
 
-    def __init__(self, holder: RowHolder, *, rule: RandomRule) -> None:
+    def __init__(self, holder: RowHolder, *, rule: RandomRule, axes: HistogramAxes) -> None:
         self._holder = holder
         self._rule = rule
+        self._axes = axes
+        self._first = 0
 
     def start_tree(self, output: int) -> None:
+        self._first = 0
         self._rule.start_tree()
         self._holder.start_tree(output)
 
@@ -47,17 +53,14 @@ class PublicShape:
         Raises
         ------
         DataError
-            If the splits are not those that the bits give.
+            If the splits are not those that the bits give for the next level.
         """
-        drawn = self._rule.choose(splits.nodes, self._holder)
-        pairs = (
-            (drawn.columns, splits.columns),
-            (drawn.cuts, splits.cuts),
-            (drawn.missing_left, splits.missing_left),
-        )
-        if not all(np.array_equal(mine, theirs) for mine, theirs in pairs):
+        nodes = np.arange(self._first, 2 * self._first + 1, dtype=np.int32)
+        drawn = splits_of_level(nodes, self._rule.choose(nodes, self._holder), self._axes)
+        if not all(np.array_equal(getattr(drawn, each.name), getattr(splits, each.name)) for each in fields(Splits)):
             raise DataError("a split is not the one that the public random bits give; nothing was released on it")
-        self._holder.divide(splits)
+        self._first = 2 * self._first + 1
+        self._holder.divide(drawn)
 
     def finish_tree(self, tree: Tree) -> None:
         self._holder.finish_tree(tree)

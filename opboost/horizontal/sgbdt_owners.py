@@ -82,7 +82,8 @@ class SGBDTAmongOwners:
         )
         if self.is_mean_of_values:
             answers = OwnLeafValues(answers, shape=self.shape, noise=self.noise)
-        return PublicShape(answers, rule=random_rule(self.task.grid, self.shape, shape_bits))
+        rule = random_rule(self.task.grid, self.shape, shape_bits)
+        return PublicShape(answers, rule=rule, axes=self.task.grid.axes)
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """The coordinator's part, on the sum of all owners' `rows`.

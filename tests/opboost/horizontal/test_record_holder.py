@@ -185,10 +185,10 @@ def test_only_sums_of_nodes_without_a_common_row_are_released():
     chosen.start_tree()
     each_splits: list[object] = []
     each._holder.divide = each_splits.append  # type: ignore[method-assign]
-    from opboost.trees.complete import _splits
+    from opboost.trees.complete import splits_of_level
 
     root = np.zeros(1, np.int32)
-    each.divide(_splits(root, chosen.choose(root, each), COLUMNS.axes))
+    each.divide(splits_of_level(root, chosen.choose(root, each), COLUMNS.axes))
     with pytest.raises(AccountError, match="without a common row"):
         each.totals(np.array([0, 1], np.int32))
 
