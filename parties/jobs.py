@@ -66,7 +66,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
             channels, n_rows = _train(prepared, journal, open_channels, place, folder)
-        _finish(folder, log, channels, n_rows=n_rows)
+        note_end(folder, log, channels, n_rows=n_rows)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
             journal.remove()
     return folder
@@ -97,7 +97,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         share = train(job, channel, save=save, progress=terminal.progress)
         for name, n_clipped in share.n_clipped.items():
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
-        _finish(folder, log, [channel], n_rows=aligned.table.n_rows)
+        note_end(folder, log, [channel], n_rows=aligned.table.n_rows)
     return folder
 
 
@@ -182,7 +182,7 @@ def predict_active(
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
-        log = stack.enter_context(_recorded(folder, terminal))
+        log = stack.enter_context(recorded(folder, terminal))
         if mode == "local":
             predictions, is_complete = predict_locally(model, own, table.features), np.ones(table.n_rows, np.bool_)
         else:
@@ -216,7 +216,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     source, duplicates = data or run.data, run.align.duplicates
     table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
     with ExitStack() as stack:
-        log = stack.enter_context(_recorded(folder, terminal))
+        log = stack.enter_context(recorded(folder, terminal))
         account = stack.enter_context(account_of(run, schema, Task.PREDICT))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
         n_answered = serve(
@@ -246,7 +246,7 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
     """Make the run folder or take it up, for this process alone, with its log."""
     with folder.locked():
         state = folder.create(path, party=run.party, role=run.role)
-        with _recorded(folder, terminal) as log:
+        with recorded(folder, terminal) as log:
             if state is not RunState.NEW:
                 log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
             try:
@@ -259,7 +259,7 @@ def _logged(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal
 
 
 @contextmanager
-def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
+def recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
     """A log in a folder that is there; a failure is its last line."""
     try:
         log = RunLog(folder.path, echo=terminal.say)
@@ -277,7 +277,8 @@ def _recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
         log.close()
 
 
-def _finish(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int) -> None:
+def note_end(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int) -> None:
+    """Note the end of a run, and what it took."""
     sent = sum(channel.traffic.sent_bytes for channel in channels)
     received = sum(channel.traffic.received_bytes for channel in channels)
     folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received)

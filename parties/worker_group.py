@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal_agreement import needed, public_bits, term_differences
+from parties.progress import Progress, no_progress
 from parties.worker_lines import LOOK_S, Line, Lines
 from protocols.channel import Channel
 from protocols.errors import SumRefused, UnexpectedMessage
@@ -57,6 +58,9 @@ class WorkerGroup:
         How long a worker may take for an answer before a round goes on without it.
     note : callable
         Takes a short name and a sentence for the log.
+    n_trees : int
+        For the progress report.
+    progress : Progress
     """
 
     channels: Sequence[Channel]
@@ -66,6 +70,8 @@ class WorkerGroup:
     wait_s: float
     patience_s: float
     note: Callable[[str, str], None] = lambda event, sentence: None
+    n_trees: int = 0
+    progress: Progress = no_progress
     _lines: Lines = field(init=False)
     _kept: list[Message] = field(init=False, default_factory=list)
     _n_trees: int = field(init=False, default=0)
@@ -128,7 +134,9 @@ class WorkerGroup:
     def tell(self, message: Message) -> None:
         """Say something that every worker hears, those too that come back later."""
         self._kept.append(message)
-        self._n_trees += isinstance(message, StartTree)
+        if isinstance(message, StartTree):
+            self.progress("trees", self._n_trees, self.n_trees)
+            self._n_trees += 1
         for worker in self._lines.present():
             self._catch_up(worker)
 

@@ -7,6 +7,7 @@ mean (`is_mean_of_values`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -101,7 +102,11 @@ class SGBDTAmongOwners:
         )  # fmt: skip
         training.enrol_holder(holder)
         training.grow(self.n_trees)
-        return self.task.ensemble(training.trees, 0.0)
+        return self.ensemble(training.trees)
+
+    def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
+        """The model that trees in bins are."""
+        return self.task.ensemble(trees, 0.0)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """What the model promises, and to whom not."""
