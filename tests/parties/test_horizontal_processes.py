@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from opboost import SGBDTClassifier, SGBDTRegressor
 from opboost.horizontal.sgbdt_owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders
@@ -25,8 +29,11 @@ from parties.config import read_schema
 from parties.errors import ConfigError
 from parties.horizontal_agreement import commitment, public_bits
 from parties.horizontal_config import CoordinatorRun, WorkerRun, read_horizontal
-from parties.horizontal_jobs import make_recipe
+from parties.horizontal_jobs import make_recipe, run_coordinator, run_worker
+from parties.jobs import Terminal
 from parties.sgbdt_section import _DEFAULTS, SGBDTSection
+from parties.store import RunFolder
+from protocols.errors import PeerAborted, PeerLost
 from protocols.keys import generate
 
 SCHEMA = {
@@ -56,7 +63,7 @@ class Clinics:
             for other in ("hub", *NAMES):
                 key = f"keys/{other}.public"
                 (root / name / key).write_text((root / other / key).read_text())
-        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 3, "wait": 20}
+        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60}
         self.runs: dict[str, dict[str, Any]] = {
             "hub": {
                 **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
@@ -86,6 +93,20 @@ class Clinics:
         call = [sys.executable, "-m", "parties.cli", command, str(self.write(name)), *options]
         return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
+    def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
+        """The same without a process; what it returns or raises can be had from the queue."""
+        call, path = run_coordinator if name == "hub" else run_worker, self.write(name)
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                found.put(call(path, insecure=False, terminal=Terminal()))
+            except BaseException as error:
+                found.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return found
+
     def folder(self, name: str) -> Path:
         return self.root / name / "runs" / "spring"
 
@@ -112,7 +133,7 @@ class Clinics:
         return [tree.values.tolist() for tree in model.trees]
 
 
-def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str]]:
+def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tuple[int, str]]:
     """Exit code and standard error of each process, all of which must end in time."""
     try:
         ends = [process.communicate(timeout=seconds) for process in processes]
@@ -149,81 +170,66 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     )
     assert clinics.read("w0", "meta.json")["sent_bytes"] == sent
 
-    again = finish(clinics.start("hub"), clinics.start("w1"))
-    assert [code for code, _ in again] == [0, 0]
-    assert "was finished at" in again[1][1]
+    said: list[str] = []
+    run_worker(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    assert "was finished at" in said[0]
 
 
-def wait_for(path: Path, words: str, seconds: float = 30) -> None:
+def wait_for(path: Path, words: str, seconds: float = 100) -> None:
     deadline = time.monotonic() + seconds
     while not (path.exists() and words in path.read_text()):
         assert time.monotonic() < deadline, f"no {words!r} in {path.name} after {seconds} s"
         time.sleep(0.02)
 
 
-def test_a_worker_that_is_killed_and_started_again_takes_part_again(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    clinics.training["sgbdt"] = {"n_estimators": 600, "max_depth": 2}
-    hub, *workers = [clinics.start(name) for name in ("hub", *NAMES)]
+    clinics.training["sgbdt"] = {"n_estimators": 500, "max_depth": 2}
+    processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
     wait_for(clinics.folder("w2") / "answers.json", '"tree": 2')
-    os.kill(workers[2].pid, signal.SIGKILL)
-    finish(workers[2])
+    os.kill(processes["w2"].pid, signal.SIGKILL)
+    finish(processes.pop("w2"))
     before = clinics.read("w2", "answers.json")["tree"]
     wait_for(clinics.folder("hub") / "log.txt", "goes on without w2")
-    workers[2] = clinics.start("w2")
-    ends = finish(hub, *workers, seconds=120)
-    assert [code for code, _ in ends] == [0] * 4, ends
-    assert "w2 takes part again" in (clinics.folder("hub") / "log.txt").read_text()
-    assert clinics.read("w2", "answers.json")["tree"] == 600 > before
-    assert len(load_model(clinics.folder("w2") / "model.json").trees) == 600
-
-
-def test_a_second_process_with_a_workers_key_is_turned_away_and_the_run_goes_on(tmp_path: Path) -> None:
-    clinics = Clinics(tmp_path)
-    clinics.training["sgbdt"] = {"n_estimators": 400, "max_depth": 2}
-    processes = [clinics.start(name) for name in ("hub", *NAMES)]
-    wait_for(clinics.folder("w2") / "answers.json", '"tree": 2')
-    copy = dict(clinics.runs["w2"], folder="elsewhere")
-    clinics.runs["w2"] = copy
-    twin = clinics.start("w2")
-    (code, words), *ends = finish(twin, *processes, seconds=120)
-    assert code == 1
-    assert "another connection with the same key is in use" in words
-    assert [code for code, _ in ends] == [0] * 4, ends
+    found = clinics.in_thread("w2")
+    wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
+    clinics.runs["w2"]["folder"] = "elsewhere"
+    with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
+        run_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
+    ends = finish(*processes.values())
+    assert [code for code, _ in ends] == [0] * 3, ends
+    assert isinstance(found.get(timeout=30), RunFolder)
+    assert clinics.read("w2", "answers.json")["tree"] == 500 > before
+    assert len(load_model(clinics.folder("w2") / "model.json").trees) == 500
 
 
 def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     clinics.runs["w1"]["training"] = {**clinics.training, "epsilon": 1.0}
-    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
-    assert [code for code, _ in ends] == [1] * 4
-    assert "epsilon: w1 has 1.0, this party 2.0" in ends[0][1]
-    assert "epsilon: hub has 2.0, this party 1.0" in ends[2][1]
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
+    assert "epsilon: w1 has 1.0, this party 2.0" in ends["hub"]
+    assert "epsilon: hub has 2.0, this party 1.0" in ends["w1"]
     assert not (clinics.folder("w0") / "answers.json").exists()
 
 
 def test_too_few_workers_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    clinics.runs["hub"]["wait"] = 2
-    ends = finish(clinics.start("hub"), clinics.start("w0"))
-    assert [code for code, _ in ends] == [1, 1]
-    assert "1 of 3 workers came where every sum needs 2" in ends[0][1]
+    clinics.runs["hub"]["wait"] = 1
+    hub, worker = clinics.in_thread("hub"), clinics.in_thread("w0")
+    assert "1 of 3 workers came where every sum needs 2" in str(hub.get(timeout=60))
+    assert isinstance(worker.get(timeout=60), PeerAborted)
     assert not (clinics.folder("w0") / "answers.json").exists()
 
 
 def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    clinics.training["sgbdt"] = {"n_estimators": 2000, "max_depth": 2}
-    hub, *workers = [clinics.start(name) for name in ("hub", *NAMES)]
-    wait_for(clinics.folder("w2") / "answers.json", '"tree": 2')
-    for process in (hub, *workers):
-        process.send_signal(signal.SIGTERM)
-    finish(hub, *workers)
-    path = tmp_path / "w2" / "data.csv"
-    path.write_text(path.read_text().replace(",1\n", ",0\n", 1))
-    ((code, words),) = finish(clinics.start("w2"))
-    assert code == 1
-    assert "the beginning of a run on other rows" in words
+    clinics.runs["w2"]["wait"] = 0.2
+    assert isinstance(clinics.in_thread("w2").get(timeout=60), PeerLost)
+    folder = RunFolder(clinics.folder("w2"))
+    folder.write_json("answers.json", {"table": "that of other rows", "tree": 2})
+    folder.mark_release()
+    assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
 
 
 @pytest.mark.parametrize(
@@ -270,10 +276,6 @@ def test_every_kind_of_run_file_becomes_a_recipe_that_says_what_it_promises(
 
 
 def test_defaults_are_those_of_the_estimators() -> None:
-    import inspect
-
-    from opboost import SGBDTClassifier, SGBDTRegressor
-
     for objective, estimator in (("binary:logistic", SGBDTClassifier), ("reg:squarederror", SGBDTRegressor)):
         known = {name: p.default for name, p in inspect.signature(estimator).parameters.items()}
         section = SGBDTSection().completed(objective).model_dump()
