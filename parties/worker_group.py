@@ -7,7 +7,7 @@ every worker must know (splits, finished trees) is kept, and told to whoever com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,25 +15,22 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from opboost.rng import BitSource
+from parties.admission import Admission
 from parties.errors import Disagreement
-from parties.horizontal_agreement import needed, public_bits, term_differences
+from parties.horizontal_agreement import needed
 from parties.progress import Progress, no_progress
 from parties.worker_lines import LOOK_S, Line, Lines
 from protocols.channel import Channel
-from protocols.errors import SumRefused, UnexpectedMessage
+from protocols.errors import SumRefused
 from protocols.horizontal_messages import (
     AddUp,
-    Commitments,
     Join,
     Masked,
     Members,
     ParcelFor,
-    Reveal,
-    Reveals,
     Shares,
     StartTree,
     Unmask,
-    Welcome,
 )
 from protocols.messages import Done, Message
 from protocols.secure_epoch import MAX_WORKERS, Epoch, Parcel
@@ -73,58 +70,21 @@ class WorkerGroup:
     n_trees: int = 0
     progress: Progress = no_progress
     _lines: Lines = field(init=False)
+    _admission: Admission = field(init=False)
     _kept: list[Message] = field(init=False, default_factory=list)
     _n_trees: int = field(init=False, default=0)
     _round: int = field(init=False, default=0)
     _epoch: Epoch | None = field(init=False, default=None)
-    _public: tuple[Message, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
         self._lines = Lines(self.channels, note=self.note)
+        self._admission = Admission(self._lines, run_id=self.run_id, terms=self.terms)
 
     def gather(self) -> BitSource:
-        """Wait for the workers, compare terms, and draw the public bits together; returns these.
-
-        Whoever has not come when `wait_s` is over may come later.
-
-        Raises
-        ------
-        Disagreement
-            If a worker has other terms; it was told which.
-        SumRefused
-            If fewer came than every sum needs. Nothing was asked.
-        """
-        joined: dict[str, Join] = {}
-        for worker, message in self._lines.listen(
-            list(self._lines.all), self.wait_s, until=lambda: len(joined) == len(self.channels)
-        ):
-            joined[worker.name] = self._joining(worker, message)
-        self._check_enough(len(joined), "came")
-        first = [worker for worker in self._lines.all.values() if worker.name in joined]
-        names = tuple(worker.name for worker in first)
-        commitments = _rows(joined[name].commitment for name in names)
-        revealed: dict[str, bytes] = {}
-        for worker in first:
-            worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
-        for worker, message in self._lines.listen(
-            list(joined), self.patience_s, until=lambda: len(revealed) == len(first)
-        ):
-            if not isinstance(message, Reveal):
-                raise _unexpected(worker, message, Reveal)
-            revealed[worker.name] = message.random
-        if len(revealed) < len(first):
-            raise SumRefused("a worker did not reveal the random bytes that it was committed to. Nothing was released")
-        rows = _rows(revealed[name] for name in names)
-        bits = public_bits(self.run_id, names, commitments, rows)
-        self._public = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=rows)
-        for worker in first:
-            worker.channel.send(self._public[1])
-            worker.is_in = True
-            if joined[worker.name].answered:
-                worker.returns, worker.is_in = joined[worker.name], False
-        return bits
+        """Wait for the workers, and draw the public bits with them; see `Admission.gather`."""
+        return self._admission.gather(self.threshold, wait_s=self.wait_s, patience_s=self.patience_s)
 
     @property
     def is_secure(self) -> bool:
@@ -231,7 +191,7 @@ class WorkerGroup:
             present = self._lines.present()
             if len(present) < self.threshold:
                 if time.monotonic() > deadline:
-                    self._check_enough(len(present), "are there")
+                    self._lines.check_enough(len(present), self.threshold, "are there")
                 time.sleep(LOOK_S)
             elif self._has_parcels(present):
                 return
@@ -253,7 +213,7 @@ class WorkerGroup:
             keys=tuple(worker.key for worker in present),
             threshold=needed(self.threshold, len(present)),
         )
-        keys = _rows(epoch.keys)
+        keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
         for worker in present:
             worker.parcel = None
             self._lines.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
@@ -279,7 +239,7 @@ class WorkerGroup:
         away = [worker.name for worker in self._lines.all.values() if not (worker.is_in or worker.is_over)]
         for worker, message in self._lines.listen(away, 0.0, until=lambda: False):
             if isinstance(message, Join):
-                self._take_back(worker, message)
+                self._admission.take_back(worker, message)
             elif worker.key:
                 worker.is_in = True
         for name in away:
@@ -289,32 +249,6 @@ class WorkerGroup:
             if worker.is_in:
                 self.note("returned", f"{name} takes part again")
                 self._catch_up(worker)
-
-    def _take_back(self, worker: Line, message: Join) -> None:
-        """Let a worker that began anew wait for a tree that it has not answered for."""
-        try:
-            self._joining(worker, message)
-        except Disagreement as error:
-            self._lines.expel(worker, str(error))
-            return
-        worker.returns, worker.n_told = message, 0
-        for known in self._public:
-            self._lines.send(worker, known)
-
-    def _joining(self, worker: Line, message: Message) -> Join:
-        """Compare a worker's terms with the run's."""
-        if not isinstance(message, Join):
-            raise _unexpected(worker, message, Join)
-        worker.channel.send(Welcome(terms=dict(self.terms)))
-        found = term_differences(self.terms, message.terms, worker.name)
-        if message.party != worker.name:
-            found.append(f"it calls itself {message.party!r}")
-        if message.run_id != self.run_id:
-            found.append(f"its run is {message.run_id!r}, this party's is {self.run_id!r}")
-        if found:
-            raise Disagreement(f"{worker.name} and this party do not agree: {'; '.join(found)}. Nothing was released")
-        worker.key, worker.is_secure = message.key, worker.is_secure and message.is_secure
-        return message
 
     def _catch_up(self, worker: Line) -> None:
         while worker.is_in and worker.n_told < len(self._kept):
@@ -326,22 +260,6 @@ class WorkerGroup:
         if isinstance(message, Join):
             # It came back sooner than its end was noticed.
             self._lines.lose(worker, f"{worker.name} began anew", is_gone=False)
-            self._take_back(worker, message)
+            self._admission.take_back(worker, message)
         elif not isinstance(message, (Masked, Shares, ParcelFor)):
             self._lines.expel(worker, f"a {message.kind!r} message was not due")
-
-    def _check_enough(self, n: int, what: str) -> None:
-        if n < self.threshold:
-            raise SumRefused(
-                f"{n} of {len(self.channels)} workers {what} where every sum needs {self.threshold}. Nothing more was "
-                "released"
-            )
-
-
-def _unexpected(worker: Line, message: Message, due: type[Message]) -> UnexpectedMessage:
-    return UnexpectedMessage(f"{worker.name} sent {message.kind!r} where {due.kind!r} was due")
-
-
-def _rows(parts: Iterable[bytes]) -> NDArray[np.uint8]:
-    """Parts of 32 bytes each as rows."""
-    return np.frombuffer(b"".join(parts), np.uint8).reshape(-1, 32)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from protocols.channel import Channel, abort, aborted
-from protocols.errors import ProtocolError
+from protocols.errors import DecodeError, ProtocolError, SumRefused
 from protocols.horizontal_messages import Join
 from protocols.messages import Abort, Message
 from protocols.secure_epoch import Parcel
@@ -93,6 +93,9 @@ class Lines:
         """The next message of a worker; None if it is gone."""
         try:
             message = worker.channel.receive()
+        except DecodeError as error:
+            self.expel(worker, str(error))
+            return None
         except ProtocolError as error:
             self.lose(worker, str(error), is_gone=True)
             return None
@@ -131,3 +134,10 @@ class Lines:
     def still_in(self, names: Collection[str]) -> set[str]:
         """Who of these takes part."""
         return {name for name in names if self.all[name].is_in}
+
+    def check_enough(self, n: int, threshold: int, what: str) -> None:
+        """Refuse to go on with too few workers."""
+        if n < threshold:
+            raise SumRefused(
+                f"{n} of {len(self.all)} workers {what} where every sum needs {threshold}. Nothing more was released"
+            )
