@@ -17,6 +17,7 @@ from opboost.schema import TableSchema
 from parties.config import Name, Peer, explain, read_yaml
 from parties.errors import ConfigError
 from parties.sgbdt_section import SGBDTSection
+from parties.worker_ledger import RunBudget
 from protocols.channel import Timing
 from protocols.secure_epoch import MAX_WORKERS
 
@@ -122,6 +123,18 @@ class CoordinatorRun(_Run):
         return self
 
 
+class WorkerLedgerSection(_Section):
+    """Where a worker keeps account of all its runs, and the most that they may cost together."""
+
+    path: Path = Path("runs/worker-ledger.sqlite")
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @property
+    def budget(self) -> RunBudget:
+        return RunBudget(epsilon=self.epsilon, delta=self.delta)
+
+
 class WorkerRun(_Run):
     """A worker's run file. `peers` are the other workers, if they are known to each other."""
 
@@ -130,6 +143,7 @@ class WorkerRun(_Run):
     connect: str
     coordinator: Peer
     peers: tuple[Peer, ...] = ()
+    ledger: WorkerLedgerSection = WorkerLedgerSection()
 
     @model_validator(mode="after")
     def _check_peers(self) -> Self:
@@ -164,6 +178,7 @@ def read_horizontal(path: Path, kind: type[R]) -> R:
         update["workers"] = tuple(_resolved(worker, folder) for worker in run.workers)
     else:
         update["data"] = folder / run.data
+        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
         update["coordinator"] = _resolved(run.coordinator, folder)
         update["peers"] = tuple(_resolved(peer, folder) for peer in run.peers)
     return run.model_copy(update=update)

@@ -35,6 +35,7 @@ from parties.store import RunFolder, RunState
 from parties.table import read_table
 from parties.worker import WorkerJob, work
 from parties.worker_group import WorkerGroup
+from parties.worker_ledger import RunCharge, worker_ledger
 
 
 def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -71,10 +72,17 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     with naming(path):
         recipe = make_recipe(run.training, rows.schema)
     bits = _bits(run.seed)
-    with passive_channel(run, insecure) as open_channel, _logged(folder, path, run, terminal) as log:
+    promise = recipe.guarantee(is_secure=bits.is_secure)
+    charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
+    with (
+        worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
+        passive_channel(run, insecure) as open_channel,
+        _logged(folder, path, run, terminal) as log,
+    ):
         if log is None:
             return folder
-        answered, note_answer = _answers(folder, rows)
+        ledger.check(charge)
+        answered, note_answer = _answers(folder, rows, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(
             party=run.party, run_id=run.run_id, terms=run.training.terms(rows.schema),
@@ -87,7 +95,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
         model = recipe.ensemble(work(job, channel, progress=terminal.progress))
-        folder.write_json("guarantee.json", recipe.guarantee(is_secure=bits.is_secure).to_dict())
+        folder.write_json("guarantee.json", promise.to_dict())
         _save(folder, model)
         metrics = evaluate(model.loss.name, rows.labels, model.predict(rows.values)) if rows.can_be_scored else {}
         folder.write_json("metrics.json", {"own_rows": metrics})
@@ -174,12 +182,12 @@ class _Rows:
         return len(np.unique(self.labels)) > 1
 
 
-def _answers(folder: RunFolder, rows: _Rows) -> tuple[int, Callable[[int], None]]:
+def _answers(folder: RunFolder, rows: _Rows, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
     """The last tree that an earlier process of this run answered for, and how to note further ones."""
-    answered = 0
+    answered, digest = 0, rows.digest
     if folder.has_released:
         before = folder.read_json("answers.json")
-        if before["table"] != rows.digest:
+        if before["table"] != digest:
             raise RunFolderError(
                 f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another run_id. "
                 "Nothing was sent"
@@ -187,8 +195,11 @@ def _answers(folder: RunFolder, rows: _Rows) -> tuple[int, Callable[[int], None]
         answered = int(before["tree"])
 
     def note(tree: int) -> None:
-        folder.write_json("answers.json", {"table": rows.digest, "tree": tree})
-        if not folder.has_released:
+        is_first = not folder.has_released
+        if is_first:
+            before_first()
+        folder.write_json("answers.json", {"table": digest, "tree": tree})
+        if is_first:
             folder.mark_release()
 
     return answered, note

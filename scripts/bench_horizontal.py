@@ -1,7 +1,8 @@
 """Seconds of a training run with worker processes over CURVE on this machine; one JSON line per setting.
 
 Every worker is a process; the coordinator is this one. The clock starts when all processes have loaded their code, and
-stops when the last one has the finished model.
+stops when the last one has the finished model. `cpu_s` is what all processes together used meanwhile, whatever else
+the machine was doing; `load` tells how much that was.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import multiprocessing
 import os
 import tempfile
 import time
+from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -48,7 +50,9 @@ def recipe(n_workers: int, n_trees: int) -> SGBDTAmongOwners:
     return SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=1e-6)
 
 
-def be_worker(place: int, n_workers: int, n_trees: int, keys: KeyPair, hub: bytes, loaded: Barrier) -> None:
+def be_worker(
+    place: int, n_workers: int, n_trees: int, keys: KeyPair, hub: bytes, loaded: Barrier, used: Queue[float]
+) -> None:
     of, bits = recipe(n_workers, n_trees), rng.secure()
     draw = np.random.default_rng(place)
     X = draw.random((N_ROWS, N_COLUMNS))
@@ -60,11 +64,13 @@ def be_worker(place: int, n_workers: int, n_trees: int, keys: KeyPair, hub: byte
     )  # fmt: skip
     of.rows(X[:2], y[:2], shape_bits=rng.seeded(0), rng=rng.seeded(0))
     loaded.wait()
+    before = time.process_time()
     channel = ConnectedChannel(
         f"tcp://127.0.0.1:{PORT}", name=job.party, peer="hub", keys=keys, peer_key=hub, timing=TIMING
     )
     work(job, channel)
     channel.close()
+    used.put(time.process_time() - before)
 
 
 def measure(n_workers: int, n_trees: int) -> dict[str, Any]:
@@ -72,17 +78,17 @@ def measure(n_workers: int, n_trees: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: read_secret(generate(Path(folder), name)[0]) for name in names}
     context = multiprocessing.get_context("spawn")
-    loaded = context.Barrier(n_workers + 1)
+    loaded, used = context.Barrier(n_workers + 1), context.Queue()
     processes = [
         context.Process(
-            target=be_worker, args=(place, n_workers, n_trees, keys[f"w{place}"], keys["hub"].public, loaded)
+            target=be_worker, args=(place, n_workers, n_trees, keys[f"w{place}"], keys["hub"].public, loaded, used)
         )
         for place in range(n_workers)
     ]
     for process in processes:
         process.start()
     loaded.wait()
-    start = time.perf_counter()
+    start, before = time.perf_counter(), time.process_time()
     peers = {name: keys[name].public for name in names[1:]}
     listener = Listener(f"tcp://127.0.0.1:{PORT}", peers, keys=keys["hub"], timing=TIMING)
     channels = [listener.channel(name) for name in peers]
@@ -91,14 +97,16 @@ def measure(n_workers: int, n_trees: int) -> dict[str, Any]:
     )
     coordinate(recipe(n_workers, n_trees), workers, rng=rng.secure())
     listener.close()
+    cpu_s = sum(used.get() for _ in processes)
     for process in processes:
         process.join()
     seconds = time.perf_counter() - start
+    cpu_s += time.process_time() - before
     sent = sum(channel.traffic.sent_bytes for channel in channels)
     received = sum(channel.traffic.received_bytes for channel in channels)
     return {
         "bench": "horizontal", "workers": n_workers, "rows_each": N_ROWS, "rounds": n_trees,
-        "seconds": round(seconds, 2), "sent_mb": round(sent / 1e6, 2), "received_mb": round(received / 1e6, 2),
+        "seconds": round(seconds, 2), "cpu_s": round(cpu_s, 2), "sent_mb": round(sent / 1e6, 2), "received_mb": round(received / 1e6, 2),
         "load": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 

@@ -186,7 +186,7 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     clinics = Clinics(tmp_path)
     clinics.training["sgbdt"] = {"n_estimators": 500, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
-    wait_for(clinics.folder("w2") / "answers.json", '"tree": 2')
+    wait_for(clinics.folder("w2") / "answers.json", "tree")
     os.kill(processes["w2"].pid, signal.SIGKILL)
     finish(processes.pop("w2"))
     before = clinics.read("w2", "answers.json")["tree"]
@@ -230,6 +230,13 @@ def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp
     folder.write_json("answers.json", {"table": "that of other rows", "tree": 2})
     folder.mark_release()
     assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}
+    clinics.runs["w2"]["wait"] = 0.2
+    assert "which is over the budget of 1. Nothing was sent" in str(clinics.in_thread("w2").get(timeout=60))
 
 
 @pytest.mark.parametrize(
