@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -55,6 +56,8 @@ class TrainingSection(_Section):
             raise ValueError("`threshold` must be more than half of the `workers` and at most all of them")
         if self.mode == "paper" and self.noise != "workers":
             raise ValueError("in `mode: paper` every worker draws its own noise: say `noise: workers`")
+        if self.mode == "paper" and math.isinf(self.epsilon):
+            raise ValueError("`mode: paper` is about noise: it needs a finite `epsilon`")
         is_shared = self.mode == "certified" and self.noise == "workers"
         if is_shared != (self.honest is not None):
             raise ValueError("`honest`, how many workers are sure to add their share, goes with noise in shares alone")

@@ -106,7 +106,8 @@ def measure(n_workers: int, n_trees: int) -> dict[str, Any]:
     received = sum(channel.traffic.received_bytes for channel in channels)
     return {
         "bench": "horizontal", "workers": n_workers, "rows_each": N_ROWS, "rounds": n_trees,
-        "seconds": round(seconds, 2), "cpu_s": round(cpu_s, 2), "sent_mb": round(sent / 1e6, 2), "received_mb": round(received / 1e6, 2),
+        "seconds": round(seconds, 2), "cpu_s": round(cpu_s, 2),
+        "sent_mb": round(sent / 1e6, 2), "received_mb": round(received / 1e6, 2),
         "load": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 

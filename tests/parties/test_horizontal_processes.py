@@ -252,6 +252,7 @@ def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
         ("hub", {"objective": "reg:squarederror"}, "public `label_bounds` go with"),
         ("hub", {"label_bounds": [0, 1]}, "public `label_bounds` go with"),
         ("hub", {"mode": "paper", "noise": "aggregator", "honest": None}, "say `noise: workers`"),
+        ("hub", {"mode": "paper", "honest": None, "epsilon": float("inf")}, "needs a finite `epsilon`"),
         ("hub", {"recipe": "surprise"}, "training.recipe"),
         ("w0", {"known_workers": True}, "must list 2 other workers"),
     ],
