@@ -33,7 +33,7 @@ from protocols.horizontal_messages import (
     Unmask,
 )
 from protocols.messages import Done, Message
-from protocols.secure_epoch import MAX_WORKERS, Epoch, Parcel
+from protocols.secure_epoch import MAX_WORKERS, SEALED_BYTES, Epoch, Parcel
 from protocols.secure_sum import SumRound
 
 
@@ -146,9 +146,7 @@ class WorkerGroup:
     def _collect_vectors(self, of: SumRound, asked: Sequence[str]) -> None:
         epoch = of.epoch
         came: set[str] = set()
-        for worker, message in self._lines.listen(
-            asked, self.patience_s, until=lambda: came >= self._lines.still_in(asked)
-        ):
+        for worker, message in self._lines.answers(asked, self.patience_s, came):
             if not isinstance(message, Masked):
                 self._ignore_or_expel(worker, message)
                 continue
@@ -160,12 +158,7 @@ class WorkerGroup:
                 self._lines.expel(worker, str(error))
                 continue
             came.add(worker.name)
-            parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
-            worker.parcel = message.epoch, message.round + 1, parcel
-        for name in sorted(self._lines.still_in(asked) - came):
-            self._lines.lose(
-                self._lines.all[name], f"{name} did not answer within {self.patience_s:g} s", is_gone=False
-            )
+            self._keep_parcel(worker, message, of.epoch, message.round + 1)
 
     def _collect_shares(self, of: SumRound, survivors: Sequence[str]) -> None:
         answered: set[str] = set()
@@ -219,20 +212,20 @@ class WorkerGroup:
             self._lines.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
         came: set[str] = set()
         names = list(epoch.names)
-        for worker, message in self._lines.listen(
-            names, self.patience_s, until=lambda: came >= self._lines.still_in(names)
-        ):
+        for worker, message in self._lines.answers(names, self.patience_s, came):
             if isinstance(message, ParcelFor) and (message.epoch, message.round) == (number, self._round):
-                parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
-                worker.parcel = message.epoch, message.round, parcel
                 came.add(worker.name)
+                self._keep_parcel(worker, message, epoch, message.round)
             else:
                 self._ignore_or_expel(worker, message)
-        for name in sorted(self._lines.still_in(names) - came):
-            self._lines.lose(
-                self._lines.all[name], f"{name} did not answer within {self.patience_s:g} s", is_gone=False
-            )
         self._epoch = epoch
+
+    def _keep_parcel(self, worker: Line, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
+        if message.sealed.shape != (epoch.n_workers, SEALED_BYTES):
+            self._lines.expel(worker, "its parcel is malformed")
+            return
+        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
+        worker.parcel = epoch.number, number, parcel
 
     def _readmit(self) -> None:
         """Hear those who are away; who has joined anew, or has spoken again, takes part from now on."""

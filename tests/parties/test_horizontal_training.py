@@ -387,6 +387,21 @@ def test_a_malformed_vector_costs_its_sender_the_run_and_nobody_else(run: Run, v
     assert [event for event, _ in run.events] == ["dropped out"]
 
 
+@pytest.mark.parametrize("kind", ["parcel", "masked"])
+def test_a_malformed_parcel_costs_its_sender_the_run_and_nobody_else(memory: Run, kind: str) -> None:
+    of = recipe()
+    memory.start_hub(of)
+
+    def shorten(message: Message) -> Message:
+        return message.model_copy(update={"sealed": message.sealed[:, :-1]})
+
+    for place in range(3):
+        memory.start_worker(job(of, place), **({"through": meddling(kind, shorten)} if place == 1 else {}))
+    found = memory.join()
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    assert "its parcel is malformed" in str(found["w1"])
+
+
 def test_other_terms_are_told_on_both_sides_and_nothing_is_asked(run: Run) -> None:
     of = recipe()
     run.start_hub(of)
