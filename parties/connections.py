@@ -30,6 +30,8 @@ def active_channels(run: ActiveRun | CoordinatorRun, insecure: bool) -> Iterator
 
             listener = Listener(run.listen, peers, keys=keys, timing=run.timing, on_event=note)
             stack.callback(listener.close)
+            # At its end it says how often what happened.
+            log.before_close.append(listener.close)
             log.step("listening", f"{run.party} waits for {', '.join(peers)} at {listener.address}")
             channels: list[Channel] = [listener.channel(peer) for peer in peers]
             for channel in channels:

@@ -29,6 +29,7 @@ class RunLog:
         self._echo = echo
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
+        self.before_close: list[Callable[[], None]] = []
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts."""
@@ -68,6 +69,8 @@ class RunLog:
         return note
 
     def close(self) -> None:
-        """Close both files."""
+        """Close both files, after whoever still has something to note."""
+        for call in self.before_close:
+            call()
         self._lines.close()
         self._text.close()

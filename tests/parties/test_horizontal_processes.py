@@ -184,7 +184,7 @@ def wait_for(path: Path, words: str, seconds: float = 100) -> None:
 
 def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    clinics.training["sgbdt"] = {"n_estimators": 500, "max_depth": 2}
+    clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
     wait_for(clinics.folder("w2") / "answers.json", "tree")
     os.kill(processes["w2"].pid, signal.SIGKILL)
@@ -199,8 +199,8 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     ends = finish(*processes.values())
     assert [code for code, _ in ends] == [0] * 3, ends
     assert isinstance(found.get(timeout=30), RunFolder)
-    assert clinics.read("w2", "answers.json")["tree"] == 500 > before
-    assert len(load_model(clinics.folder("w2") / "model.json").trees) == 500
+    assert clinics.read("w2", "answers.json")["tree"] == 150 > before
+    assert len(load_model(clinics.folder("w2") / "model.json").trees) == 150
 
 
 def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:
