@@ -13,11 +13,10 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
-from opboost.horizontal.leaf_noise import LeafNoise, joint_norm, leaf_noise
+from opboost.horizontal.leaf_noise import LeafNoise, leaf_clipping, leaf_noise
 from opboost.horizontal.noisy_cells import counts_sensitivity, equal_cells
 from opboost.horizontal.noisy_holder import gaussian_noise
 from opboost.horizontal.record_holder import (
-    Clipping,
     Gradients,
     counted_logistic_gradients,
     logistic_gradients,
@@ -158,20 +157,15 @@ class SGBDTFitting(DividedRows):
         if self.leaf_noise not in ("dynamic", "static"):
             raise ParameterError(f"leaf_noise must be dynamic or static; got {self.leaf_noise!r}")
         is_static = self.leaf_noise == "static"
-        max_hess = 0.25 if task.is_classification and not is_static else 1.0
         max_grad = float(self.max_grad)
-        ratio = self.denominator_noise / (1.0 if task.is_classification else max_grad)
         if self.mode == "paper" and math.isfinite(task.epsilon):
             return printed_noise(
                 max_grad=max_grad, epsilon=task.epsilon, delta=self.delta, n_trees=self.n_estimators,
                 rate=self.subsample, initial_share=self.initial_share, has_filter=has_filter,
                 is_classification=task.is_classification,
             )  # fmt: skip
-        clipping = Clipping(
-            max_grad=max_grad,
-            max_hess=max_hess,
-            ratio=ratio,
-            max_norm=joint_norm(max_grad, max_hess, ratio, is_logistic=task.is_classification and not is_static),
+        clipping = leaf_clipping(
+            max_grad, self.denominator_noise, is_classification=task.is_classification, counts=is_static
         )
         noise = leaf_noise(
             clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),

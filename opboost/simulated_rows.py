@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,65 +16,15 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.errors import DataError, ParameterError, SchemaError
-from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.public_table import PublicGrid
+from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.privacy.guarantee import RecordGuarantee
-from opboost.trees.losses import Logistic, SquaredError
-from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
 DEFAULT_EPSILON = 1.0
 
 FROM_DATA = "from_data"
-
-
-@dataclass(frozen=True, slots=True)
-class PublicTask:
-    """What is public of a training: columns, the scale of the labels, the budget.
-
-    Attributes
-    ----------
-    names : tuple of str
-    grid : PublicGrid
-    centre, spread : float
-        Labels are ``centre + spread * t`` for t in [-1, 1]; 0 and 1 for classes.
-    epsilon : float
-    bounds_are_public : bool
-    is_classification : bool
-    """
-
-    names: tuple[str, ...]
-    grid: PublicGrid
-    centre: float
-    spread: float
-    epsilon: float
-    bounds_are_public: bool
-    is_classification: bool
-
-    def scaled(self, labels: Values) -> Values:
-        """Labels in [-1, 1]; classes stay 0 and 1."""
-        return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
-
-    def ensemble(
-        self,
-        trees: Sequence[Tree],
-        initial_score: float,
-        *,
-        score_scale: float = 1.0,
-        columns: GridlessColumns | None = None,
-    ) -> Ensemble:
-        """Trees in bins (or points of `columns`) and on the scale of training as a model on values.
-
-        Leaves and base are multiplied by `score_scale`.
-        """
-        scale = self.spread * score_scale
-        columns_of_trees = columns or self.grid
-        return Ensemble(
-            tuple(columns_of_trees.in_values(tree, scale=scale) for tree in trees),
-            np.array([self.centre + scale * initial_score]),
-            Logistic() if self.is_classification else SquaredError(),
-            tuple(Feature(name) for name in self.names),
-        )
 
 
 class DividedRows(BaseEstimator):  # type: ignore[misc]

@@ -110,6 +110,26 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 
 
 @app.command()
+def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
+    from parties.horizontal_jobs import run_coordinator
+
+    with _terminal() as terminal:
+        folder = run_coordinator(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command()
+def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
+    from parties.horizontal_jobs import run_worker
+
+    with _terminal() as terminal:
+        folder = run_worker(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command()
 def predict(
     run_file: RunFile,
     data: DataOption = None,

@@ -179,11 +179,11 @@ def read_run(path: Path, kind: type[R]) -> R:
     ConfigError
         Naming the file, the key, what was found and what is allowed.
     """
-    document = _read_yaml(path)
+    document = read_yaml(path)
     try:
         run = kind.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(error)}") from None
+        raise ConfigError(f"{path}: {explain(error)}") from None
     folder = path.resolve().parent
     return _resolve(run, folder, path).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
 
@@ -198,12 +198,12 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(_explain(error)) from None
+        raise ConfigError(explain(error)) from None
 
 
 def read_role(path: Path) -> str:
     """Which role a run file is for."""
-    role = _read_yaml(path).get("role")
+    role = read_yaml(path).get("role")
     role = _ALIASES.get(role, role) if isinstance(role, str) else role
     if role not in ("active", "passive"):
         raise ConfigError(f"{path}: role must be active or passive; found {role!r}")
@@ -217,7 +217,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     ------
     ConfigError
     """
-    document = _read_yaml(path)
+    document = read_yaml(path)
     unknown = sorted(map(str, set(document) - {"id", "label", "columns", "ignore"}))
     columns, ignore = document.get("columns"), document.get("ignore", [])
     if unknown:
@@ -234,7 +234,8 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     return schema, tuple(map(str, ignore))
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML file of keys and values."""
     try:
         document = yaml.safe_load(path.read_text())
     except OSError as error:
@@ -247,7 +248,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
+    """What is wrong with a document, key by key."""
     sentences = []
     for problem in error.errors(include_url=False):
         place = ".".join(map(str, problem["loc"])) or "the file"

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from parties.config import ActiveRun, PassiveRun
+from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.runlog import RunLog
 from protocols.channel import Channel
 from protocols.errors import KeyFileError
@@ -16,10 +17,11 @@ from protocols.zmq_listener import Listener
 
 
 @contextmanager
-def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog], list[Channel]]]:
-    """How to listen for the passive parties. Keys are read at once; the socket opens when the log is there."""
+def active_channels(run: ActiveRun | CoordinatorRun, insecure: bool) -> Iterator[Callable[[RunLog], list[Channel]]]:
+    """How to listen for passive parties or workers. Keys are read at once; the socket opens when the log is there."""
     keys = own_keys(run, insecure)
-    peers = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in run.passive}
+    listed = run.passive if isinstance(run, ActiveRun) else run.workers
+    peers = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in listed}
     with ExitStack() as stack:
 
         def open_channels(log: RunLog) -> list[Channel]:
@@ -28,6 +30,8 @@ def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog
 
             listener = Listener(run.listen, peers, keys=keys, timing=run.timing, on_event=note)
             stack.callback(listener.close)
+            # At its end it says how often what happened.
+            log.before_close.append(listener.close)
             log.step("listening", f"{run.party} waits for {', '.join(peers)} at {listener.address}")
             channels: list[Channel] = [listener.channel(peer) for peer in peers]
             for channel in channels:
@@ -39,26 +43,27 @@ def active_channels(run: ActiveRun, insecure: bool) -> Iterator[Callable[[RunLog
 
 
 @contextmanager
-def passive_channel(run: PassiveRun, insecure: bool) -> Iterator[Callable[[RunLog], Channel]]:
-    """How to connect to the active party, likewise."""
+def passive_channel(run: PassiveRun | WorkerRun, insecure: bool) -> Iterator[Callable[[RunLog], Channel]]:
+    """How to connect to the active party or the coordinator, likewise."""
     keys = own_keys(run, insecure)
-    theirs = peer_key(run.active.public_key, run.active.name, insecure)
+    peer = run.active if isinstance(run, PassiveRun) else run.coordinator
+    theirs = peer_key(peer.public_key, peer.name, insecure)
     with ExitStack() as stack:
 
         def open_channel(log: RunLog) -> Channel:
-            log.step("connecting", f"{run.party} connects to {run.active.name} at {run.connect}")
+            log.step("connecting", f"{run.party} connects to {peer.name} at {run.connect}")
             channel = ConnectedChannel(
-                run.connect, name=run.party, peer=run.active.name, keys=keys, peer_key=theirs, timing=run.timing
+                run.connect, name=run.party, peer=peer.name, keys=keys, peer_key=theirs, timing=run.timing
             )
             stack.callback(channel.close)
-            channel.traffic.on_send = log.sent(run.active.name)
-            channel.traffic.on_receive = log.received(run.active.name)
+            channel.traffic.on_send = log.sent(peer.name)
+            channel.traffic.on_receive = log.received(peer.name)
             return channel
 
         yield open_channel
 
 
-def own_keys(run: ActiveRun | PassiveRun, insecure: bool) -> KeyPair | None:
+def own_keys(run: ActiveRun | PassiveRun | CoordinatorRun | WorkerRun, insecure: bool) -> KeyPair | None:
     """The run's own keys; None for a run in plain text."""
     if insecure:
         return None

@@ -68,7 +68,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
             channels, n_rows = _train(prepared, journal, open_channels, place, folder)
-        _finish(folder, log, channels, n_rows=n_rows)
+        note_end(folder, log, channels, n_rows=n_rows)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
             journal.remove()
     return folder
@@ -100,7 +100,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         share = train(job, channel, save=save, progress=terminal.progress)
         for name, n_clipped in share.n_clipped.items():
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
-        _finish(folder, log, [channel], n_rows=aligned.table.n_rows)
+        note_end(folder, log, [channel], n_rows=aligned.table.n_rows)
     return folder
 
 
@@ -293,7 +293,8 @@ def recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
         log.close()
 
 
-def _finish(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int) -> None:
+def note_end(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int) -> None:
+    """Note the end of a run, and what it took."""
     sent = sum(channel.traffic.sent_bytes for channel in channels)
     received = sum(channel.traffic.received_bytes for channel in channels)
     folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received)

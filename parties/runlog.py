@@ -39,6 +39,7 @@ class RunLog:
         self._echo = echo
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
+        self.before_close: list[Callable[[], None]] = []
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts."""
@@ -78,7 +79,9 @@ class RunLog:
         return note
 
     def close(self) -> None:
-        """Close both files."""
+        """Close both files, after whoever still has something to note."""
+        for call in self.before_close:
+            call()
         # What could not be written was told when it was tried; closing tries again.
         for file in (self._lines, self._text):
             with suppress(OSError):

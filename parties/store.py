@@ -14,6 +14,7 @@ file                content
 ``history.json``    A only: scores of the rows held out of training, round by round
 ``metrics.json``    scores
 ``predictions.csv`` A only
+``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
 ==================  ====================================================================================
 """
 
@@ -126,7 +127,7 @@ class RunFolder:
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
         if not (self.path / "meta.json").exists():
             raise taken
-        keeps = self.has_released if role == "passive" else Journal.has_received(self.path)
+        keeps = self.has_released if role in ("passive", "worker") else Journal.has_received(self.path)
         meta = self.read_json("meta.json")
         is_finished = meta.get("finished") is not None
         if not (keeps or is_finished or self.has_model or self.has_released):

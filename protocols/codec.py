@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages import MESSAGES, VERSION, Message
+from protocols.messages import VERSION, Message
+from protocols.vocabulary import VOCABULARY
 from protocols.wording import readable
 
 MAX_HEADER_BYTES = 32 << 20
@@ -29,7 +30,7 @@ MAX_ITEMS = 1 << 22
 # Wrong fields that an error names.
 MAX_NAMED = 5
 
-_DTYPES = {"|u1", "|b1", "<u2", "<u4"}
+_DTYPES = {"|u1", "|b1", "<u2", "<u4", "<u8", "<i4", "<f8"}
 
 Frame = bytes | memoryview
 
@@ -71,7 +72,7 @@ def decode(frames: Sequence[Frame]) -> Message:
         raise DecodeError("the header names no protocol version")
     if version != VERSION:
         raise VersionMismatch(f"the peer speaks protocol version {version}, this party speaks {VERSION}")
-    if not isinstance(kind, str) or kind not in MESSAGES:
+    if not isinstance(kind, str) or kind not in VOCABULARY:
         raise DecodeError("the message is of an unknown kind")
     fields, layouts = header.get("fields"), header.get("arrays")
     if not isinstance(fields, dict) or not isinstance(layouts, list) or len(layouts) != len(frames) - 1:
@@ -82,7 +83,7 @@ def decode(frames: Sequence[Frame]) -> Message:
             raise DecodeError(f"a field of a {kind!r} message is given twice")
         fields[name] = array
     try:
-        return MESSAGES[kind].model_validate(fields)
+        return VOCABULARY[kind].model_validate(fields)
     except ValidationError as error:
         # An unknown field's name is the peer's word, too.
         places = sorted({".".join(map(str, e["loc"])) or "lengths" for e in error.errors(include_input=False)})

@@ -9,6 +9,7 @@
     ├── NothingInCommon     the parties' sets of ids do not meet
     ├── PeerLost            the peer is gone, silent or never came
     ├── PeerAborted         the peer ended the run and said why
+    ├── SumRefused          a round of secure aggregation would not be safe, or its parts do not fit
     └── KeyFileError        a key file is absent, malformed or readable by others
 
 Messages name the peer and what was expected; they never contain a value from the data or a key.
@@ -41,6 +42,10 @@ class PeerLost(ProtocolError):
 
 class PeerAborted(ProtocolError):
     """The peer ended the run and said why."""
+
+
+class SumRefused(ProtocolError):
+    """A round of secure aggregation would not be safe, or its parts do not fit together."""
 
 
 class KeyFileError(ProtocolError):

@@ -54,7 +54,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, mo
 VERSION = 3
 
 
-def _array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
+def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
     """Accept numpy arrays of these dtypes and dimensions only."""
 
     def check(value: object) -> NDArray[np.generic]:
@@ -76,13 +76,13 @@ MAX_REASON = 2000
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Count = Annotated[int, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], _array_of("|u1", "<u2", "<u4")]
-IndexArray = Annotated[NDArray[np.uint32], _array_of("<u4")]
-FlagArray = Annotated[NDArray[np.bool_], _array_of("|b1")]
-PackedBits = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
-FlatBits = Annotated[NDArray[np.uint8], _array_of("|u1")]
-StatusArray = Annotated[NDArray[np.uint8], _array_of("|u1")]
-ByteRows = Annotated[NDArray[np.uint8], _array_of("|u1", ndim=2)]
+RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], array_of("|u1", "<u2", "<u4")]
+IndexArray = Annotated[NDArray[np.uint32], array_of("<u4")]
+FlagArray = Annotated[NDArray[np.bool_], array_of("|b1")]
+PackedBits = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
+FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
+StatusArray = Annotated[NDArray[np.uint8], array_of("|u1")]
+ByteRows = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
 RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
 
 

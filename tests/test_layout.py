@@ -37,7 +37,18 @@ _RECIPE = (
     "opboost.trees",
     *(
         f"opboost.horizontal.{shared}"
-        for shared in ("initial_score", "leaf_noise", "noisy_holder", "private_splits", "public_table", "record_holder")
+        for shared in (
+            "initial_score",
+            "leaf_noise",
+            "noisy_holder",
+            "private_splits",
+            "public_shape",
+            "public_table",
+            "public_task",
+            "record_holder",
+            "shared_noise",
+            "skellam_sums",
+        )
     ),
 )
 
@@ -59,8 +70,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.horizontal.inprivate": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.horizontal.sgbdt": (*_RECIPE, "opboost.horizontal.column_draws"),
     "opboost.horizontal.sgbdt_printed": (*_RECIPE, "opboost.horizontal.sgbdt"),
+    "opboost.horizontal.sgbdt_owners": (
+        *_RECIPE,
+        "opboost.horizontal.sgbdt",
+    ),
     "opboost.estimators": PACKAGES,
-    "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.gridless", "opboost.horizontal.public_table"),
+    "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table", "opboost.horizontal.public_task"),
+    "opboost.horizontal.public_task": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.dpboost_estimators": PACKAGES,
     "opboost.inprivate_estimators": PACKAGES,
     "opboost.sgbdt_estimators": PACKAGES,

@@ -22,7 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from opboost.errors import ParameterError
+from opboost.horizontal.noisy_holder import gaussian_noise
 from opboost.horizontal.record_holder import Clipping
+from opboost.horizontal.skellam_sums import skellam_prices
 from opboost.privacy.accounting import (
     Account,
     by_gaussian,
@@ -31,12 +33,16 @@ from opboost.privacy.accounting import (
     calibrate,
     renyi_account,
 )
+from opboost.privacy.additive import Noise
 from opboost.privacy.releases import FilteredRelease, GaussianRelease, Release, gaussian
-from opboost.privacy.renyi import ChargeTable
+from opboost.privacy.renyi import ChargeTable, SkellamCharges
 from opboost.privacy.renyi_filter import RenyiFilter
 
 # Steps of leaf values under static noise.
 VALUE_STEPS = 2.0**24
+
+# What a record's contribution costs at an order.
+Prices = ChargeTable | SkellamCharges
 
 # Room for the filter's own rounding.
 _SLACK = 1e-8
@@ -66,6 +72,9 @@ class LeafNoise:
     account : callable
     value_std : float or None
         For *static* leaf noise: its deviation on a leaf's value, whose sums then get none; 0 for no noise.
+    n_honest : int
+        If not 0, the noise is Skellam noise that the owners of the rows draw in shares, any `n_honest` of which make it
+        up (`opboost.horizontal.shared_noise`).
     """
 
     clipping: Clipping
@@ -79,6 +88,7 @@ class LeafNoise:
     account: Account
     value_std: float | None = None
     cells_std: float = 0.0
+    n_honest: int = 0
 
     @property
     def has_filter(self) -> bool:
@@ -94,17 +104,27 @@ class LeafNoise:
         """Of one round, for a record with the largest contribution."""
         return self.clipping.sensitivity / self.grad_std
 
-    def prices(self) -> ChargeTable | None:
+    @property
+    def sum_laws(self) -> tuple[Noise | None, Noise | None]:
+        """Noise on a leaf's sums of g and h, for whoever adds up all owners' sums; none if the owners add it."""
+        grid = self.clipping.grid
+        if self.n_honest or self.value_std is not None:
+            return None, None
+        return gaussian_noise(self.grad_std, grid.grad_scale), gaussian_noise(self.hess_std, grid.hess_scale)
+
+    def prices(self) -> Prices | None:
         """What contributions cost at the filter's order; None where they cost ``mu^2``."""
         if not self.order or self.grad_std == 0:
             return None
+        if self.n_honest:
+            return skellam_prices(self.clipping, self.grad_std, order=self.order)
         return ChargeTable(self.rate, order=self.order, largest_mu_squared=self.mu**2)
 
     def filter_for(self, n_records: int) -> RenyiFilter | None:
         """Accounts for newly arrived records."""
         if self.order is None or self.grad_std == 0:
             return None
-        return _filter(n_records, self.mu, self.prices(), self.n_trees)
+        return filter_for_rounds(n_records, self.mu, self.prices(), self.n_trees)
 
     def epsilon(self, delta: float) -> float:
         """What everything released costs; infinite without noise."""
@@ -210,6 +230,27 @@ def joint_norm(max_grad: float, max_hess: float, ratio: float, *, is_logistic: b
     return float(np.sqrt(np.minimum(q, max_grad) ** 2 + (hess / ratio) ** 2).max())
 
 
+def leaf_clipping(
+    max_grad: float, denominator_noise: float, *, is_classification: bool, counts: bool = False
+) -> Clipping:
+    """Bounds on the records' g and h, for a task whose labels are classes or numbers in [-1, 1].
+
+    Parameters
+    ----------
+    max_grad : float
+    denominator_noise : float
+        Deviation of the noise on a leaf's counts or Hessians over that of the gradients, in units of their bounds'
+        ratio.
+    is_classification : bool
+    counts : bool
+        Whether h is 1 for classes too.
+    """
+    max_hess = 0.25 if is_classification and not counts else 1.0
+    ratio = denominator_noise / (1.0 if is_classification else max_grad)
+    norm = joint_norm(max_grad, max_hess, ratio, is_logistic=is_classification and not counts)
+    return Clipping(max_grad=max_grad, max_hess=max_hess, ratio=ratio, max_norm=norm)
+
+
 def account_of(rate: float, order: int | None) -> Account:
     """The sharpest account that knows the releases."""
     if order:
@@ -233,7 +274,7 @@ class _Plan:
         else:
             mu = 1.0 / multiplier
             prices = ChargeTable(self.rate, order=order, largest_mu_squared=mu**2) if order else None
-            budget = _filter(0, mu, prices, self.n_trees).budget
+            budget = filter_for_rounds(0, mu, prices, self.n_trees).budget
             trees = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
         shares = [share for share in (self.initial_share, self.cells_share) if share]
         return (*(gaussian(1.0, self.extra_multiplier(multiplier, share)) for share in shares), trees)
@@ -251,7 +292,7 @@ class _Plan:
         )  # fmt: skip
 
 
-def _filter(n_records: int, mu: float, prices: ChargeTable | None, n_trees: int) -> RenyiFilter:
+def filter_for_rounds(n_records: int, mu: float, prices: Prices | None, n_trees: int) -> RenyiFilter:
     """Accounts that last for so many rounds at the full price. At order 2 the divergence of a Gaussian is ``mu^2``."""
     largest = mu**2 if prices is None else float(prices.charges(np.array([mu**2]))[0])
     order = 2 if prices is None else prices.order

@@ -106,6 +106,12 @@ class Clipping:
         return (g * g + h * h) * (1 + 1e-14)
 
     @property
+    def largest_steps(self) -> tuple[int, int]:
+        """Bounds of an encoded record's ``|g|`` and h."""
+        grid = self.grid
+        return math.floor(self.max_grad * grid.grad_scale), math.floor(self.max_hess * grid.hess_scale)
+
+    @property
     def sensitivity(self) -> float:
         """L2 sensitivity of a sum of ``(g, h / ratio)`` of encoded contributions."""
         return self.max_norm * (1 + 2e-12)

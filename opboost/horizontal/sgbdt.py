@@ -19,16 +19,22 @@ from opboost.arrays import Mask, Sums, Values
 from opboost.errors import AccountError
 from opboost.horizontal.column_draws import LearntColumns
 from opboost.horizontal.initial_score import InitialScore
-from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise
+from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise, Prices
 from opboost.horizontal.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Gradients, WalkingHolder
 from opboost.privacy.additive import DiscreteLaplace
-from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, drawn_columns, grow_complete_tree
-from opboost.trees.holder import SummedHolders
+from opboost.trees.complete import (
+    ColumnTurns,
+    LeafValues,
+    RandomRule,
+    Uniforms,
+    drawn_columns,
+    grow_complete_tree,
+)
+from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
 
 
@@ -89,6 +95,10 @@ class SGBDT:
     noise : LeafNoise
     initial : callable
     rng : BitSource
+    shape_bits : BitSource, optional
+        Where the trees' shapes come from; by default a part of `rng`. They may be known to everybody.
+    leaf_values : callable, optional
+        From the sums that the holders give to values, where that is not `shape`'s.
 
     Notes
     -----
@@ -106,6 +116,8 @@ class SGBDT:
         noise: LeafNoise,
         initial: InitialScore,
         rng: BitSource,
+        shape_bits: BitSource | None = None,
+        leaf_values: LeafValues | None = None,
     ) -> None:
         self._columns = columns
         self._gradients = gradients
@@ -113,13 +125,14 @@ class SGBDT:
         self._noise = noise
         self._initial = initial
         self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
+        bits = shape_bits or self._draws["shape"]
         n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
         self._learnt: LearntColumns | None = None
-        turns = drawn_columns(n_columns, n_drawn, self._uniforms)
-        if shape.learns_columns and turns is not None:
-            turns = self._learnt = LearntColumns(n_columns, n_drawn, self._uniforms)
-        self._rule = RandomRule(columns.axes, columns=turns, uniforms=self._uniforms)
-        self._holders: list[WalkingHolder] = []
+        if shape.learns_columns and 0 < n_drawn < n_columns:
+            self._learnt = LearntColumns(n_columns, n_drawn, uniforms_of(bits))
+        self._rule = random_rule(columns, shape, bits, turns=self._learnt)
+        self._given_values = leaf_values
+        self._holders: list[RowHolder] = []
         self.initial_score: float | None = None
         self.trees: list[Tree] = []
 
@@ -136,14 +149,17 @@ class SGBDT:
         """
         if self.initial_score is None:
             self.initial_score = self._initial(labels, self._draws["initial"])
-        table = self._columns.place(rows)
-        holder = WalkingHolder(
-            table, labels,
-            gradients=self._gradients, clipping=self._noise.clipping, initial_score=self.initial_score,
-            admit=self._admission(len(labels)),
+        holder = record_rows(
+            self._columns, rows, labels,
+            gradients=self._gradients, noise=self._noise, initial_score=self.initial_score, coins=self._draws["coins"],
         )  # fmt: skip
         holder.catch_up(self.trees)
         self._holders = [*self._holders, holder] if self._noise.has_filter else [holder]
+
+    def enrol_holder(self, holder: RowHolder) -> None:
+        """Let in records that somebody else holds, at the score 0 and in `record_rows`."""
+        self.initial_score = 0.0
+        self._holders.append(holder)
 
     def grow(self, n_trees: int) -> None:
         """Grow trees on all records that can still pay.
@@ -153,15 +169,16 @@ class SGBDT:
         AccountError
             If, without a filter, records would be used for more trees than the noise was made for.
         """
-        noise, grid = self._noise, self._noise.clipping.grid
+        noise = self._noise
         if not self._holders:
             raise AccountError("there are no records to grow trees on; nothing was released")
         if not noise.has_filter and n_trees > noise.n_trees:
             raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
+        grad_noise, hess_noise = noise.sum_laws
         noisy = NoisyHolder(
             SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
-            grad_noise=None if noise.value_std is not None else gaussian_noise(noise.grad_std, grid.grad_scale),
-            hess_noise=None if noise.value_std is not None else gaussian_noise(noise.hess_std, grid.hess_scale),
+            grad_noise=grad_noise,
+            hess_noise=hess_noise,
             n_trees=n_trees,
             rng=self._draws["noise"],
         )
@@ -177,6 +194,8 @@ class SGBDT:
             self._holders = []
 
     def _leaf_values(self, totals: Sums) -> Values:
+        if self._given_values is not None:
+            return self._given_values(totals)
         if self._noise.value_std is not None:
             # These sums are exact, and nothing may be learnt from them.
             return self._static_values(totals, self._noise.value_std)
@@ -195,27 +214,56 @@ class SGBDT:
             codes += noise.draw(len(codes), rng=self._draws["noise"])
         return np.asarray(codes, dtype=np.float64) * (shape.learning_rate / VALUE_STEPS)
 
-    def _uniforms(self, count: int) -> Values:
-        return (self._draws["shape"].words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
-    def _admission(self, n_records: int) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]:
-        """Who takes part: those whose account can pay, and of them those whom their coin picks."""
-        noise, coins = self._noise, self._draws["coins"]
-        accounts = noise.filter_for(n_records)
-        prices = noise.prices()
-        threshold = np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1))
-        everyone = np.ones(n_records, np.bool_)
+def record_rows(
+    columns: PublicGrid,
+    rows: Values,
+    labels: Values,
+    *,
+    gradients: Gradients,
+    noise: LeafNoise,
+    initial_score: float,
+    coins: BitSource,
+) -> WalkingHolder:
+    """One owner's records, with an account each if there is a filter, and a coin per round if they are sampled."""
+    return WalkingHolder(
+        columns.place(rows), labels,
+        gradients=gradients, clipping=noise.clipping, initial_score=initial_score,
+        admit=admission(noise, len(labels), coins=coins),
+    )  # fmt: skip
 
-        def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
-            is_in = everyone
-            if accounts is not None:
-                is_in = pay(accounts, prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
-            return is_in if noise.rate == 1 else is_in & (coins.words(n_records) < threshold)
 
-        return admit
+def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:
+    """Shapes of trees, which depend on nothing but these bits, and on the columns whose turn it is."""
+    uniforms = uniforms_of(bits)
+    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, uniforms)
+    return RandomRule(columns.axes, columns=drawn, uniforms=uniforms)
 
 
-def pay(accounts: RenyiFilter, prices: ChargeTable | None, mu_squared: Values) -> Mask:
+def uniforms_of(bits: BitSource) -> Uniforms:
+    """Uniform numbers in [0, 1) from random bits."""
+    return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def admission(
+    noise: LeafNoise, n_records: int, *, coins: BitSource
+) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]:
+    """Who takes part: those whose account can pay, and of them those whom their coin picks."""
+    accounts = noise.filter_for(n_records)
+    prices = noise.prices()
+    threshold = np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1))
+    everyone = np.ones(n_records, np.bool_)
+
+    def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+        is_in = everyone
+        if accounts is not None:
+            is_in = pay(accounts, prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
+        return is_in if noise.rate == 1 else is_in & (coins.words(n_records) < threshold)
+
+    return admit
+
+
+def pay(accounts: RenyiFilter, prices: Prices | None, mu_squared: Values) -> Mask:
     """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
     return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))
 

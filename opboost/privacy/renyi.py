@@ -7,6 +7,7 @@ in a thousand.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -130,6 +131,46 @@ class ChargeTable:
         return np.interp(mu_squared, self._grid, self._charges) * (1 + 1e-14)
 
 
+class SkellamCharges:
+    """What a record pays per round for an integer query with Skellam noise, by its own size; rounded up.
+
+    Parameters
+    ----------
+    order : int
+    largest : sequence of int
+        The largest contribution of any record to each coordinate, in steps.
+    variances : sequence of float
+        Of the noise on each coordinate, in squared steps.
+
+    Notes
+    -----
+    Divergences of independent coordinates add up. Each is bounded as in `SkellamRelease`: by the Gaussian's, which is
+    the record's own, and by a small term, which is taken for the largest record.
+    """
+
+    def __init__(self, *, order: int, largest: Sequence[int], variances: Sequence[float]) -> None:
+        self.order = check_order(order)
+        alpha = np.array([float(order)])
+        terms = [
+            float(_beyond_gaussian(shift, shift**2, variance, alpha)[0])
+            for shift, variance in zip(largest, variances, strict=True)
+        ]
+        self._beyond = math.fsum(terms) * _ROUND_UP + _ROUNDING
+
+    def charges(self, mu_squared: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Each record's charge for one round, same shape; `mu_squared` as for `ChargeTable`.
+
+        Raises
+        ------
+        AccountError
+            If a number is negative or missing. Nothing was charged then.
+        """
+        mu_squared = np.asarray(mu_squared, dtype=np.float64)
+        if not (mu_squared >= 0).all():
+            raise AccountError("a record's contribution is not a number; nothing was charged")
+        return self.order * mu_squared / 2 * (1 + 1e-14) + self._beyond
+
+
 def renyi_epsilon(orders: tuple[int, ...], rho: Curve, delta: float) -> tuple[float, int]:
     """The best epsilon that these divergences give at `delta`, and its order.
 
@@ -177,8 +218,13 @@ def _laplace_divergence(l1: int, scale: float, alpha: Curve) -> Curve:
 
 def _skellam_divergence(l1: int, l2_squared: int, variance: float, alpha: Curve) -> Curve:
     """Agarwal, Kairouz and Liu (NeurIPS 2021), theorem 3.5."""
+    return alpha * l2_squared / (2 * variance) + _beyond_gaussian(l1, l2_squared, variance, alpha)
+
+
+def _beyond_gaussian(l1: int, l2_squared: int, variance: float, alpha: Curve) -> Curve:
+    """By how much the bound for Skellam noise is above the divergence of Gaussian noise of its variance."""
     fine = ((2 * alpha - 1) * l2_squared + 6 * l1) / (4 * variance**2)
-    return alpha * l2_squared / (2 * variance) + np.minimum(fine, 3 * l1 / (2 * variance))
+    return np.minimum(fine, 3 * l1 / (2 * variance))
 
 
 @cache

@@ -82,7 +82,7 @@ def grow_complete_tree(
         nodes = np.arange(2**level - 1, 2 ** (level + 1) - 1, dtype=np.int32)
         chosen = rule.choose(nodes, holder)
         columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
-        holder.divide(_splits(nodes, chosen, axes))
+        holder.divide(splits_of_level(nodes, chosen, axes))
     values = np.zeros(n_nodes)
     values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
     inner = np.where(columns >= 0, np.arange(n_nodes), -1)
@@ -154,8 +154,8 @@ class RandomRule:
         return np.stack([np.zeros(len(self._open), np.int64), self._n_bins[self._open] - 1])
 
 
-def _splits(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
-    """Splits of a level as holders carry them out."""
+def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
+    """Splits of a level of a complete tree, as holders carry them out."""
     n_bins = int(axes.sizes.max())
     goes_left = np.arange(n_bins) <= chosen.cuts[:, None]
     goes_left[np.arange(len(nodes)), axes.sizes[chosen.columns] - 1] = chosen.missing_left

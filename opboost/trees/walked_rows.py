@@ -38,10 +38,12 @@ class WalkedRows:
         self.gradients = np.empty(n_rows, dtype=np.int64)
         self._places = np.zeros(n_rows, dtype=np.int32)
         self._levels: list[Splits] = []
+        self._is_walked = False
 
     def start_tree(self) -> None:
         """Put all rows into the root."""
         self._levels = []
+        self._is_walked = False
 
     def divide(self, splits: Splits) -> None:
         """Note the splits of the next level."""
@@ -49,6 +51,7 @@ class WalkedRows:
         if not np.array_equal(splits.nodes, np.arange(first, 2 * first + 1)):
             raise DataError("rows walk through complete trees only, whose levels split as a whole")
         self._levels.append(splits)
+        self._is_walked = False
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""
@@ -64,8 +67,11 @@ class WalkedRows:
         else:
             columns, lefts, goes_left = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((0, 1), np.bool_)
         walk_rows(self._bins, self.gradients, columns, goes_left, lefts, len(self._levels), self._places, sums)
+        self._is_walked = True
         return sums[nodes]
 
     def finish_tree(self, tree: Tree) -> None:
-        """Add each leaf's value to the scores of its rows, which must have been asked for."""
+        """Add each leaf's value to the scores of its rows."""
+        if not self._is_walked:
+            self.totals(np.empty(0, np.int32))
         self.scores += tree.values[self._places]

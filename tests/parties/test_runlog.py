@@ -97,3 +97,10 @@ def test_a_later_job_appends_to_the_log_of_the_run(log: RunLog, tmp_path: Path) 
     later.step("predicted", "done")
     later.close()
     assert [line["event"] for line in lines(tmp_path)] == ["trained", "predicted"]
+
+
+def test_whoever_has_something_left_to_note_is_heard_before_the_files_close(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    log.before_close.append(lambda: log.step("connection", "turned away twice"))
+    log.close()
+    assert "turned away twice" in (tmp_path / "log.txt").read_text()

@@ -22,7 +22,7 @@ from opboost.horizontal.record_holder import (
     squared_gradients,
 )
 from opboost.rng import seeded
-from opboost.trees.complete import RandomRule, grow_complete_tree
+from opboost.trees.complete import Cuts, RandomRule, grow_complete_tree, splits_of_level
 from opboost.trees.kernels.packing import grad_of, hess_of, packed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -137,6 +137,24 @@ def test_rows_that_walk_have_the_sums_and_scores_of_rows_that_are_sorted():
     np.testing.assert_allclose(late._rows.scores, sorted_rows.scores)
 
 
+def test_rows_that_walk_take_the_scores_of_a_tree_of_which_they_were_not_asked():
+    asked, silent = holder(WalkingHolder), holder(WalkingHolder)
+    rule = RandomRule(COLUMNS.axes, uniforms=uniforms())
+    for _ in range(3):
+        asked.start_tree(0)
+        tree = grow_complete_tree(
+            asked, rule=rule, leaf_values=lambda totals: np.arange(len(totals)) / 8.0, axes=COLUMNS.axes, depth=2
+        )
+        asked.finish_tree(tree)
+        silent.start_tree(0)
+        for level in (range(1), range(1, 3)):
+            nodes = np.array(level, np.int32)
+            cuts = Cuts(tree.columns[nodes], tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes])
+            silent.divide(splits_of_level(nodes, cuts, COLUMNS.axes))
+        silent.finish_tree(tree)
+    np.testing.assert_array_equal(silent._rows.scores, asked._rows.scores)
+
+
 def test_rows_that_walk_refuse_what_they_cannot_answer():
     walking = holder(WalkingHolder)
     walking.start_tree(0)
@@ -185,10 +203,9 @@ def test_only_sums_of_nodes_without_a_common_row_are_released():
     chosen.start_tree()
     each_splits: list[object] = []
     each._holder.divide = each_splits.append  # type: ignore[method-assign]
-    from opboost.trees.complete import _splits
 
     root = np.zeros(1, np.int32)
-    each.divide(_splits(root, chosen.choose(root, each), COLUMNS.axes))
+    each.divide(splits_of_level(root, chosen.choose(root, each), COLUMNS.axes))
     with pytest.raises(AccountError, match="without a common row"):
         each.totals(np.array([0, 1], np.int32))
 

@@ -13,7 +13,7 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.leaf_noise import leaf_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import Clipping, squared_gradients
-from opboost.horizontal.sgbdt import SGBDT, Shape
+from opboost.horizontal.sgbdt import SGBDT, Shape, admission
 from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import seeded
 
@@ -132,7 +132,7 @@ def test_records_pay_whether_or_not_a_coin_picks_them():
     model = training(rate=0.001, has_filter=True)
     X, y = table(50)
     model.enrol(X, np.sign(y))
-    admit = model._admission(2)
+    admit = admission(model._noise, 2, coins=seeded(0))
     limit = np.array([model._noise.clipping.grid.grad_scale * 0.5] * 2).astype(np.int64)
     count = np.array([int(model._noise.clipping.grid.hess_scale)] * 2)
     for _ in range(4):

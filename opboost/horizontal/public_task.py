@@ -1,0 +1,63 @@
+"""What is public of a training on divided rows, and the model that its trees become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.horizontal.gridless import GridlessColumns
+from opboost.horizontal.public_table import PublicGrid
+from opboost.trees.losses import Logistic, SquaredError
+from opboost.trees.tree import Ensemble, Feature, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class PublicTask:
+    """What is public of a training: columns, the scale of the labels, the budget.
+
+    Attributes
+    ----------
+    names : tuple of str
+    grid : PublicGrid
+    centre, spread : float
+        Labels are ``centre + spread * t`` for t in [-1, 1]; 0 and 1 for classes.
+    epsilon : float
+    bounds_are_public : bool
+    is_classification : bool
+    """
+
+    names: tuple[str, ...]
+    grid: PublicGrid
+    centre: float
+    spread: float
+    epsilon: float
+    bounds_are_public: bool
+    is_classification: bool
+
+    def scaled(self, labels: Values) -> Values:
+        """Labels in [-1, 1]; classes stay 0 and 1."""
+        return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
+
+    def ensemble(
+        self,
+        trees: Sequence[Tree],
+        initial_score: float,
+        *,
+        score_scale: float = 1.0,
+        columns: GridlessColumns | None = None,
+    ) -> Ensemble:
+        """Trees in bins (or points of `columns`) and on the scale of training as a model on values.
+
+        Leaves and base are multiplied by `score_scale`.
+        """
+        scale = self.spread * score_scale
+        columns_of_trees = columns or self.grid
+        return Ensemble(
+            tuple(columns_of_trees.in_values(tree, scale=scale) for tree in trees),
+            np.array([self.centre + scale * initial_score]),
+            Logistic() if self.is_classification else SquaredError(),
+            tuple(Feature(name) for name in self.names),
+        )

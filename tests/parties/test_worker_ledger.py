@@ -1,0 +1,76 @@
+"""A worker's account: charged once per run, refused over budget, and never rewritten."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from parties.errors import LedgerError, OverBudget
+from parties.worker_ledger import RunBudget, RunCharge, worker_ledger
+
+
+def charge(run: str = "spring", *, epsilon: float = 1.0, delta: float = 1e-6, coordinator: str = "hub") -> RunCharge:
+    return RunCharge(run=run, coordinator=coordinator, epsilon=epsilon, delta=delta)
+
+
+def test_runs_add_up_and_the_one_that_would_be_over_budget_is_refused(tmp_path: Path) -> None:
+    with worker_ledger(tmp_path / "ledger.sqlite", RunBudget(epsilon=2.0)) as ledger:
+        ledger.charge(charge("a"))
+        ledger.charge(charge("b"))
+        for refuse in (ledger.check, ledger.charge):
+            with pytest.raises(OverBudget, match=r"epsilon 2 was spent and this run costs 0\.5, .* of 2"):
+                refuse(charge("c", epsilon=0.5))
+        assert ledger.spent() == (2.0, 2e-6)
+
+
+def test_a_run_is_charged_once_however_often_it_is_started(tmp_path: Path) -> None:
+    for _ in range(3):
+        with worker_ledger(tmp_path / "ledger.sqlite", RunBudget(epsilon=1.0)) as ledger:
+            ledger.check(charge())
+            ledger.charge(charge())
+            assert ledger.spent() == (1.0, 1e-6)
+
+
+def test_another_coordinators_run_of_the_same_name_is_another_run(tmp_path: Path) -> None:
+    with worker_ledger(tmp_path / "ledger.sqlite", RunBudget()) as ledger:
+        ledger.charge(charge())
+        ledger.charge(charge(coordinator="other"))
+        assert ledger.spent()[0] == 2.0
+
+
+def test_the_same_run_with_another_promise_is_refused(tmp_path: Path) -> None:
+    with worker_ledger(tmp_path / "ledger.sqlite", RunBudget()) as ledger:
+        ledger.charge(charge())
+        with pytest.raises(OverBudget, match="with another promise"):
+            ledger.charge(charge(epsilon=0.5))
+
+
+@pytest.mark.parametrize(
+    ("budget", "cost"),
+    [
+        (RunBudget(epsilon=5.0), {"epsilon": math.inf}),
+        (RunBudget(delta=1e-7), {}),
+    ],
+)
+def test_no_noise_is_over_any_budget_and_delta_counts_too(
+    tmp_path: Path, budget: RunBudget, cost: dict[str, float]
+) -> None:
+    with worker_ledger(tmp_path / "ledger.sqlite", budget) as ledger, pytest.raises(OverBudget):
+        ledger.charge(charge(**cost))
+
+
+def test_lines_cannot_be_changed_and_the_file_is_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with worker_ledger(path, RunBudget()) as ledger:
+        ledger.charge(charge())
+    database = sqlite3.connect(path)
+    for statement in ("DELETE FROM runs", "UPDATE runs SET epsilon = 0"):
+        with pytest.raises(sqlite3.IntegrityError, match="only ever added"):
+            database.execute(statement)
+    database.close()
+    path.chmod(0o644)
+    with pytest.raises(LedgerError, match="readable by its owner alone"), worker_ledger(path, RunBudget()):
+        pass
