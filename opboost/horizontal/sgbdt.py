@@ -25,7 +25,7 @@ from opboost.privacy.additive import DiscreteLaplace
 from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, grow_complete_tree
+from opboost.trees.complete import RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import SummedHolders
 from opboost.trees.tree import Tree
 
@@ -106,7 +106,8 @@ class SGBDT:
         self._noise = noise
         self._initial = initial
         self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
-        self._rule = RandomRule(columns.axes, n_columns=shape.columns_per_tree, uniforms=self._uniforms)
+        turns = drawn_columns(columns.axes.n_columns, shape.columns_per_tree, self._uniforms)
+        self._rule = RandomRule(columns.axes, columns=turns, uniforms=self._uniforms)
         self._holders: list[WalkingHolder] = []
         self.initial_score: float | None = None
         self.trees: list[Tree] = []

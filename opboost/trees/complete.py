@@ -21,6 +21,9 @@ from opboost.trees.tree import Tree
 # Gives so many independent uniform numbers in [0, 1).
 Uniforms = Callable[[int], Values]
 
+# The columns that the next tree may use.
+ColumnTurns = Callable[[], NDArray[np.int64]]
+
 LeafValues = Callable[[Sums], Values]
 
 
@@ -88,6 +91,13 @@ def grow_complete_tree(
     return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes))
 
 
+def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:
+    """So many columns, drawn for every tree; 0 for all."""
+    if not 0 < n_drawn < n_columns:
+        return None
+    return lambda: np.argsort(uniforms(n_columns))[:n_drawn]
+
+
 class RandomRule:
     """Columns and cuts drawn without a look at the data.
 
@@ -97,24 +107,23 @@ class RandomRule:
     ----------
     axes : HistogramAxes
         Columns of ordered bins, at least two each.
-    n_columns : int
-        How many columns, drawn for every tree, it may use; 0 for all.
+    columns : callable, optional
+        Called for every tree: the columns that it may use. All by default.
     uniforms : callable
     """
 
-    def __init__(self, axes: HistogramAxes, *, n_columns: int = 0, uniforms: Uniforms) -> None:
+    def __init__(self, axes: HistogramAxes, *, columns: ColumnTurns | None = None, uniforms: Uniforms) -> None:
         if (axes.sizes < 3).any():
             raise ParameterError("every column needs at least two bins to cut between")
         self._n_bins = axes.sizes - 1
-        self._n_columns = min(n_columns or axes.n_columns, axes.n_columns)
+        self._columns = columns
         self._uniforms = uniforms
         self._open: NDArray[np.int64] = np.arange(axes.n_columns)
-        self._limits: NDArray[np.int64] = np.empty((0, 2, self._n_columns), np.int64)
+        self._limits: NDArray[np.int64] = np.empty((0, 2, 0), np.int64)
 
     def start_tree(self) -> None:
-        m = len(self._n_bins)
-        if self._n_columns < m:
-            self._open = np.argsort(self._uniforms(m))[: self._n_columns]
+        if self._columns is not None:
+            self._open = self._columns()
         # Of every node of the level: the first and the last bin of each open column that may reach it.
         self._limits = self._whole[None]
 
@@ -140,7 +149,7 @@ class RandomRule:
     @property
     def _whole(self) -> NDArray[np.int64]:
         """The first and the last bin of each open column."""
-        return np.stack([np.zeros(self._n_columns, np.int64), self._n_bins[self._open] - 1])
+        return np.stack([np.zeros(len(self._open), np.int64), self._n_bins[self._open] - 1])
 
 
 def _splits(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Sums, Values
+from opboost.arrays import Bins, Nodes, Sums, Values
 from opboost.errors import DataError
+from opboost.trees.kernels.histograms import build_histograms
 from opboost.trees.kernels.walk import walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -17,7 +18,7 @@ from opboost.trees.tree import Tree
 class WalkedRows:
     """What `SortedRows` is where histograms are asked for, for trees of which only the leaves' sums are.
 
-    All nodes of a level split, level by level, and the last level alone is asked for.
+    All nodes of a level split, level by level, and the last level alone is asked for; and histograms of the root.
 
     Parameters
     ----------
@@ -49,6 +50,15 @@ class WalkedRows:
         if not np.array_equal(splits.nodes, np.arange(first, 2 * first + 1)):
             raise DataError("rows walk through complete trees only, whose levels split as a whole")
         self._levels.append(splits)
+
+    def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+        """Add the sums of g and h per bin to `out`, of the root alone."""
+        if self._levels or len(nodes) != 1:
+            raise DataError("rows that walk have histograms at the root only")
+        n_rows = len(self.gradients)
+        begins, ends = np.zeros(1, np.int64), np.array([n_rows])
+        numbers = np.arange(n_rows, dtype=np.uint32)
+        build_histograms(self._bins, numbers, self.gradients, begins, ends, offsets, block, out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""

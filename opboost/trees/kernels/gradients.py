@@ -44,6 +44,34 @@ def logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count
         out[i] = weighted(p - labels[i], hess, weights[i], grad_scale, hess_scale, is_count)
 
 
+@njit(**OPTIONS)
+def logistic_pairs(scores, labels, grad, hess):
+    """Unpacked gradients of binary cross-entropy on the raw scores: ``p - y`` and ``p (1 - p)``."""
+    for i in range(len(labels)):
+        p = 1.0 / (1.0 + exp(min(max(-scores[i], -700.0), 700.0)))
+        grad[i] = p - labels[i]
+        hess[i] = p * (1.0 - p)
+
+
+@njit(**OPTIONS)
+def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess_scale, grad_out, hess_out):
+    """Clip every pair to its bounds and move it towards zero to the grid; whether all of them were finite.
+
+    Of a pair with ``sqrt(g^2 + (h / ratio)^2) > max_norm``, h gives way.
+    """
+    checked = 0.0
+    for i in range(len(grad)):
+        checked += grad[i] * 0.0 + hess[i] * 0.0
+        g = min(max(grad[i], -max_grad), max_grad)
+        h = min(max(hess[i], 0.0), max_hess)
+        room = max(max_norm * max_norm - g * g, 0.0)
+        if (h / ratio) * (h / ratio) > room:
+            h = np.sqrt(room) * (ratio * (1.0 - 1e-15))
+        grad_out[i] = np.int64(g * grad_scale)
+        hess_out[i] = np.int64(h * hess_scale)
+    return checked == 0.0
+
+
 @njit(parallel=True, **OPTIONS)
 def squared_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of half the squared error: ``score - y`` and 1."""
