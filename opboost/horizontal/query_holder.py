@@ -73,7 +73,9 @@ class QueryHolder:
         self._n_queries = n_queries
         self._rng = rng
         std = multiplier * update.clipping.sensitivity * (1 + 1e-14)
-        self._noises = tuple(gaussian_noise(std, scale) for scale in update.scales)
+        self._noises = tuple(
+            _stock(std, scale, rng.fork(name)) for scale, name in zip(update.scales, ("first", "second"), strict=True)
+        )
         self._is_split: Mask = np.zeros(1, np.bool_)
         self._depth = 0
         self._depths_asked: set[int] = set()
@@ -157,7 +159,7 @@ class QueryHolder:
 
     def _charge(self, n_queries: int, nodes: Nodes, *, is_round: bool = False) -> None:
         """Refuse what is not in the account, before anything is drawn."""
-        if len(np.unique(nodes)) < len(nodes) or self._is_split[nodes].any():
+        if np.bincount(nodes).max() > 1 or self._is_split[nodes].any():
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         if self.n_asked + n_queries > self._n_queries:
             raise AccountError(
@@ -182,10 +184,30 @@ class QueryHolder:
         noisy = np.ascontiguousarray(sums)
         for place, noise in enumerate(self._noises):
             if noise is not None:
-                part = noisy[:, place]
-                noisy[:, place] = part + _drawn(noise, part.shape, self._rng)
+                noisy[:, place] += noise.take(noisy[:, place].shape)
         return noisy
 
 
-def _drawn(noise: RoundedGaussian, shape: tuple[int, ...], rng: BitSource) -> NDArray[np.int64]:
-    return noise.draw(int(np.prod(shape)), rng=rng).reshape(shape)
+class _Stock:
+    """Noise of one law, drawn ahead by some thousands: a draw of a few takes as long."""
+
+    AHEAD = 1 << 11
+
+    def __init__(self, noise: RoundedGaussian, rng: BitSource) -> None:
+        self._noise = noise
+        self._rng = rng
+        self._left: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def take(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Noise that was never taken before."""
+        count = int(np.prod(shape))
+        if len(self._left) < count:
+            fresh = self._noise.draw(max(count, self.AHEAD), rng=self._rng)
+            self._left = np.concatenate([self._left, fresh])
+        taken, self._left = self._left[:count], self._left[count:]
+        return taken.reshape(shape)
+
+
+def _stock(std: float, scale: float, rng: BitSource) -> _Stock | None:
+    noise = gaussian_noise(std, scale)
+    return None if noise is None else _Stock(noise, rng)

@@ -205,7 +205,7 @@ class WalkingHolder:
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = WalkedRows(table.bins, initial_score)
+        self._rows = WalkedRows(table.bins, table.axes.sizes, initial_score)
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
@@ -213,7 +213,7 @@ class WalkingHolder:
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        rows = WalkedRows(table.bins, 0.0)
+        rows = WalkedRows(table.bins, table.axes.sizes, 0.0)
         rows.scores, rows.gradients = self._rows.scores, self._rows.gradients
         self._table, self._rows = table, rows
 

@@ -132,18 +132,20 @@ class RandomRule:
         limits, n = self._limits, len(nodes)
         drawn = self._uniforms(3 * n).reshape(3, n)
         has_cut: Mask = np.greater(limits[:, 1], limits[:, 0])
-        stuck = np.asarray(~has_cut.any(axis=1))
-        if stuck.any():
+        if has_cut.all():
+            place = (drawn[0] * has_cut.shape[1]).astype(np.int64)
+        else:
+            stuck = ~has_cut.any(axis=1)
             limits = np.where(stuck[:, None, None], self._whole, limits)
             has_cut[stuck] = True
-        nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)
-        place = np.argmax(np.cumsum(has_cut, axis=1) > nth[:, None], axis=1)
+            nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)
+            place = np.argmax(np.cumsum(has_cut, axis=1) > nth[:, None], axis=1)
         at = np.arange(n)
         low, high = limits[at, 0, place], limits[at, 1, place]
         cuts = low + (drawn[1] * (high - low)).astype(np.int64)
         self._limits = np.repeat(limits, 2, axis=0)
-        self._limits[2 * at, 1, place] = cuts
-        self._limits[2 * at + 1, 0, place] = cuts + 1
+        self._limits[0::2][at, 1, place] = cuts
+        self._limits[1::2][at, 0, place] = cuts + 1
         return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
 
     @property

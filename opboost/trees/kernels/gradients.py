@@ -17,6 +17,7 @@ _ROWS = 512
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _EXPONENT_BIAS, _MANTISSA_BITS = 1023, 52
+_ROUNDER_BITS = np.int64(np.float64(ROUNDER).view(np.int64))
 
 
 @njit(**OPTIONS)
@@ -59,17 +60,16 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
 
     Of a pair with ``sqrt(g^2 + (h / ratio)^2) > max_norm``, h gives way.
     """
-    checked = 0.0
+    n_odd = 0
+    limit, shrunk = max_norm * max_norm, ratio * (1.0 - 1e-15)
     for i in range(len(grad)):
-        checked += grad[i] * 0.0 + hess[i] * 0.0
+        n_odd += np.int64(not (abs(grad[i]) < np.inf)) + np.int64(not (abs(hess[i]) < np.inf))
         g = min(max(grad[i], -max_grad), max_grad)
         h = min(max(hess[i], 0.0), max_hess)
-        room = max(max_norm * max_norm - g * g, 0.0)
-        if (h / ratio) * (h / ratio) > room:
-            h = np.sqrt(room) * (ratio * (1.0 - 1e-15))
-        grad_out[i] = np.int64(g * grad_scale)
-        hess_out[i] = np.int64(h * hess_scale)
-    return checked == 0.0
+        h = min(h, np.sqrt(max(limit - g * g, 0.0)) * shrunk)
+        grad_out[i] = bits_of(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
+        hess_out[i] = bits_of(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
+    return n_odd == 0
 
 
 @njit(parallel=True, **OPTIONS)
