@@ -37,7 +37,20 @@ _RECIPE = (
     "opboost.trees",
     *(
         f"opboost.horizontal.{shared}"
-        for shared in ("initial_score", "leaf_noise", "noisy_holder", "private_splits", "public_table", "record_holder")
+        for shared in (
+            "client_rows",
+            "column_turns",
+            "initial_score",
+            "leaf_noise",
+            "noisy_holder",
+            "noisy_trees",
+            "private_splits",
+            "public_table",
+            "query_holder",
+            "record_holder",
+            "split_candidates",
+            "weight_updates",
+        )
     ),
 )
 
@@ -58,6 +71,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.estimators": PACKAGES,
     "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table"),
     "opboost.dpboost_estimators": PACKAGES,
+    "opboost.federated_estimators": PACKAGES,
+    "opboost.federated_fitting": PACKAGES,
+    "opboost.federated_methods": (),
+    "opboost.shape_functions": (*_GROUND, "opboost.trees"),
     "opboost.inprivate_estimators": PACKAGES,
     "opboost.sgbdt_estimators": PACKAGES,
     "opboost.sgbdt_fitting": PACKAGES,

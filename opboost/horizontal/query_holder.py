@@ -73,8 +73,10 @@ class QueryHolder:
         self._n_queries = n_queries
         self._rng = rng
         std = multiplier * update.clipping.sensitivity * (1 + 1e-14)
+        stds = std, std * update.clipping.ratio
         self._noises = tuple(
-            _stock(std, scale, rng.fork(name)) for scale, name in zip(update.scales, ("first", "second"), strict=True)
+            _stock(each, scale, rng.fork(name))
+            for each, scale, name in zip(stds, update.scales, ("first", "second"), strict=True)
         )
         self._is_split: Mask = np.zeros(1, np.bool_)
         self._depth = 0

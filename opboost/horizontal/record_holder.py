@@ -236,9 +236,7 @@ class WalkingHolder:
         self._rows.finish_tree(tree)
 
 
-def contributions(
-    gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None
-) -> NDArray[np.int64]:
+def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None) -> NDArray[np.int64]:
     """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
     grad, hess = clipping.encode(*gradients)
     packed = (hess << _HESS_SHIFT) + grad

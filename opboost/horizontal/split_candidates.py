@@ -1,4 +1,4 @@
-"""Where columns may be cut (Maddock et al., section 4.5 and algorithm 2): Q candidates per column, between public bounds.
+"""Where columns may be cut: Q candidates per column, between public bounds (Maddock et al., CCS 2022, section 4.5).
 
 Uniform and logarithmic candidates cost nothing. Quantiles of the data are not private. The Iterative Hessian methods
 move the candidates to where noisy sums of Hessians say that there is something to be told apart:
@@ -134,11 +134,14 @@ class MassEstimate:
         edges = np.union1d(self.edges, np.clip(cuts, self.edges[0], self.edges[-1]))
         reached = np.interp(edges, self.edges, np.concatenate([[0.0], np.cumsum(self.masses)]))
         before, widths = np.diff(reached), np.diff(edges)
-        # A bin (cuts[i - 1], cuts[i]] holds the pieces that end in it; nothing lies at or below the lower bound but there.
+        # A bin (cuts[i - 1], cuts[i]] holds the pieces that end in it.
         bins = np.searchsorted(cuts, edges[1:], side="left")
         of_bin = np.bincount(bins, before, len(weights))
         width_of_bin = np.bincount(bins, widths, len(weights))
-        shape = np.where(of_bin[bins] > 0, before, widths) / np.where(of_bin > 0, of_bin, np.maximum(width_of_bin, 1e-300))[bins]
+        shape = (
+            np.where(of_bin[bins] > 0, before, widths)
+            / np.where(of_bin > 0, of_bin, np.maximum(width_of_bin, 1e-300))[bins]
+        )
         return MassEstimate(edges, np.maximum(weights, 0.0)[bins] * shape)
 
     def quantiles(self, n_candidates: int) -> Values:

@@ -51,8 +51,8 @@ class WeightUpdate:
         Largest H of one record.
     has_class_counts : bool
         Whether the two numbers are counts of the two classes, which sum to H. The second one is G.
-    lowest : float
-        Lower end of an averaged label: 0 for classes, -1 for numbers. The upper end is 1.
+    is_classification : bool
+        Labels 0 and 1; otherwise numbers in [-1, 1].
     """
 
     name: UpdateName
@@ -60,8 +60,13 @@ class WeightUpdate:
     clipping: Clipping
     true_sensitivity: float
     hess_sensitivity: float
+    is_classification: bool
     has_class_counts: bool = False
-    lowest: float = 0.0
+
+    @property
+    def lowest(self) -> float:
+        """The lower end of labels; the upper one is 1."""
+        return 0.0 if self.is_classification else -1.0
 
     @property
     def scales(self) -> tuple[float, float]:
@@ -136,18 +141,18 @@ def weight_update(
             norm = math.inf if is_printed else 1.0
             return WeightUpdate(
                 name=name, gradients=logistic_gradients, hess_sensitivity=0.25, true_sensitivity=1.0,
+                is_classification=True,
                 clipping=Clipping(max_grad=1.0, max_hess=0.25, max_norm=norm),
             )  # fmt: skip
         case "newton" | "gradient":
             return WeightUpdate(
                 name=name, gradients=counted_logistic_gradients if is_classification else squared_gradients,
                 clipping=Clipping(max_grad=bound, max_hess=1.0), hess_sensitivity=1.0,
-                true_sensitivity=math.hypot(bound, 1.0),
+                true_sensitivity=math.hypot(bound, 1.0), is_classification=is_classification,
             )  # fmt: skip
         case "averaging":
-            lowest = 0.0 if is_classification else -1.0
             return WeightUpdate(
-                name=name, hess_sensitivity=1.0, lowest=lowest, has_class_counts=not is_printed,
+                name=name, hess_sensitivity=1.0, is_classification=is_classification, has_class_counts=not is_printed,
                 gradients=_labels if is_printed else (_class_counts if is_classification else _half_labels),
                 clipping=Clipping(max_grad=1.0, max_hess=1.0, max_norm=math.inf if is_printed else 1.0),
                 true_sensitivity=math.sqrt(2) if is_printed else 1.0,

@@ -135,7 +135,7 @@ class RandomRule:
         if has_cut.all():
             place = (drawn[0] * has_cut.shape[1]).astype(np.int64)
         else:
-            stuck = ~has_cut.any(axis=1)
+            stuck: Mask = np.asarray(~has_cut.any(axis=1))
             limits = np.where(stuck[:, None, None], self._whole, limits)
             has_cut[stuck] = True
             nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)

@@ -60,7 +60,7 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
 
     Of a pair with ``sqrt(g^2 + (h / ratio)^2) > max_norm``, h gives way.
     """
-    n_odd = 0
+    n_odd = np.int64(0)
     limit, shrunk = max_norm * max_norm, ratio * (1.0 - 1e-15)
     for i in range(len(grad)):
         n_odd += np.int64(not (abs(grad[i]) < np.inf)) + np.int64(not (abs(hess[i]) < np.inf))
