@@ -33,8 +33,8 @@ _PARAMETERS = """
         Public bounds of the columns. ``"from_data"`` reveals the extremes of the data and is not certified.
     mode : {"default", "paper"}
         ``paper`` has the publication's account, sensitivities, regulariser and Iterative Hessian rule; `guarantee_`
-        then states the epsilon that its noise is really worth. ``default``: exact composition, true sensitivities, class
-        counts for averaging, a regulariser of three deviations of the noise, candidates of equal mass.
+        then states the epsilon that its noise is really worth. ``default`` has exact composition, true sensitivities,
+        class counts for averaging, a regulariser of three deviations of the noise, candidates of equal mass.
     split_method : {"hist", "pr", "tr"}
         By noisy histograms; among one random cut per column (partially random); totally random.
     weight_update : {"averaging", "gradient", "newton"}
@@ -121,7 +121,7 @@ class FederatedGBDTClassifier(ClassifierMixin, FederatedFitting):  # type: ignor
         return self
 
     def predict_proba(self, X: ArrayLike) -> Values:
-        """Probabilities of the classes, shape ``(n_rows, n_classes)``: of more than two, each one's share of the sum."""
+        """Probabilities of the classes, shape ``(n_rows, n_classes)``; of more than two, shares of their sum."""
         check_is_fitted(self, "models_")
         rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         shares = np.column_stack([np.clip(model.predict(rows), 0.0, 1.0) for model in self.models_])

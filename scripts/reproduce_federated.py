@@ -122,9 +122,11 @@ def split_candidates(runs: int) -> Iterator[dict[str, Any]]:
 
 
 def two_query_scores(runs: int, name: str) -> Iterator[float]:
-    """Of random trees at epsilon 1 and T = 100; a pair of queries is one of the vector (g, 4 h), sensitivity sqrt(2)."""
+    """Of random trees at epsilon 1, T = 100. A pair of queries is one of the vector (g, 4 h), of sensitivity sqrt(2)."""
     update = weight_update("newton", is_classification=True, is_printed=True)
-    update = replace(update, clipping=Clipping(max_grad=1.0, max_hess=0.25, ratio=0.25))
+    clipping = Clipping(max_grad=1.0, max_hess=0.25, ratio=0.25)
+    # A question for Hessians is one query, half of such a pair.
+    update = replace(update, clipping=clipping, hess_sensitivity=0.25 * math.sqrt(2))
     choices = Choices(split_method="tr", refining="printed" if name == "ih" else "none", n_trees=100, max_depth=4)
     leaf = LeafRule(learning_rate=0.3, reg_lambda=1.0, max_leaf=2.0)
     for run, (X, X_test, y, y_test) in splits(runs):
@@ -132,9 +134,8 @@ def two_query_scores(runs: int, name: str) -> Iterator[float]:
             "log": lambda: log_candidates(bounds(), 32),
             "quantile": lambda X=X: quantile_candidates(bounds(), 32, X),
         }.get(name, lambda: uniform_candidates(bounds(), 32))()
-        account = query_account(
-            choices.n_queries(X.shape[1]), epsilon=1.0, delta=1 / len(X), is_printed=True
-        )  # fmt: skip
+        n_pairs = (choices.n_queries(X.shape[1]) + choices.n_trees) // 2
+        account = query_account(n_pairs, epsilon=1.0, delta=1 / len(X), is_printed=True)
         clients = ClientRows(
             X, y.astype(float), columns=columns, gradients=update.gradients, clipping=update.clipping, walks=True
         )

@@ -182,7 +182,7 @@ class Refinement:
         Privacy: post-processing of what was released.
         """
         cuts = list(self.columns.cuts)
-        mean_total = float(np.maximum(weights, 0.0).sum(axis=1).mean())
+        mean_total = float(weights.sum(axis=1).mean())
         for column, of_bins in zip(which.tolist(), weights, strict=True):
             if self._masses is None:
                 cuts[column] = merged_candidates(cuts[column], of_bins, mean_total)

@@ -88,12 +88,12 @@ class WeightUpdate:
 
     def values(self, grad: Values, hess: Values, rule: LeafRule) -> Values:
         """Leaf values from noisy sums, the learning rate included."""
-        is_heavy = hess > 0
         if self.name == "averaging":
             middle = (self.lowest + 1) / 2
-            means = np.divide(grad, hess, out=np.full_like(grad, middle), where=is_heavy)
+            means = np.divide(grad, hess, out=np.full_like(grad, middle), where=hess > 0)
             return np.clip(means, self.lowest, 1.0)
-        steps = np.where(is_heavy, grad, 0.0) / np.where(is_heavy, hess + rule.reg_lambda, 1.0)
+        weight = hess + rule.reg_lambda
+        steps = np.divide(grad, weight, out=np.zeros_like(grad), where=weight > 0)
         return -rule.learning_rate * np.clip(steps, -rule.max_leaf, rule.max_leaf)
 
 

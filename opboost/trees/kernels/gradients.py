@@ -61,12 +61,13 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
     Of a pair with ``sqrt(g^2 + (h / ratio)^2) > max_norm``, h gives way.
     """
     n_odd = np.int64(0)
-    limit, shrunk = max_norm * max_norm, ratio * (1.0 - 1e-15)
+    limit = max_norm * max_norm
     for i in range(len(grad)):
         n_odd += np.int64(not (abs(grad[i]) < np.inf)) + np.int64(not (abs(hess[i]) < np.inf))
         g = min(max(grad[i], -max_grad), max_grad)
         h = min(max(hess[i], 0.0), max_hess)
-        h = min(h, np.sqrt(max(limit - g * g, 0.0)) * shrunk)
+        room = np.sqrt(max(limit - g * g, 0.0)) * ratio
+        h = h if h <= room else room * (1.0 - 1e-15)
         grad_out[i] = bits_of(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
         hess_out[i] = bits_of(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
     return n_odd == 0
