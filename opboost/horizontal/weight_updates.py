@@ -92,8 +92,7 @@ class WeightUpdate:
             middle = (self.lowest + 1) / 2
             means = np.divide(grad, hess, out=np.full_like(grad, middle), where=hess > 0)
             return np.clip(means, self.lowest, 1.0)
-        weight = hess + rule.reg_lambda
-        steps = np.divide(grad, weight, out=np.zeros_like(grad), where=weight > 0)
+        steps = np.divide(grad, hess + rule.reg_lambda, out=np.zeros_like(grad), where=hess > 0)
         return -rule.learning_rate * np.clip(steps, -rule.max_leaf, rule.max_leaf)
 
 
