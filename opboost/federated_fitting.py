@@ -29,7 +29,7 @@ from opboost.shape_functions import Shapes, shapes_of
 from opboost.simulated_rows import DividedRows, PublicTask
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, SquaredError
-from opboost.trees.tree import Ensemble, Feature
+from opboost.trees.tree import Ensemble, Feature, Tree
 
 Candidates = Literal["uniform", "log", "quantile", "ih", "ih_equal_mass", "ih_printed"]
 
@@ -151,8 +151,13 @@ class FederatedFitting(NamedMethods, DividedRows):
         loss = Logistic() if task.is_classification and update.name != "averaging" else SquaredError()
         base = np.array([0.0 if task.is_classification else task.centre])
         features = tuple(Feature(name) for name in task.names)
+
+        def scaled(trees: tuple[Tree, ...]) -> tuple[Tree, ...]:
+            return tuple(tree.scaled(task.spread) for tree in trees)
+
         self.models_ = tuple(
-            Ensemble(tuple(tree.scaled(task.spread) for tree in each.trees), base, loss, features) for each in trained
+            Ensemble(each.trees if task.is_classification else scaled(each.trees), base, loss, features)
+            for each in trained
         )
         self.model_ = self.models_[0]
         self._task = task

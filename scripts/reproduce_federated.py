@@ -122,7 +122,7 @@ def split_candidates(runs: int) -> Iterator[dict[str, Any]]:
 
 
 def two_query_scores(runs: int, name: str) -> Iterator[float]:
-    """Of random trees at epsilon 1, T = 100. A pair of queries is one of the vector (g, 4 h), of sensitivity sqrt(2)."""
+    """Random trees, epsilon 1, T = 100. A pair of queries is one of the vector (g, 4 h), of sensitivity sqrt(2)."""
     update = weight_update("newton", is_classification=True, is_printed=True)
     clipping = Clipping(max_grad=1.0, max_hess=0.25, ratio=0.25)
     # A question for Hessians is one query, half of such a pair.

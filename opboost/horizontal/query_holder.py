@@ -78,8 +78,7 @@ class QueryHolder:
             _stock(each, scale, rng.fork(name))
             for each, scale, name in zip(stds, update.scales, ("first", "second"), strict=True)
         )
-        self._is_split: Mask = np.zeros(1, np.bool_)
-        self._depth = 0
+        self._split: list[Nodes] = []
         self._depths_asked: set[int] = set()
         self.n_asked = self.n_rounds = self.n_numbers = 0
 
@@ -92,8 +91,7 @@ class QueryHolder:
         self._holder.place(columns)
 
     def start_tree(self, output: int) -> None:
-        self._is_split = np.zeros(1, np.bool_)
-        self._depth = 0
+        self._split = []
         if output == 0:
             self._depths_asked = set()
         self._holder.start_tree(output)
@@ -149,11 +147,7 @@ class QueryHolder:
         raise AccountError("exact histograms are never released; nothing was released")
 
     def divide(self, splits: Splits) -> None:
-        is_split = np.zeros(int(splits.rights[-1]) + 1, np.bool_)
-        is_split[: len(self._is_split)] = self._is_split
-        is_split[splits.nodes] = True
-        self._is_split = is_split
-        self._depth += 1
+        self._split.append(splits.nodes)
         self._holder.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
@@ -161,7 +155,8 @@ class QueryHolder:
 
     def _charge(self, n_queries: int, nodes: Nodes, *, is_round: bool = False) -> None:
         """Refuse what is not in the account, before anything is drawn."""
-        if np.bincount(nodes).max() > 1 or self._is_split[nodes].any():
+        depth = len(self._split)
+        if np.bincount(nodes).max() > 1 or (depth and np.isin(nodes, np.concatenate(self._split)).any()):
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         if self.n_asked + n_queries > self._n_queries:
             raise AccountError(
@@ -169,10 +164,10 @@ class QueryHolder:
                 f"{n_queries} more were asked, and nothing was released"
             )
         self.n_asked += n_queries
-        if is_round or self._depth not in self._depths_asked:
+        if is_round or depth not in self._depths_asked:
             self.n_rounds += 1
         if not is_round:
-            self._depths_asked.add(self._depth)
+            self._depths_asked.add(depth)
 
     def _cells(self, nodes: Nodes) -> Sums:
         """Exact histograms, shape ``(n_nodes, 2, n_columns, n_bins)``; the last bin holds the missing values."""

@@ -119,12 +119,14 @@ class RandomRule:
         self._columns = columns
         self._uniforms = uniforms
         self._open: NDArray[np.int64] = np.arange(axes.n_columns)
-        self._limits: NDArray[np.int64] = np.empty((0, 2, 0), np.int64)
+        # The first and the last bin of each open column; and those that may reach each node of the level.
+        self._whole = np.stack([np.zeros_like(self._open), self._n_bins - 1])
+        self._limits = self._whole[None]
 
     def start_tree(self) -> None:
         if self._columns is not None:
             self._open = self._columns()
-        # Of every node of the level: the first and the last bin of each open column that may reach it.
+            self._whole = np.stack([np.zeros_like(self._open), self._n_bins[self._open] - 1])
         self._limits = self._whole[None]
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
@@ -147,11 +149,6 @@ class RandomRule:
         self._limits[0::2][at, 1, place] = cuts
         self._limits[1::2][at, 0, place] = cuts + 1
         return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
-
-    @property
-    def _whole(self) -> NDArray[np.int64]:
-        """The first and the last bin of each open column."""
-        return np.stack([np.zeros(len(self._open), np.int64), self._n_bins[self._open] - 1])
 
 
 def _splits(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:

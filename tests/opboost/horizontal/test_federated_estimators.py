@@ -161,7 +161,7 @@ def test_a_model_depends_on_no_row_but_those_it_is_fitted_on():
 
 def test_delta_must_be_said_or_is_said():
     """Trap 6."""
-    with pytest.raises(ParameterError, match="needs a delta.*Nothing was released"):
+    with pytest.raises(ParameterError, match=r"needs a delta.*Nothing was released"):
         FederatedGBDTClassifier(epsilon=1.0, bounds=BOUNDS).fit(*frame())
     model = FederatedGBDTClassifier(epsilon=1.0, bounds=BOUNDS, mode="paper", n_estimators=3).fit(*frame())
     assert model.guarantee_.delta == 1 / 300
@@ -176,7 +176,7 @@ def test_bits_are_secure_unless_there_is_a_seed():
 
 def test_quantiles_are_refused_where_something_is_promised():
     X, y = frame()
-    with pytest.raises(ParameterError, match="quantiles are a function of the data.*Nothing was released"):
+    with pytest.raises(ParameterError, match=r"quantiles are a function of the data.*Nothing was released"):
         FederatedGBDTClassifier(**PRIVATE, split_candidates="quantile").fit(X, y)
     model = FederatedGBDTClassifier(**PRIVATE, mode="paper", split_candidates="quantile", n_estimators=3).fit(X, y)
     assert model.guarantee_.notion == "none"
