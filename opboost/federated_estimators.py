@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column
 from opboost.errors import DataError
-from opboost.federated_fitting import Candidates, FederatedFitting, one_against_rest
+from opboost.federated_fitting import Candidates, FederatedFitting
 from opboost.horizontal.column_turns import Interaction
 from opboost.horizontal.federated import SplitMethod
 from opboost.horizontal.weight_updates import UpdateName
@@ -196,3 +196,9 @@ class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting): 
         rows, targets = self._check_rows(X, y, reset=True)
         self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
         return self
+
+
+def one_against_rest(codes: NDArray[np.int64], n_classes: int) -> list[Values]:
+    """Labels 0 and 1 of one class after the other; of two classes, of the second one alone."""
+    classes = [1] if n_classes == 2 else range(n_classes)
+    return [(codes == each).astype(np.float64) for each in classes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column, ColumnPositions
 from opboost.errors import ParameterError
 from opboost.federated_methods import NamedMethods
+from opboost.federated_promise import delta_for, promise
 from opboost.horizontal.client_rows import ClientHolder, ClientRows, SummedClients
 from opboost.horizontal.column_turns import Interaction
 from opboost.horizontal.federated import Choices, Refining, SplitMethod, Trained, train
@@ -23,7 +24,6 @@ from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.query_account import QueryAccount, query_account
 from opboost.horizontal.split_candidates import log_candidates, quantile_candidates, uniform_candidates
 from opboost.horizontal.weight_updates import LeafRule, UpdateName, WeightUpdate, weight_update
-from opboost.privacy.guarantee import RecordGuarantee
 from opboost.rng import BitSource
 from opboost.shape_functions import Shapes, shapes_of
 from opboost.simulated_rows import DividedRows, PublicTask
@@ -128,7 +128,8 @@ class FederatedFitting(NamedMethods, DividedRows):
     def _train(self, X: Values, targets: Sequence[Values], *, is_classification: bool) -> None:
         """Train one model per target: one for two classes or numbers, one per class against the rest."""
         task = self._public(X, targets[0], is_classification=is_classification)
-        delta, bits = self._delta(task, len(X)), self._bits()
+        bits = self._bits()
+        delta = delta_for(task.epsilon, self.delta, is_printed=self.mode == "paper", n_rows=len(X))
         update = self._update(is_classification)
         choices = self._choices(len(task.names), update)
         account = self._account(task, choices, update, delta, n_models=len(targets))
@@ -145,7 +146,11 @@ class FederatedFitting(NamedMethods, DividedRows):
                 )
         self._publish(task, trained, update)
         self.n_queries_ = account.n_queries if self.local_noise else sum(each.n_queries for each in trained)
-        self.guarantee_ = self._promise(task, account, delta, is_secure=bits.is_secure)
+        self.guarantee_ = promise(
+            task, account, delta, is_printed=self.mode == "paper", is_local=self.local_noise,
+            reveals_quantiles=self.split_candidates == "quantile", delta_is_said=self.delta is not None,
+            is_secure=bits.is_secure,
+        )  # fmt: skip
 
     def _publish(self, task: PublicTask, trained: Sequence[Trained], update: WeightUpdate) -> None:
         loss = Logistic() if task.is_classification and update.name != "averaging" else SquaredError()
@@ -279,52 +284,7 @@ class FederatedFitting(NamedMethods, DividedRows):
             n_models * n_queries, epsilon=task.epsilon, delta=delta, is_printed=self.mode == "paper", excess=excess
         )
 
-    def _delta(self, task: PublicTask, n_rows: int) -> float:
-        if math.isinf(task.epsilon):
-            return 0.0
-        if self.delta is None:
-            if self.mode == "paper":
-                return 1.0 / n_rows
-            raise ParameterError(
-                "a private fit needs a delta. One over the number of records is common, and makes that number public: "
-                "say it yourself. Nothing was released"
-            )
-        if not (isinstance(self.delta, (float, np.floating)) and 0 < self.delta < 1):
-            raise ParameterError(f"delta must lie strictly between 0 and 1; got {self.delta!r}")
-        return float(self.delta)
-
-    def _promise(self, task: PublicTask, account: QueryAccount, delta: float, *, is_secure: bool) -> RecordGuarantee:
-        is_private = bool(account.releases()) and self.split_candidates != "quantile"
-        settings: dict[str, Any] = {}
-        hidden = ["what is meant to be public: the schema, the bounds and the settings"]
-        if self.local_noise:
-            settings["neighbours"] = "two data sets that differ in one record's label"
-            settings["protected"] = "The label of any one record, against everyone, whoever adds up included."
-            hidden.append("the features, which are in the clear: this is label-LDP only")
-        hidden.append("several records of one person: their losses add up")
-        if self.delta is None and is_private:
-            hidden.append("the number of records, of which delta is one over")
-        if self.split_candidates == "quantile":
-            hidden.append("the values of the columns, whose quantiles are the split candidates")
-        return RecordGuarantee(
-            epsilon=account.epsilon(delta) if is_private else math.inf,
-            delta=delta if is_private else 0.0,
-            account="exact Gaussian composition" if is_private else "no noise",
-            mode="paper" if self.mode == "paper" else "certified",
-            is_secure=is_secure,
-            bounds_are_public=task.bounds_are_public,
-            claimed_epsilon=task.epsilon if self.mode == "paper" and is_private else None,
-            not_protected=tuple(hidden),
-            **settings,
-        )
-
     def _check_integer(self, name: str, least: int) -> None:
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
             raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
-
-
-def one_against_rest(codes: NDArray[np.int64], n_classes: int) -> list[Values]:
-    """Labels 0 and 1 of one class after the other; of two classes, of the second one alone."""
-    classes = [1] if n_classes == 2 else range(n_classes)
-    return [(codes == each).astype(np.float64) for each in classes]

@@ -74,6 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.federated_estimators": PACKAGES,
     "opboost.federated_fitting": PACKAGES,
     "opboost.federated_methods": (),
+    "opboost.federated_promise": PACKAGES,
     "opboost.shape_functions": (*_GROUND, "opboost.trees"),
     "opboost.inprivate_estimators": PACKAGES,
     "opboost.sgbdt_estimators": PACKAGES,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -85,9 +86,7 @@ def grow_complete_tree(
         holder.divide(_splits(nodes, chosen, axes))
     values = np.zeros(n_nodes)
     values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
-    inner = np.where(columns >= 0, np.arange(n_nodes), -1)
-    lefts = np.where(inner >= 0, 2 * inner + 1, 0).astype(np.int32)
-    rights = np.where(inner >= 0, 2 * inner + 2, 0).astype(np.int32)
+    lefts, rights = _links(depth)
     return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes))
 
 
@@ -149,6 +148,18 @@ class RandomRule:
         self._limits[0::2][at, 1, place] = cuts
         self._limits[1::2][at, 0, place] = cuts + 1
         return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
+
+
+@cache
+def _links(depth: int) -> tuple[Nodes, Nodes]:
+    """Children of the nodes of a complete tree, 0 for its leaves; the same arrays serve all trees."""
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    lefts = np.zeros(n_nodes, np.int32)
+    lefts[:n_inner] = 2 * np.arange(n_inner) + 1
+    rights = np.where(lefts > 0, lefts + 1, 0).astype(np.int32)
+    lefts.setflags(write=False)
+    rights.setflags(write=False)
+    return lefts, rights
 
 
 def _splits(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
