@@ -16,7 +16,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 
 bench: .venv/dev.stamp
-	for script in scripts/bench_*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python scripts/run_benches.py $(BENCH)
 
 clean:
 	rm -rf .venv runs

@@ -7,6 +7,7 @@ alias      dtype      unit
 `Codes`    int64      points of a mapped integer domain ``[lo, hi]``
 `Ranks`    uint32     dense ranks ``0..k-1`` of released codes
 `Bins`     uint8/16   histogram bins of a column; the last one holds the missing values
+`Scores`   float32/64 raw scores of rows while trees grow
 `Sums`     int64      sums of g and h on a fixed grid: ``(n_nodes, 2)``, or ``(n_nodes, 2, n_bins)`` per bin
 `Mask`     bool       one flag per row
 =========  =========  ======================================================================
@@ -24,6 +25,7 @@ Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Ranks = NDArray[np.uint32]
 Bins = NDArray[np.uint8] | NDArray[np.uint16]
+Scores = NDArray[np.float32] | NDArray[np.float64]
 Sums = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Nodes = NDArray[np.int32]

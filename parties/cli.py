@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -64,8 +63,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show versions and exit.")
     ] = False,
 ) -> None:
-    # Before compiled loops load: while they wait they leave the cores to others, such as a party on the same machine.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    pass
 
 
 @app.command("party-a")

@@ -146,7 +146,7 @@ class RecordHolder:
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = SortedRows(table.bins, np.array([initial_score]), has_gradients=True)
+        self._rows = SortedRows(table.bins, np.full((1, len(labels)), initial_score), has_gradients=True)
         self._fresh: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
 
     @property
@@ -160,9 +160,7 @@ class RecordHolder:
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        scores = self._rows.scores
-        self._table, self._rows = table, SortedRows(table.bins, scores[:, 0], has_gradients=True)
-        self._rows.scores = scores
+        self._table, self._rows = table, SortedRows(table.bins, self._rows.scores, has_gradients=True)
 
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()

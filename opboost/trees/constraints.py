@@ -34,6 +34,8 @@ class Limits:
 
     def of(self, nodes: NDArray[np.intp]) -> Limits:
         """The limits of some of the nodes."""
+        if len(self.lower) == len(self.upper) == len(self.allowed) == len(self.path) == 1:
+            return self
         lower, upper = (each if len(each) == 1 else each[nodes] for each in (self.lower, self.upper))
         allowed, path = (each if len(each) == 1 else each[nodes] for each in (self.allowed, self.path))
         return Limits(lower, upper, allowed, path)

@@ -15,6 +15,9 @@ from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
+# Histograms that a level has room for from the start: those of trees of depth 6, unless bins are many.
+_RESERVED_NODES, _RESERVED_BYTES = 16, 1 << 26
+
 
 def grow_tree(
     holder: RowHolder,
@@ -60,11 +63,13 @@ def grow_tree(
 class HistogramRoom:
     """Memory for the histograms of two levels, used by one tree after the other.
 
-    Fresh memory for every level would be mapped and cleared by the operating system each time.
+    Fresh memory for every level would be mapped and cleared by the operating system each time, and smaller pieces from
+    earlier levels would lie about unused. What is reserved takes no memory until it is used.
     """
 
     def __init__(self, n_bins: int) -> None:
-        self._levels = [np.empty((0, 2, n_bins), dtype=np.int64) for _ in range(2)]
+        n_nodes = min(_RESERVED_NODES, _RESERVED_BYTES // (16 * n_bins + 1))
+        self._levels = [np.empty((n_nodes, 2, n_bins), dtype=np.int64) for _ in range(2)]
 
     def of_level(self, depth: int, n_nodes: int) -> Sums:
         """Room for a level's histograms; what the level before the last one left there is lost."""
@@ -193,14 +198,14 @@ class _Growth:
     def _split(self, opened: _OpenNodes, chosen: NDArray[np.intp]) -> _OpenNodes | None:
         """Split some of the open nodes; returns their children if these may be split in turn."""
         best, splitter, n = opened.best, self._splitter, len(chosen)
-        left, parents = best.left_sums[chosen], opened.children.totals[chosen]
-        totals, columns = np.concatenate([left, parents - left]), best.columns[chosen]
+        columns, totals = best.columns[chosen], np.empty((2 * n, 2), dtype=np.int64)
+        totals[0::2] = best.left_sums[chosen]
+        totals[1::2] = opened.children.totals[chosen] - totals[0::2]
         limits = self._limits_of_children(opened.children.limits.of(chosen), columns, totals)
-        in_order = np.arange(2 * n).reshape(2, n).T.ravel()
-        nodes = self.draft.add_nodes(totals[in_order], limits.of(in_order)).reshape(n, 2).T.ravel()
+        nodes = self.draft.add_nodes(totals, limits)
         splits = Splits(
             opened.nodes[chosen], columns, best.cuts[chosen], best.missing_left[chosen],
-            splitter.goes_left(best, chosen, opened.histogram), nodes[:n], nodes[n:],
+            splitter.goes_left(best, chosen, opened.histogram), nodes[0::2], nodes[1::2],
         )  # fmt: skip
         self.draft.splits.append(splits)
         self.draft.gains.append(best.gains[chosen])
@@ -208,8 +213,8 @@ class _Growth:
         self._holder.divide(splits)
         if opened.depth + 1 >= self._max_depth:
             return None
-        lighter = np.arange(n) + n * (totals[n:, 1] < totals[:n, 1])
-        order, depth = np.concatenate([lighter, (lighter + n) % (2 * n)]), opened.depth + 1
+        lighter = np.arange(0, 2 * n, 2) + (totals[1::2, 1] < totals[0::2, 1])
+        order, depth = np.concatenate([lighter, lighter ^ 1]), opened.depth + 1
         # The other siblings' histograms are kept for their children, if these will ask.
         n_kept = 2 * n if depth + 1 < self._max_depth else n
         histograms = self._ask(nodes[lighter], n_kept=n_kept, depth=depth)
@@ -226,10 +231,11 @@ class _Growth:
         return histograms
 
     def _limits_of_children(self, limits: Limits, columns: Nodes, totals: Sums) -> Limits:
-        """Limits of the left children and then of the right ones, whose sums are `totals`."""
-        constraints = self._splitter.constraints
+        """Limits of the children, left and right by turns, whose sums are `totals`."""
+        constraints, n = self._splitter.constraints, len(columns)
         if not constraints.change_below:
             return limits
-        bounds = (np.resize(bound, len(totals)) for bound in (limits.lower, limits.upper))
-        left, right = np.split(self._leaves.values(totals, *bounds), 2)
-        return constraints.at_children(limits, columns, left, right, self._at_root)
+        bounds = (np.repeat(bound, len(totals) // len(bound)) for bound in (limits.lower, limits.upper))
+        values = self._leaves.values(totals, *bounds)
+        below = constraints.at_children(limits, columns, values[0::2], values[1::2], self._at_root)
+        return below.of(np.arange(2 * n).reshape(2, n).T.ravel())

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from opboost.arrays import Nodes, Sums, Values
+from opboost.arrays import Nodes, Scores, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.losses import Grid, Loss
@@ -80,7 +80,7 @@ class LocalHolder:
         self._grid = grid
         self._subsample = subsample
         self._rng = rng
-        self._rows = SortedRows(table.bins, initial_scores, has_gradients=True)
+        self._rows = SortedRows(table.bins, _repeated(initial_scores, n_rows, loss.score_type), has_gradients=True)
         # Of a single output, the rows carry the only copy.
         self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
         self._output = 0
@@ -109,6 +109,11 @@ class LocalHolder:
 
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree, self._output)
+
+
+def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:
+    """Scores of shape ``(n_outputs, n_rows)``, the same for all rows."""
+    return np.repeat(initial_scores.astype(dtype)[:, None], n_rows, axis=1)
 
 
 class SummedHolders:

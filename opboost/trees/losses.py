@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 
-from opboost.arrays import Values
+from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.gradients import (
     logistic_gradients,
@@ -89,6 +89,8 @@ class Loss(Protocol):
     """What the core needs to know of an objective."""
 
     name: ClassVar[str]
+    score_type: ClassVar[type[np.floating]]
+    """What raw scores are kept in while trees grow."""
 
     @property
     def n_outputs(self) -> int:
@@ -110,10 +112,10 @@ class Loss(Protocol):
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         """A grid that holds the gradients of these rows."""
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
 
-    def predictions(self, scores: Values) -> Values:
+    def predictions(self, scores: Scores) -> Values:
         """Raw scores of shape ``(n_rows, n_outputs)`` to what users expect: probabilities or values."""
 
 
@@ -122,6 +124,7 @@ class Logistic:
     """Binary cross-entropy on labels 0 and 1."""
 
     name: ClassVar[str] = "binary:logistic"
+    score_type: ClassVar[type[np.floating]] = np.float32
     max_delta_step: ClassVar[float] = 0.0
 
     @property
@@ -144,10 +147,10 @@ class Logistic:
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         return Grid.for_weights(1.0, 0.25, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
-    def predictions(self, scores: Values) -> Values:
+    def predictions(self, scores: Scores) -> Values:
         return np.asarray(expit(scores[:, 0]))
 
 
@@ -156,6 +159,8 @@ class SquaredError:
     """Half the squared error."""
 
     name: ClassVar[str] = "reg:squarederror"
+    # Labels may lie far from 0, close together.
+    score_type: ClassVar[type[np.floating]] = np.float64
     max_delta_step: ClassVar[float] = 0.0
 
     @property
@@ -177,11 +182,11 @@ class SquaredError:
         largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
         return Grid.for_weights(4 * largest, 1.0, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
-    def predictions(self, scores: Values) -> Values:
-        return scores[:, 0].copy()
+    def predictions(self, scores: Scores) -> Values:
+        return np.array(scores[:, 0], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +197,7 @@ class Poisson:
     """
 
     name: ClassVar[str] = "count:poisson"
+    score_type: ClassVar[type[np.floating]] = np.float32
     max_delta_step: ClassVar[float] = 0.7
 
     @property
@@ -215,10 +221,10 @@ class Poisson:
         largest = max(float(labels.max()), math.exp(initial_scores[0]))
         return Grid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
 
-    def predictions(self, scores: Values) -> Values:
+    def predictions(self, scores: Scores) -> Values:
         return np.asarray(np.exp(scores[:, 0]))
 
 
@@ -227,6 +233,7 @@ class Softmax:
     """Multiclass cross-entropy on labels ``0 .. n_classes - 1``, one tree per class and round."""
 
     name: ClassVar[str] = "multi:softprob"
+    score_type: ClassVar[type[np.floating]] = np.float32
     max_delta_step: ClassVar[float] = 0.0
     n_classes: int
 
@@ -252,10 +259,10 @@ class Softmax:
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
         return Grid.for_weights(1.0, 0.5, weights)
 
-    def gradients(self, scores: Values, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         softmax_gradients(scores, labels, weights, *grid.rounding, out)
 
-    def predictions(self, scores: Values) -> Values:
+    def predictions(self, scores: Scores) -> Values:
         return np.asarray(softmax(scores, axis=1))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Nodes, Sums, Values
+from opboost.arrays import Bins, Nodes, Scores, Sums
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_rows
 from opboost.trees.kernels.histograms import build_histograms, sum_nodes
 from opboost.trees.splitting import Splits
@@ -26,24 +26,24 @@ class SortedRows:
     Parameters
     ----------
     bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
-    initial_scores : ndarray of float64, shape (n_outputs,)
+    scores : ndarray of float32 or float64, shape (n_outputs, n_rows)
+        At the start, in the order of the table; leaf values are added to them.
     has_gradients : bool
         Whether rows carry gradients along.
 
     Attributes
     ----------
-    scores : ndarray of float64, shape (n_outputs, n_rows)
-        In the order of the table.
+    scores : ndarray of float32 or float64, shape (n_outputs, n_rows)
     numbers : ndarray of uint32, shape (n_rows,)
         The rows of a node lie side by side.
     gradients : ndarray of int64, shape (n_rows,) or (0,)
         Packed, in the order of `numbers`.
     """
 
-    def __init__(self, bins: Bins, initial_scores: Values, *, has_gradients: bool) -> None:
+    def __init__(self, bins: Bins, scores: Scores, *, has_gradients: bool) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
-        self.scores = np.repeat(initial_scores[:, None], n_rows, axis=1)
+        self.scores = scores
         self.numbers = np.empty(n_rows, dtype=np.uint32)
         self.gradients = np.empty(n_rows if has_gradients else 0, dtype=np.int64)
         self._places = np.empty((2, 1), dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -116,8 +117,7 @@ class GreedySplitter:
             *self._steps, float(self.reg_lambda),
             float(self.min_child_weight), gains, columns, cuts, missing_left, left_sums,
         )  # fmt: skip
-        is_worthwhile = (gains > MIN_GAIN) & (gains >= self.gamma)
-        return BestCuts(is_worthwhile, gains, columns, cuts, missing_left, left_sums)
+        return BestCuts(gains >= self._least_gain, gains, columns, cuts, missing_left, left_sums)
 
     def goes_left(self, best: BestCuts, chosen: NDArray[np.intp], histogram_of: Callable[[int], Sums]) -> Mask:
         """For each chosen node, whether each bin of its column goes left, shape ``(n_chosen, widest column)``.
@@ -161,9 +161,14 @@ class GreedySplitter:
         return bool(self.axes.is_categorical.any())
 
     @cached_property
-    def _bins(self) -> NDArray[np.int64]:
+    def _bins(self) -> Nodes:
         """The bins of the widest column."""
-        return np.arange(self.axes.sizes.max())
+        return np.arange(self.axes.sizes.max(), dtype=np.int32)
+
+    @cached_property
+    def _least_gain(self) -> float:
+        """The smallest gain that is worth a split."""
+        return max(self.gamma, math.nextafter(MIN_GAIN, math.inf))
 
     @cached_property
     def _steps(self) -> tuple[float, float]:

@@ -23,6 +23,8 @@ MAX_CATEGORIES = 1 << 16
 # What of a tree refers to other nodes.
 _LINKS = ("lefts", "rights", "left_categories")
 
+_NUMBERS = ("thresholds", "values", "gains", "covers")
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -65,18 +67,13 @@ class Tree:
         if lengths != {self.n_nodes} or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
         splits = np.flatnonzero(self.columns >= 0)
-        lefts, rights = self.lefts[splits], self.rights[splits]
-        is_ordered = (lefts > splits).all() and (rights > splits).all()
-        is_inside = (lefts < self.n_nodes).all() and (rights < self.n_nodes).all()
-        is_reached = np.zeros(self.n_nodes, np.bool_)
-        if is_ordered and is_inside:
-            is_reached[lefts] = is_reached[rights] = True
-        is_reached_once = is_reached[1:].all() and 2 * len(splits) == self.n_nodes - 1
-        if not (is_ordered and is_inside and is_reached_once):
+        children = np.concatenate([self.lefts[splits], self.rights[splits]])
+        is_ordered = (children > np.concatenate([splits, splits])).all()
+        if not is_ordered or not np.array_equal(np.sort(children), np.arange(1, self.n_nodes)):
             raise ModelFileError("a tree's children must come after their parent, each with exactly one parent")
-        for name in ("thresholds", "values", "gains", "covers"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise ModelFileError(f"a tree's {name} must be finite")
+        if not np.isfinite(np.concatenate([getattr(self, name) for name in _NUMBERS])).all():
+            wrong = [name for name in _NUMBERS if not np.isfinite(getattr(self, name)).all()]
+            raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
         if (self.columns < -1).any():
             raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
         for node, categories in self.left_categories.items():

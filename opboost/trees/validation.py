@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from opboost.arrays import Nodes, Sums, Values
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import RowHolder
@@ -50,7 +52,8 @@ class ValidationRows:
     ) -> None:
         self._labels = labels
         self._loss = loss
-        self._rows = SortedRows(table.bins, initial_scores, has_gradients=False)
+        scores = np.repeat(initial_scores[:, None], len(labels), axis=1)
+        self._rows = SortedRows(table.bins, scores, has_gradients=False)
         self._output = 0
         self.metrics = metrics
 

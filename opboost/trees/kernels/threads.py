@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 from numba import get_num_threads, set_num_threads
 
-# Cells of a table that keep a further thread busy. Below, threads wait for each other longer than they work, and much
-# longer where other processes need the cores.
-CELLS_PER_THREAD = 400_000
+# Cells of a table that keep a further thread busy. Below, threads wait for each other longer than they work.
+CELLS_PER_THREAD = 50_000
 
 
 def n_threads() -> int:

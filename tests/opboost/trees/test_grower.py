@@ -94,7 +94,9 @@ def _grow(values: np.ndarray, labels: np.ndarray, weights: np.ndarray, loss: Los
     )
     tree = _grow_on(holder, table, grid, rules)
     words = np.empty((loss.n_outputs, len(labels)), np.int64)
-    loss.gradients(np.repeat(first[:, None], len(labels), axis=1), labels, weights, grid, out=words)
+    loss.gradients(
+        np.repeat(first[:, None].astype(loss.score_type), len(labels), axis=1), labels, weights, grid, out=words
+    )
     grads, hessians = (np.array([part(word) for word in words[0].tolist()]) for part in (grad_of, hess_of))
     return Case(table, grads / grid.grad_scale, hessians / grid.hess_scale, rules, tree)
 

@@ -70,7 +70,13 @@ class Search:
         first = loss.initial_scores(labels, weights)
         self.grid: Grid = loss.grid(labels, weights, first)
         words = np.empty((loss.n_outputs, len(labels)), np.int64)
-        loss.gradients(np.repeat(first[:, None], len(labels), axis=1), labels, weights, self.grid, out=words)
+        loss.gradients(
+            np.repeat(first[:, None].astype(loss.score_type), len(labels), axis=1),
+            labels,
+            weights,
+            self.grid,
+            out=words,
+        )
         parts = [np.array([part(word) for word in words.ravel().tolist()]).reshape(words.shape)
                  for part in (grad_of, hess_of)]  # fmt: skip
         self.grads, self.hessians = parts
