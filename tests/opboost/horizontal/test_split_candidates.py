@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,8 +92,3 @@ def test_columns_that_were_not_asked_for_stay():
     after = refinement.learn(np.array([1]), np.array([[0, 9, 1, 1, 1, 1, 1, 1, 1.0]])).cuts
     np.testing.assert_array_equal(before[0], after[0])
     assert (before[1] != after[1]).any()
-
-
-def test_candidates_follow_from_answers_alone():
-    with pytest.raises(TypeError):
-        Refinement(uniform_candidates(BOUNDS, 8), equal_mass=True, rows=np.zeros((3, 2)))  # no way to pass data
