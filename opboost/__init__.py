@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from opboost.dpboost_estimators import DPBoostClassifier, DPBoostRegressor
     from opboost.estimators import OpBoostClassifier, OpBoostRegressor
+    from opboost.federated_estimators import FederatedGBDTClassifier, FederatedGBDTRegressor
     from opboost.inprivate_estimators import InPrivateClassifier, InPrivateRegressor
     from opboost.privacy.domain import IntegerDomain, Partition
     from opboost.privacy.guarantee import Guarantee
@@ -22,6 +23,8 @@ __all__ = [
     "DPBoostClassifier",
     "DPBoostRegressor",
     "Ensemble",
+    "FederatedGBDTClassifier",
+    "FederatedGBDTRegressor",
     "GlobalMap",
     "Guarantee",
     "InPrivateClassifier",
@@ -44,6 +47,8 @@ _HOMES = {
     "DPBoostClassifier": "opboost.dpboost_estimators",
     "DPBoostRegressor": "opboost.dpboost_estimators",
     "Ensemble": "opboost.trees.tree",
+    "FederatedGBDTClassifier": "opboost.federated_estimators",
+    "FederatedGBDTRegressor": "opboost.federated_estimators",
     "GlobalMap": "opboost.privacy.order_preserving",
     "Guarantee": "opboost.privacy.guarantee",
     "InPrivateClassifier": "opboost.inprivate_estimators",

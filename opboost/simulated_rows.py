@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,10 +34,12 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
     `random_state`.
     """
 
+    _modes: ClassVar[tuple[str, ...]] = ("certified", "paper")
+
     epsilon: float | None
-    delta: float
+    delta: Any
     bounds: Bounds | Literal["from_data"]
-    mode: Literal["certified", "paper"]
+    mode: Any
     max_cells: int
     random_state: int | np.random.RandomState | None
     guarantee_: RecordGuarantee
@@ -50,8 +52,8 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _public(self, X: Values, labels: Values, *, is_classification: bool) -> PublicTask:
         """What may be known without the data; bounds come from them only where nothing is promised."""
-        if self.mode not in ("certified", "paper"):
-            raise ParameterError(f"mode must be certified or paper; got {self.mode!r}")
+        if self.mode not in self._modes:
+            raise ParameterError(f"mode must be {' or '.join(self._modes)}; got {self.mode!r}")
         epsilon = self._budget()
         names = column_names(self)
         from_data = isinstance(self.bounds, str)
@@ -75,8 +77,12 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             lower, upper = _label_bounds(label_bounds) if label_bounds is not None else _extremes(labels)
             centre, spread = (lower + upper) / 2, (upper - lower) / 2
         return PublicTask(
-            names, PublicGrid(bounds, self.max_cells), centre, spread, epsilon, not without, is_classification
+            names, PublicGrid(bounds, self._n_cells()), centre, spread, epsilon, not without, is_classification
         )
+
+    def _n_cells(self) -> int:
+        """Cells of the public grid per column."""
+        return self.max_cells
 
     def _budget(self) -> float:
         if self.epsilon is None:

@@ -38,16 +38,22 @@ _RECIPE = (
     *(
         f"opboost.horizontal.{shared}"
         for shared in (
+            "client_rows",
+            "column_turns",
             "initial_score",
             "leaf_noise",
             "noisy_holder",
+            "noisy_trees",
             "private_splits",
             "public_shape",
             "public_table",
             "public_task",
+            "query_holder",
             "record_holder",
             "shared_noise",
             "skellam_sums",
+            "split_candidates",
+            "weight_updates",
         )
     ),
 )
@@ -78,6 +84,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table", "opboost.horizontal.public_task"),
     "opboost.horizontal.public_task": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.dpboost_estimators": PACKAGES,
+    "opboost.federated_estimators": PACKAGES,
+    "opboost.federated_fitting": PACKAGES,
+    "opboost.federated_methods": (),
+    "opboost.federated_promise": PACKAGES,
+    "opboost.shape_functions": (*_GROUND, "opboost.trees"),
     "opboost.inprivate_estimators": PACKAGES,
     "opboost.sgbdt_estimators": PACKAGES,
     "opboost.sgbdt_fitting": PACKAGES,

@@ -14,6 +14,7 @@ from scipy.special import expit
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedTable
+from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
 from opboost.trees.losses import Grid
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
@@ -37,8 +38,9 @@ def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
 
 def logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Cross-entropy on labels 0 and 1: ``p - y`` and ``p (1 - p)``."""
-    p = expit(scores)
-    return p - labels, p * (1.0 - p)
+    grad, hess = np.empty_like(scores), np.empty_like(scores)
+    logistic_pairs(scores, labels, grad, hess)
+    return grad, hess
 
 
 def counted_logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
@@ -87,17 +89,16 @@ class Clipping:
         DataError
             If a number is missing. Nothing was released.
         """
-        if not np.isfinite(grad.sum() + hess.sum()):
+        out = np.empty(len(grad), np.int64), np.empty(len(grad), np.int64)
+        # A joint bound that the others imply is left out, so that rounding does not make it bind.
+        is_joint = self.max_norm < math.hypot(self.max_grad, self.max_hess / self.ratio)
+        is_finite = clip_pairs(
+            grad, hess, self.max_grad, self.max_hess, self.ratio, self.max_norm if is_joint else math.inf,
+            self.grid.grad_scale, self.grid.hess_scale, *out,
+        )  # fmt: skip
+        if not is_finite:
             raise DataError("a gradient is not a finite number; nothing was released")
-        grid = self.grid
-        g = np.clip(grad, -self.max_grad, self.max_grad)
-        h = np.clip(hess, 0.0, self.max_hess)
-        if self.max_norm < math.hypot(self.max_grad, self.max_hess / self.ratio):
-            room = self.max_norm**2 - g * g
-            is_long = (h / self.ratio) ** 2 > room
-            if is_long.any():
-                h[is_long] = np.sqrt(np.maximum(room[is_long], 0.0)) * (self.ratio * (1 - 1e-15))
-        return (g * grid.grad_scale).astype(np.int64), (h * grid.hess_scale).astype(np.int64)
+        return out
 
     def norms_squared(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Values:
         """``g^2 + (h / ratio)^2`` of encoded contributions, rounded up and at most the largest one."""
@@ -127,8 +128,13 @@ class RecordHolder:
     gradients : callable
     clipping : Clipping
     initial_score : float
-    admit : callable
-        Called once per tree; who is not admitted contributes nothing to it.
+    admit : callable, optional
+        Called whenever gradients are computed; who is not admitted contributes nothing. Everyone is by default.
+
+    Notes
+    -----
+    Of the trees of a round (`RowHolder.start_tree`), number 0 computes gradients and the others use them again: that is
+    how the trees of a batch share theirs.
     """
 
     def __init__(
@@ -139,7 +145,7 @@ class RecordHolder:
         gradients: Gradients,
         clipping: Clipping,
         initial_score: float,
-        admit: Admission,
+        admit: Admission | None = None,
     ) -> None:
         self._table = table
         self._labels = labels
@@ -147,6 +153,7 @@ class RecordHolder:
         self._clipping = clipping
         self._admit = admit
         self._rows = SortedRows(table.bins, np.full((1, len(labels)), initial_score), has_gradients=True)
+        self._fresh: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
 
     @property
     def scores(self) -> Values:
@@ -157,11 +164,16 @@ class RecordHolder:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
         add_trees(self.scores, self._table, trees)
 
+    def rebin(self, table: BinnedTable) -> None:
+        """The same rows in other bins, from the next tree on; scores and gradients stay."""
+        self._table, self._rows = table, SortedRows(table.bins, self._rows.scores, has_gradients=True)
+
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
-        self._rows.gradients[:] = contributions(
-            self._gradients(self.scores, self._labels), self._clipping, self._admit
-        )  # fmt: skip
+        if output == 0:
+            self._fresh = contributions(self._gradients(self.scores, self._labels), self._clipping, self._admit)
+        # Rows carry them along, and lose their order.
+        self._rows.gradients[:] = self._fresh
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
@@ -190,26 +202,33 @@ class WalkingHolder:
         gradients: Gradients,
         clipping: Clipping,
         initial_score: float,
-        admit: Admission,
+        admit: Admission | None = None,
     ) -> None:
         self._table = table
         self._labels = labels
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = WalkedRows(table.bins, initial_score)
+        self._rows = WalkedRows(table.bins, table.axes.sizes, initial_score)
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
         add_trees(self._rows.scores, self._table, trees)
 
+    def rebin(self, table: BinnedTable) -> None:
+        """The same rows in other bins, from the next tree on; scores and gradients stay."""
+        rows = WalkedRows(table.bins, table.axes.sizes, 0.0)
+        rows.scores, rows.gradients = self._rows.scores, self._rows.gradients
+        self._table, self._rows = table, rows
+
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
-        gradients = self._gradients(self._rows.scores, self._labels)
-        self._rows.gradients[:] = contributions(gradients, self._clipping, self._admit)
+        if output == 0:
+            gradients = self._gradients(self._rows.scores, self._labels)
+            self._rows.gradients = contributions(gradients, self._clipping, self._admit)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        raise DataError("rows that walk have no histograms")
+        self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)
@@ -221,10 +240,12 @@ class WalkingHolder:
         self._rows.finish_tree(tree)
 
 
-def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission) -> NDArray[np.int64]:
+def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None) -> NDArray[np.int64]:
     """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
     grad, hess = clipping.encode(*gradients)
     packed = (hess << _HESS_SHIFT) + grad
+    if admit is None:
+        return packed
     is_in = admit(grad, hess)
     return packed if is_in.all() else np.where(is_in, packed, 0)
 

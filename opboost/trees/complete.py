@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -85,9 +86,7 @@ def grow_complete_tree(
         holder.divide(splits_of_level(nodes, chosen, axes))
     values = np.zeros(n_nodes)
     values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
-    inner = np.where(columns >= 0, np.arange(n_nodes), -1)
-    lefts = np.where(inner >= 0, 2 * inner + 1, 0).astype(np.int32)
-    rights = np.where(inner >= 0, 2 * inner + 2, 0).astype(np.int32)
+    lefts, rights = _links(depth)
     return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes))
 
 
@@ -119,12 +118,14 @@ class RandomRule:
         self._columns = columns
         self._uniforms = uniforms
         self._open: NDArray[np.int64] = np.arange(axes.n_columns)
-        self._limits: NDArray[np.int64] = np.empty((0, 2, 0), np.int64)
+        # The first and the last bin of each open column; and those that may reach each node of the level.
+        self._whole = np.stack([np.zeros_like(self._open), self._n_bins - 1])
+        self._limits = self._whole[None]
 
     def start_tree(self) -> None:
         if self._columns is not None:
             self._open = self._columns()
-        # Of every node of the level: the first and the last bin of each open column that may reach it.
+            self._whole = np.stack([np.zeros_like(self._open), self._n_bins[self._open] - 1])
         self._limits = self._whole[None]
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
@@ -135,7 +136,7 @@ class RandomRule:
         if has_cut.all():
             place = (drawn[0] * has_cut.shape[1]).astype(np.int64)
         else:
-            stuck = np.asarray(~has_cut.any(axis=1))
+            stuck: Mask = np.asarray(~has_cut.any(axis=1))
             limits = np.where(stuck[:, None, None], self._whole, limits)
             has_cut[stuck] = True
             nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)
@@ -148,10 +149,17 @@ class RandomRule:
         self._limits[1::2][at, 0, place] = cuts + 1
         return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
 
-    @property
-    def _whole(self) -> NDArray[np.int64]:
-        """The first and the last bin of each open column."""
-        return np.stack([np.zeros(len(self._open), np.int64), self._n_bins[self._open] - 1])
+
+@cache
+def _links(depth: int) -> tuple[Nodes, Nodes]:
+    """Children of the nodes of a complete tree, 0 for its leaves; the same arrays serve all trees."""
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    lefts = np.zeros(n_nodes, np.int32)
+    lefts[:n_inner] = 2 * np.arange(n_inner) + 1
+    rights = np.where(lefts > 0, lefts + 1, 0).astype(np.int32)
+    lefts.setflags(write=False)
+    rights.setflags(write=False)
+    return lefts, rights
 
 
 def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:

@@ -23,7 +23,10 @@ class RowHolder(Protocol):
     """What the core asks of whoever holds the rows. Node 0 is the root that holds them all."""
 
     def start_tree(self, output: int) -> None:
-        """Begin a tree for this output; for output 0, with fresh gradients at the current scores."""
+        """Begin a round's tree for this output; for output 0, with fresh gradients at the current scores.
+
+        A holder of rows with a single output takes other numbers for further trees on the same gradients.
+        """
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         """Add the sums of g and h per bin to `out`, shape ``(n_nodes, 2, n_bins)``."""

@@ -7,21 +7,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Sums, Values
+from opboost.arrays import Bins, Nodes, Sums, Values
 from opboost.errors import DataError
-from opboost.trees.kernels.walk import walk_rows
+from opboost.trees.kernels.histograms import build_histograms
+from opboost.trees.kernels.walk import add_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
+
+# Of a tree whose nodes have numbers of 16 bits.
+_DEEPEST = 15
+
+_NO_NODES = np.zeros(0, np.int32)
 
 
 class WalkedRows:
     """What `SortedRows` is where histograms are asked for, for trees of which only the leaves' sums are.
 
-    All nodes of a level split, level by level, and the last level alone is asked for.
+    All nodes of a level split, level by level, and the last level alone is asked for; and histograms of the root.
 
     Parameters
     ----------
     bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
+    sizes : ndarray of int64, shape (n_columns,)
+        Bins of each column, the missing bin included. Splits are cuts between ordered bins.
     initial_score : float
 
     Attributes
@@ -31,12 +39,13 @@ class WalkedRows:
         Packed.
     """
 
-    def __init__(self, bins: Bins, initial_score: float) -> None:
+    def __init__(self, bins: Bins, sizes: NDArray[np.int64], initial_score: float) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
+        self._sizes = sizes
         self.scores: Values = np.full(n_rows, initial_score)
         self.gradients = np.empty(n_rows, dtype=np.int64)
-        self._places = np.zeros(n_rows, dtype=np.int32)
+        self._places: NDArray[np.uint8] | NDArray[np.uint16] = np.zeros(n_rows, dtype=np.uint8)
         self._levels: list[Splits] = []
         self._is_walked = False
 
@@ -53,20 +62,33 @@ class WalkedRows:
         self._levels.append(splits)
         self._is_walked = False
 
+    def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+        """Add the sums of g and h per bin to `out`, of the root alone."""
+        if self._levels or len(nodes) != 1:
+            raise DataError("rows that walk have histograms at the root only")
+        n_rows = len(self.gradients)
+        begins, ends = np.zeros(1, np.int64), np.array([n_rows])
+        numbers = np.arange(n_rows, dtype=np.uint32)
+        build_histograms(self._bins, numbers, self.gradients, begins, ends, offsets, block, out)
+
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""
-        n_inner = 2 ** len(self._levels) - 1
+        depth = len(self._levels)
+        n_inner = 2**depth - 1
         if (nodes < n_inner).any():
             raise DataError("only the leaves' sums can be had of rows that walk")
+        if depth > _DEEPEST:
+            raise DataError(f"rows walk through trees of depth {_DEEPEST} at most; got {depth}")
         sums = np.empty((2 * n_inner + 1, 2), dtype=np.int64)
-        if self._levels:
-            columns, lefts, goes_left = (
-                np.concatenate([getattr(level, name) for level in self._levels])
-                for name in ("columns", "lefts", "goes_left")
-            )
-        else:
-            columns, lefts, goes_left = np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros((0, 1), np.bool_)
-        walk_rows(self._bins, self.gradients, columns, goes_left, lefts, len(self._levels), self._places, sums)
+        columns, cuts, missing_left = (
+            np.concatenate([_NO_NODES, *(getattr(level, name) for level in self._levels)])
+            for name in ("columns", "cuts", "missing_left")
+        )
+        # Behind the cut lie the values' bins that go right, and the missing bin.
+        spans = self._sizes[columns] - 1 - cuts - missing_left
+        if self._places.itemsize == 1 and 2 * n_inner > 255:
+            self._places = self._places.astype(np.uint16)
+        walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, self._places, sums)
         self._is_walked = True
         return sums[nodes]
 
@@ -74,4 +96,4 @@ class WalkedRows:
         """Add each leaf's value to the scores of its rows."""
         if not self._is_walked:
             self.totals(np.empty(0, np.int32))
-        self.scores += tree.values[self._places]
+        add_leaves(self.scores, self._places, tree.values)

@@ -17,6 +17,7 @@ _ROWS = 512
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 _EXPONENT_BIAS, _MANTISSA_BITS = 1023, 52
+_ROUNDER_BITS = np.int64(np.float64(ROUNDER).view(np.int64))
 
 
 @njit(**OPTIONS)
@@ -42,6 +43,34 @@ def logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count
         p = 1.0 / (1.0 + exp(min(max(-scores[i], -700.0), 700.0)))
         hess = max(p * (1.0 - p), MIN_HESS)
         out[i] = weighted(p - labels[i], hess, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(**OPTIONS)
+def logistic_pairs(scores, labels, grad, hess):
+    """Unpacked gradients of binary cross-entropy on the raw scores: ``p - y`` and ``p (1 - p)``."""
+    for i in range(len(labels)):
+        p = 1.0 / (1.0 + exp(min(max(-scores[i], -700.0), 700.0)))
+        grad[i] = p - labels[i]
+        hess[i] = p * (1.0 - p)
+
+
+@njit(**OPTIONS)
+def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess_scale, grad_out, hess_out):
+    """Clip every pair to its bounds and move it towards zero to the grid; whether all of them were finite.
+
+    Of a pair with ``sqrt(g^2 + (h / ratio)^2) > max_norm``, h gives way.
+    """
+    n_odd = np.int64(0)
+    limit = max_norm * max_norm
+    for i in range(len(grad)):
+        n_odd += np.int64(not (abs(grad[i]) < np.inf)) + np.int64(not (abs(hess[i]) < np.inf))
+        g = min(max(grad[i], -max_grad), max_grad)
+        h = min(max(hess[i], 0.0), max_hess)
+        room = np.sqrt(max(limit - g * g, 0.0)) * ratio
+        h = h if h <= room else room * (1.0 - 1e-15)
+        grad_out[i] = bits_of(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
+        hess_out[i] = bits_of(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
+    return n_odd == 0
 
 
 @njit(parallel=True, **OPTIONS)

@@ -7,12 +7,8 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Mask, Sums
-from opboost.trees.kernels.packing import OPTIONS, grad_of, hess_of
-
-# Rows that one thread takes at a time.
-_ROWS = 1 << 12
-
+from opboost.arrays import Bins, Nodes, Sums
+from opboost.trees.kernels.packing import BLOCK, OPTIONS, grad_of, hess_of
 
 # From so many rows on, waking further threads takes less time than they save.
 _MANY = 1 << 17
@@ -21,33 +17,64 @@ _MANY = 1 << 17
 def walk_rows(
     bins: Bins,
     gradients: NDArray[np.int64],
-    columns: NDArray[np.int32],
-    goes_left: Mask,
-    lefts: NDArray[np.int32],
+    columns: Nodes,
+    cuts: Nodes,
+    spans: Nodes,
     depth: int,
-    places: NDArray[np.int32],
+    places: NDArray[np.uint8] | NDArray[np.uint16],
     out: Sums,
 ) -> None:
-    """Take every row `depth` steps down from the root, and add its gradient where it ends.
+    """Take every row `depth` steps down a complete tree, and add its gradient where it ends.
 
-    ``places[row]`` is the node, ``out[node] = (sum of g, sum of h)``. Right children come behind left ones.
+    A row goes right at a node if its bin is one of the `spans` bins behind the cut; inner nodes are numbered level by
+    level. ``places[row]`` is the node, ``out[node] = (sum of g, sum of h)``.
+
+    Every node is compared with all rows of a block, most of them in vain: several rows at once, that takes a fraction
+    of the time of following each row from node to node.
     """
     walk = _walk_on_threads if len(gradients) >= _MANY else _walk
-    walk(bins, gradients, columns, goes_left, lefts, depth, places, out)
+    kind = bins.dtype.type
+    walk(bins, gradients, columns, cuts.astype(kind), spans.astype(kind), depth, places, out)
 
 
-def _walk_blocks(bins, gradients, columns, goes_left, lefts, depth, places, out):
-    n_rows = len(gradients)
-    n_blocks = (n_rows + _ROWS - 1) // _ROWS
+@njit(**OPTIONS)
+def _step(places, bins, node, cut, span):
+    """Move the rows of one node to its children."""
+    place, cell = places.dtype.type, bins.dtype.type
+    at, left, right = place(node), place(2 * node + 1), place(2 * node + 2)
+    first = cell(cut + 1)
+    for i in range(len(places)):
+        # Bins up to the cut wrap around to large numbers.
+        child = right if cell(bins[i] - first) < span else left
+        places[i] = child if places[i] == at else places[i]
+
+
+@njit(**OPTIONS)
+def add_leaves(scores, places, values):
+    """Add to every row's score the value of the node that it is in."""
+    for i in range(len(scores)):
+        scores[i] += values[places[i]]
+
+
+def _walk_blocks(bins, gradients, columns, cuts, spans, depth, places, out):
+    n_rows, n_inner = len(gradients), 2**depth - 1
+    n_blocks = (n_rows + BLOCK - 1) // BLOCK
     sums = np.zeros((n_blocks, len(out), 2), dtype=np.int64)
     for block in prange(n_blocks):
-        for i in range(block * _ROWS, min((block + 1) * _ROWS, n_rows)):
-            node = np.int64(0)
-            for _ in range(depth):
-                node = lefts[node] + np.int64(not goes_left[node, bins[columns[node], i]])
-            places[i] = node
-            sums[block, node, 0] += grad_of(gradients[i])
-            sums[block, node, 1] += hess_of(gradients[i])
+        begin, end = block * BLOCK, min((block + 1) * BLOCK, n_rows)
+        here = places[begin:end]
+        here[:] = 0
+        for node in range(n_inner):
+            of_column = bins[columns[node], begin:end]
+            _step(here, of_column, node, cuts[node], spans[node])
+        # Two sums by turns, so that an addition need not wait for the one before it.
+        packed = np.zeros((2, len(out)), dtype=np.int64)
+        for i in range(end - begin):
+            packed[i & 1, here[i]] += gradients[begin + i]
+        for node in range(n_inner, len(out)):
+            for half in range(2):
+                sums[block, node, 0] += grad_of(packed[half, node])
+                sums[block, node, 1] += hess_of(packed[half, node])
     out[:] = 0
     for block in range(n_blocks):
         out += sums[block]

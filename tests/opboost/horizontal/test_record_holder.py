@@ -158,10 +158,10 @@ def test_rows_that_walk_take_the_scores_of_a_tree_of_which_they_were_not_asked()
 def test_rows_that_walk_refuse_what_they_cannot_answer():
     walking = holder(WalkingHolder)
     walking.start_tree(0)
-    with pytest.raises(DataError, match="no histograms"):
-        walking.add_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
     rule = RandomRule(COLUMNS.axes, uniforms=uniforms())
     grow_complete_tree(walking, rule=rule, leaf_values=lambda t: t[:, 0] * 0.0, axes=COLUMNS.axes, depth=2)
+    with pytest.raises(DataError, match="histograms at the root only"):
+        walking.add_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
     with pytest.raises(DataError, match="only the leaves' sums"):
         walking.totals(np.array([1], np.int32))
 

@@ -1,0 +1,65 @@
+"""Which columns a tree may use: all, the next k in turn, or k that are drawn (Maddock et al., section 5.1)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.errors import ParameterError
+from opboost.rng import BitSource
+from opboost.trees.complete import ColumnTurns, Uniforms, drawn_columns
+
+# Uniform numbers that are drawn at a time.
+_AHEAD = 1 << 12
+
+Interaction = Literal["all", "cyclical", "random"]
+
+
+def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: Uniforms) -> ColumnTurns:
+    """The columns of one tree after the other.
+
+    Parameters
+    ----------
+    interaction : {"all", "cyclical", "random"}
+        ``cyclical``: consecutive trees use the next k columns, in a circle.
+    n_columns : int
+    k : int
+        Columns per tree, for ``cyclical`` and ``random``.
+    uniforms : callable
+    """
+    everything: NDArray[np.int64] = np.arange(n_columns)
+    if interaction not in ("all", "cyclical", "random"):
+        raise ParameterError(f"interaction must be all, cyclical or random; got {interaction!r}")
+    if interaction == "all" or k >= n_columns:
+        return lambda: everything
+    if interaction == "random":
+        drawn = drawn_columns(n_columns, k, uniforms)
+        assert drawn is not None
+        return drawn
+    begin = -k
+
+    def following() -> NDArray[np.int64]:
+        nonlocal begin
+        begin = (begin + k) % n_columns
+        # A last turn that is too short goes on with the first columns, so that every tree has as many.
+        return np.sort((begin + np.arange(k)) % n_columns)
+
+    return following
+
+
+def uniforms_of(rng: BitSource) -> Uniforms:
+    """Uniform numbers in [0, 1) from a bit source, drawn ahead by some thousands: a draw of a few is as dear."""
+    stock: Values = np.empty(0)
+
+    def uniforms(count: int) -> Values:
+        nonlocal stock
+        if len(stock) < count:
+            words = rng.words(max(count, _AHEAD))
+            stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])
+        taken, stock = stock[:count], stock[count:]
+        return taken
+
+    return uniforms
