@@ -1,4 +1,4 @@
-"""What a map costs and what it keeps, before anything is drawn: everything here is read off the mechanism's exact table.
+"""What a map costs and what it keeps, before anything is drawn: all of it is read off the mechanism's exact table.
 
 `analyse` looks at the map alone, `analyse_column` at a column's own distribution under it, and `least_epsilon` turns
 the question round: how much budget an order costs. Tables have one cell per pair of points, so that only domains of up
@@ -229,9 +229,7 @@ def least_epsilon(settings: MechanismSettings, counts: Counts | None, wanted: fl
     return _round_up(math.exp(root + 5e-3))
 
 
-def _bracket(
-    excess: Callable[[float], float], low: float, high: float, *, start: float
-) -> tuple[float, float] | None:
+def _bracket(excess: Callable[[float], float], low: float, high: float, *, start: float) -> tuple[float, float] | None:
     """Two budgets a factor of 4 apart with the root between them, looked for from a likely place."""
     step, x = math.log(4), min(max(start, low), high)
     if excess(x) >= 0:

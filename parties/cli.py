@@ -34,6 +34,15 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "md"
+
+
 class Mode(StrEnum):
     """How new records are scored."""
 
@@ -155,6 +164,36 @@ def ledger(
         from parties.printing import print_statement
 
         print_statement(found)
+
+
+@app.command()
+def report(
+    run_file: RunFile,
+    before: Annotated[bool, typer.Option("--before", help="The plan, even if the run is finished.")] = False,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="html writes files; the others print to standard output.")
+    ] = ReportFormat.HTML,
+    out: Annotated[Path | None, typer.Option(help="Where the report goes instead.")] = None,
+    order: Annotated[
+        list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
+    ] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
+    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
+    theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
+    alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
+) -> None:
+    """Before a run, at a passive party: what it would promise and keep. After it, at either: what it did.
+
+    Nothing is drawn, charged or sent. A finished run's report is written by the run itself; this writes it again.
+    """
+    from parties.reports.command import asked_grid, deliver
+    from parties.reports.writing import report_of
+
+    with _terminal():
+        grid = asked_grid(mechanism, law, epsilon, theta, alpha)
+        found = report_of(run_file, before=before, grid=grid, wanted_order=tuple(order or ()))
+        deliver(found, form.value, out)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Which mechanisms a plan compares for a column: the chosen one, and others around it or on a grid that was asked for."""
+"""Which mechanisms a plan compares for a column: the chosen one, and others around it or on a given grid."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _around(chosen: MechanismSettings) -> list[MechanismSettings]:
     n = chosen.domain_size
     thetas = sorted({max(2, n // width) for width in WIDTHS if 2 * max(2, n // width) <= n} or {2})
     adj = [replace(chosen, mechanism="adj", theta=None, alpha=alpha) for alpha in ALPHAS]
-    found = [
+    return [
         *(replace(chosen, law=law) for law in Law),
         *(replace(chosen, epsilon=chosen.epsilon * multiple) for multiple in MULTIPLES),
         replace(chosen, mechanism="global"),
@@ -97,7 +97,6 @@ def _around(chosen: MechanismSettings) -> list[MechanismSettings]:
         *adj,
         *(replace(chosen, mechanism="adj", theta=theta) for theta in thetas),
     ]
-    return found
 
 
 def _combinations(chosen: MechanismSettings, grid: Grid) -> list[MechanismSettings]:

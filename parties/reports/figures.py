@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 SIZE_INCHES = (4.8, 2.9)
 
 # Colours that stand for variables while matplotlib draws: nothing else in a drawing has them.
-_STAND_INS = {"#010101": "var(--ink)", "#020202": "var(--line)"} | {
-    f"#0{k}0{k}ff": f"var(--s{k})" for k in range(1, 7)
-}
+_STAND_INS = {"#010101": "var(--ink)", "#020202": "var(--line)"} | {f"#0{k}0{k}ff": f"var(--s{k})" for k in range(1, 7)}
 _INK, _LINE, *_SERIES = _STAND_INS
 
 # Besides their colours, lines differ in their strokes.
@@ -59,18 +57,22 @@ def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: boo
     """Lines through points, with a legend if there are several."""
     drawing = _Drawing(x, y)
     for k, one in enumerate(series):
-        style = {"color": _SERIES[k % len(_SERIES)], "linestyle": _STROKES[k % len(_STROKES)], "linewidth": 1.5}
-        marker = {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 3.5} if len(one.xs) <= 20 else {}
+        style: dict[str, Any] = {
+            "color": _SERIES[k % len(_SERIES)],
+            "linestyle": _STROKES[k % len(_STROKES)],
+            "linewidth": 1.5,
+        }
+        marker: dict[str, Any] = {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 3.5} if len(one.xs) <= 20 else {}
         if one.spreads:
             drawing.axes.errorbar(one.xs, one.ys, yerr=one.spreads, label=one.label, capsize=2, **style, **marker)
         else:
             drawing.axes.plot(one.xs, one.ys, label=one.label, **style, **marker)
     if diagonal:
-        drawing.axes.plot((0, 1), (0, 1), color=_LINE, linewidth=1, linestyle=":")
+        drawing.axes.plot((0, 1), (0, 1), color=_INK, linewidth=0.8, linestyle=":")
     return drawing.svg(alt, legend=len(series) > 1)
 
 
-def bars(labels: Sequence[str], heights: dict[str, Sequence[float]], *, x: Axis, y: Axis, alt: str) -> str:
+def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Axis, y: Axis, alt: str) -> str:
     """Bars, and steps for a second set of heights over them."""
     drawing = _Drawing(x, y)
     places = range(len(labels))
@@ -99,14 +101,14 @@ def standalone(svg: str) -> str:
 
 
 class _Drawing:
-    """One pair of axes in the reports' style. Settings hold for this drawing alone; nothing global is changed for good."""
+    """One pair of axes in the reports' style; its settings hold while it is drawn and no longer."""
 
     def __init__(self, x: Axis, y: Axis, *, rows: int | None = None) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter, NullLocator
 
-        self._settings = {
+        self._settings: dict[Any, Any] = {
             "svg.fonttype": "none",
             "font.size": 9,
             "font.family": "sans-serif",
@@ -145,9 +147,11 @@ class _Drawing:
 
     def svg(self, alt: str, *, legend: bool) -> str:
         """The drawing as an ``svg`` element that scales with its page and is read out as `alt`."""
-        for limits, set_limits in zip(self._limits, (self.axes.set_xlim, self.axes.set_ylim), strict=True):
-            if limits is not None:
-                set_limits(*limits)
+        x_limits, y_limits = self._limits
+        if x_limits is not None:
+            self.axes.set_xlim(*x_limits)
+        if y_limits is not None:
+            self.axes.set_ylim(*y_limits)
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
         with self._context({**self._settings, "svg.hashsalt": alt}):

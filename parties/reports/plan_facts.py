@@ -233,9 +233,7 @@ def _domain(mechanism: ColumnMechanism) -> tuple[int, int]:
     return mechanism.value.domain.size, mechanism.value.domain.lo
 
 
-def _analyse_all(
-    columns: Sequence[_Column], choices: Sequence[Sequence[Choice]]
-) -> list[tuple[Candidate, ...]]:
+def _analyse_all(columns: Sequence[_Column], choices: Sequence[Sequence[Choice]]) -> list[tuple[Candidate, ...]]:
     """Every column's candidates. A table is made once for all columns that it serves, and then let go."""
     found: list[dict[Choice, Candidate]] = [{} for _ in columns]
     for choice in dict.fromkeys(choice for one in choices for choice in one):
@@ -271,9 +269,7 @@ def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_orde
         difference=difference,
         candidates=candidates,
         orders=_orders(mechanism, column.counts) if has_order else (),
-        least=tuple(
-            (wanted, least_epsilon(mechanism.settings, column.counts, wanted)) for wanted in wanted_order
-        )
+        least=tuple((wanted, least_epsilon(mechanism.settings, column.counts, wanted)) for wanted in wanted_order)
         if has_order
         else (),
         examples=_examples(mechanism, table) if is_numeric and table is not None else (),

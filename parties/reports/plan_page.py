@@ -219,8 +219,8 @@ def _how_to_read() -> Section:
                 "by at most e to the loss. Odds in the sentences are rounded up."
             ),
             Prose(
-                "Attacker: knows the mechanism and how often each value occurs, and guesses best. Error is the expected "
-                "distance of the guess in the column's own unit."
+                "Attacker: knows the mechanism and how often each value occurs, and guesses best. Error is the "
+                "expected distance of the guess in the column's own unit."
             ),
             Prose(
                 "Order kept: expected weighted Kendall coefficient between the column and its release; 1 is all of it, "
