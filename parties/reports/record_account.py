@@ -31,7 +31,7 @@ from parties.reports.words import number
 
 # Orders and deltas at which the curves are shown.
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
-SHOWN_DELTAS = tuple(10.0**-k for k in range(3, 11))
+SHOWN_DELTAS = (1e-4, 1e-6, 1e-8, 1e-10)
 
 _ACCOUNTS: dict[str, Account] = {
     "pure composition": by_pure,

@@ -57,7 +57,9 @@ def test_the_fit_on_training_rows_is_that_of_the_bound_model(table) -> None:
 
 def test_rows_that_were_held_out_are_looked_at_alone(table) -> None:
     is_held_out = np.arange(N) % 4 == 0
-    trained, tests, ensemble = trained_on(table, Logistic(), validation=ValidationPlan(is_held_out, (metric_by_name("logloss", Logistic()),)))
+    trained, tests, ensemble = trained_on(
+        table, Logistic(), validation=ValidationPlan(is_held_out, (metric_by_name("logloss", Logistic()),))
+    )
     found = training_quality(trained, ensemble, table[1], is_held_out)
     predicted = predictions_of(table, tests, ensemble)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What a map costs and keeps: losses against the table itself, order against draws by hand, budgets against the curve."""
+"""What a map costs and keeps: losses against the table itself, order by hand, budgets against the curve."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_crossing_counts_what_comes_out_on_the_other_side() -> None:
 
 @pytest.mark.parametrize("split", [-1, 11])
 def test_a_split_with_nothing_behind_it_is_refused(split: int) -> None:
-    with pytest.raises(ParameterError, match="must lie in 0..10"):
+    with pytest.raises(ParameterError, match=r"must lie in 0\.\.10"):
         crossing(SMALL.build().log_probabilities(), split)
 
 

@@ -17,7 +17,7 @@ from protocols.errors import PeerLost
 from protocols.keys import read_public, read_secret
 from protocols.messages import VERSION
 
-COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "demo"}
+COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "report", "demo"}
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -32,6 +32,7 @@ def run(*words: str) -> tuple[int, str, str]:
         (["party-a", "--help"], []),
         (["demo", "--help"], []),
         (["ledger", "--help"], []),
+        (["report", "--help"], []),
         # The version of the protocol stands in a module that knows arrays.
         (["--version"], ["numpy"]),
     ],
@@ -42,7 +43,7 @@ def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]
         "import sys; from parties.cli import app\n"
         f"try: app({words!r})\n"
         "except SystemExit as end: assert end.code == 0, end.code\n"
-        "heavy = {'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
+        "heavy = {'jinja2', 'matplotlib', 'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)

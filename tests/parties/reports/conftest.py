@@ -22,7 +22,9 @@ from parties.jobs import Terminal, train_active, train_passive
 PATIENCE_S = 60
 
 # The browser reads commands from descriptor 3 and answers on 4.
-_LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+_LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every report in a real browser: it fits the window, its figures are there, and nothing is complained of or fetched."""
+"""Every report in a real browser: it fits the window, shows its figures, complains of nothing and fetches nothing."""
 
 from __future__ import annotations
 
