@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 SIZE_INCHES = (4.8, 2.9)
 
+# Lines whose legend finds room inside the axes; a longer one goes below.
+MOST_INSIDE = 2
+
 # Colours that stand for variables while matplotlib draws: nothing else in a drawing has them.
 _STAND_INS = {"#010101": "var(--ink)", "#020202": "var(--line)"} | {f"#0{k}0{k}ff": f"var(--s{k})" for k in range(1, 7)}
 _INK, _LINE, *_SERIES = _STAND_INS
@@ -155,9 +158,15 @@ class _Drawing:
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
         with self._context({**self._settings, "svg.hashsalt": alt}):
-            if legend:
+            is_long = legend and len(self.axes.get_legend_handles_labels()[1]) > MOST_INSIDE
+            if is_long:
+                self.axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), borderaxespad=0.0)
+            elif legend:
                 self.axes.legend()
-            self._figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+            self._figure.savefig(
+                text, format="svg", transparent=True, metadata={"Date": None, "Creator": None},
+                bbox_inches="tight" if is_long else None,
+            )  # fmt: skip
         return _as_element(text.getvalue(), alt)
 
 
