@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 if TYPE_CHECKING:
     from parties.jobs import Terminal
@@ -249,7 +250,7 @@ def main() -> None:
 
 @contextmanager
 def _terminal() -> Iterator[Terminal]:
-    """Progress on standard error where a person watches; every expected error as one sentence and exit code 1."""
+    """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from parties.jobs import EXPECTED_ERRORS, Terminal
@@ -263,20 +264,32 @@ def _terminal() -> Iterator[Terminal]:
             tasks[step] = bars.add_task(step, total=total)
         bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
 
+    def warn(sentence: str) -> None:
+        stderr.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def say(sentence: str) -> None:
+        if stderr.is_terminal:
+            warn(sentence)
+
     try:
         with bars:
-            yield Terminal(
-                progress=report,
-                say=lambda sentence: stderr.print(sentence, highlight=False, markup=False, soft_wrap=True),
-            )
+            yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 
 def _result(form: Format, **facts: object) -> None:
+    """A command's result: for scripts as JSON, for people as a table, and as plain lines where nobody watches."""
     if form is Format.JSON:
         typer.echo(json.dumps(facts))
+    elif sys.stdout.isatty():
+        from rich.table import Table
+
+        table = Table(show_header=False)
+        for name, value in facts.items():
+            table.add_row(name.replace("_", " "), Text(str(value), overflow="fold"))
+        Console().print(table)
     else:
         for name, value in facts.items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")

@@ -46,11 +46,14 @@ class Terminal:
     ----------
     progress : Progress
     say : callable
-        Takes a sentence.
+        Takes a sentence about where the job is, which the log has too.
+    warn : callable
+        Takes a sentence that must be read.
     """
 
     progress: Progress = no_progress
     say: Callable[[str], None] = lambda sentence: None
+    warn: Callable[[str], None] = lambda sentence: None
 
 
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -112,7 +115,9 @@ def _report(path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> None
     try:
         run_report(path).write()
     except EXPECTED_ERRORS as error:
-        terminal.say(f"the run is done, but its report could not be written: {error}. `opboost report` writes it again")
+        terminal.warn(
+            f"the run is done, but its report could not be written: {error}. `opboost report` writes it again"
+        )
 
 
 def _is_over(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> bool:

@@ -121,8 +121,8 @@ def test_a_report_that_cannot_be_written_does_not_undo_the_run(
     for site in (sites.bank, sites.shop):
         site.run["report"] = True
     done = outcomes(60, {
-        "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal(say=said.append)),
-        "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal(say=said.append)),
+        "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal(warn=said.append)),
+        "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal(warn=said.append)),
     })  # fmt: skip
     assert not [one for one in done.values() if isinstance(one, BaseException)]
     assert sum("`opboost report` writes it again" in sentence for sentence in said) == 2
