@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import roc_curve
 
 from opboost.arrays import Values
 from opboost.metrics import default_metric, evaluate, metric_by_name
@@ -146,6 +145,9 @@ def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
 
 
 def _roc(labels: Values, predictions: Values) -> tuple[tuple[float, float], ...]:
+    # Loads much else, which a party that has no curves to draw need not wait for.
+    from sklearn.metrics import roc_curve
+
     false_positive, true_positive, _ = roc_curve(labels, predictions)
     at = np.linspace(0, 1, MOST_POINTS)
     return tuple(zip(at.tolist(), np.interp(at, false_positive, true_positive).tolist(), strict=True))

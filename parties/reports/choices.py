@@ -65,7 +65,7 @@ def choices_for(mechanism: ColumnMechanism, grid: Grid) -> tuple[Choice, ...]:
 
 def settings_of(choice: Choice) -> dict[str, Any]:
     """A mechanism's settings as plain values; what it does not have is left out."""
-    found: dict[str, Any] = {"mechanism": choice.name, "epsilon": getattr(choice, "epsilon")}  # noqa: B009
+    found: dict[str, Any] = {"mechanism": choice.name, "epsilon": choice.epsilon}
     if isinstance(choice, (GlobalMap, LocalMap, AdjMap)):
         found["law"] = choice.law.value
     if isinstance(choice, (LocalMap, AdjMap)):

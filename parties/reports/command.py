@@ -10,6 +10,7 @@ import typer
 from opboost.privacy.laws import Law
 from parties.errors import ConfigError
 from parties.files import replacing
+from parties.printing import print_page
 from parties.reports.choices import MECHANISMS, Grid
 from parties.reports.writing import Report
 
@@ -44,8 +45,6 @@ def asked_grid(
 
 def deliver(found: Report, form: str, out: Path | None) -> None:
     """Write HTML files and print where they are and what matters most; print any other form, or write it to `out`."""
-    from parties.printing import print_page
-
     if form == "html" and out is None:
         found.write()
         print_page(found.page)

@@ -7,6 +7,7 @@ B's hold its columns' names and how many thresholds are used, and nothing else o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ from parties.errors import RunFolderError
 from parties.reports.sentences import column_sentence
 from parties.statement import Statement, read_statement
 from parties.store import RunFolder
+
+# The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +254,7 @@ def _history(run: ActiveRun | PassiveRun, peers: tuple[str, ...], folder: RunFol
             received_bytes=meta.get("received_bytes", 0),
             versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
             randomness=randomness,
-            steps=tuple(_step(line, folder) for line in lines if "message" in line),
+            steps=tuple(_step(line, run) for line in lines if "message" in line),
             outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         )
     except (KeyError, TypeError):
@@ -270,9 +274,12 @@ def _log_lines(folder: RunFolder) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _step(line: Mapping[str, Any], folder: RunFolder) -> Step:
-    """A step without the place of the folder, which is nobody's business who gets the report."""
-    message = str(line["message"]).replace(str(folder.path), folder.path.name)
+def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun) -> Step:
+    """A step without the folders of files, which are nobody's business who gets the report."""
+    message = str(line["message"])
+    for path in (run.run_folder, run.data, run.table_schema):
+        message = message.replace(f"{path.parent}/", "")
+    message = _FOLDERS.sub("", message)
     return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)
 
 

@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from parties.cli import app
+from parties.config import read_any_run
 from parties.errors import RunFolderError
 from parties.jobs import Terminal, train_active, train_passive
 from parties.reports import writing
-from parties.reports.run_facts import run_facts
+from parties.reports.run_facts import _step, run_facts
 from parties.reports.writing import report_of
 
 
@@ -103,6 +104,20 @@ def test_the_report_is_written_again_from_the_folder_alone(finished: Any) -> Non
         assert (site.run_folder / "report.html").read_text() == before
         code = CliRunner().invoke(app, ["report", str(path), "--format", "json"])
         assert json.loads(code.stdout) == document(site)
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("the run is in /home/ann/runs/q3", "the run is in q3"), ("HOME/x.csv: label", "x.csv: label"),
+     ("/data/x.csv: label 'y'", "x.csv: label 'y'"), ("waits at tcp://0.0.0.0:5555", "waits at tcp://0.0.0.0:5555")],
+)  # fmt: skip
+def test_a_time_line_names_files_without_their_folders(
+    make_sites: Any, message: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a b").mkdir()
+    path = make_sites(tmp_path / "a b").shop.write()
+    line = {"time": "t", "seconds": 0.0, "event": "e", "message": message.replace("HOME", str(path.parent))}
+    assert _step(line, read_any_run(path)).message == said
 
 
 def test_a_run_that_is_not_finished_has_no_report(make_sites: Any, tmp_path: Path) -> None:
