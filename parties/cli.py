@@ -191,9 +191,11 @@ def report(
     from parties.reports.command import asked_grid, deliver
     from parties.reports.writing import report_of
 
-    with _terminal():
+    with _terminal() as terminal:
         grid = asked_grid(mechanism, law, epsilon, theta, alpha)
-        found = report_of(run_file, before=before, grid=grid, wanted_order=tuple(order or ()))
+        found = report_of(
+            run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress
+        )
         deliver(found, form.value, out)
 
 

@@ -32,6 +32,7 @@ from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
 from opboost.privacy.local import RandomisedResponse
 from parties.config import PassiveRun, read_run
 from parties.preparing import bits, prepare_passive
+from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
 from parties.reports.sentences import column_sentence, everyday_difference, loss_between
 from parties.statement import Statement, read_statement
@@ -188,7 +189,7 @@ class _Column:
     n_clipped: int
 
 
-def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float]) -> Plan:
+def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: Progress = no_progress) -> Plan:
     """Compute the plan of a passive party's run file.
 
     Raises
@@ -202,7 +203,7 @@ def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float]) -> Plan:
     prepared = prepare_passive(run, path)
     columns = [_read(mechanism, prepared.table.features) for mechanism in prepared.mechanisms]
     choices = [choices_for(column.mechanism, grid) for column in columns]
-    found = _analyse_all(columns, choices)
+    found = _analyse_all(columns, choices, progress)
     return Plan(
         party=run.party,
         peer=run.active.name,
@@ -233,10 +234,13 @@ def _domain(mechanism: ColumnMechanism) -> tuple[int, int]:
     return mechanism.value.domain.size, mechanism.value.domain.lo
 
 
-def _analyse_all(columns: Sequence[_Column], choices: Sequence[Sequence[Choice]]) -> list[tuple[Candidate, ...]]:
+def _analyse_all(
+    columns: Sequence[_Column], choices: Sequence[Sequence[Choice]], progress: Progress
+) -> list[tuple[Candidate, ...]]:
     """Every column's candidates. A table is made once for all columns that it serves, and then let go."""
     found: list[dict[Choice, Candidate]] = [{} for _ in columns]
-    for choice in dict.fromkeys(choice for one in choices for choice in one):
+    distinct = tuple(dict.fromkeys(choice for one in choices for choice in one))
+    for done, choice in enumerate(distinct, start=1):
         users = [c for c, one in enumerate(choices) if choice in one]
         n = len(columns[users[0]].counts)
         table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
@@ -245,6 +249,7 @@ def _analyse_all(columns: Sequence[_Column], choices: Sequence[Sequence[Choice]]
             counts = columns[c].counts
             outlook = analyse_column(table, counts) if table is not None and counts.any() else None
             found[c][choice] = Candidate(settings=settings_of(choice), promise=promise, outlook=outlook)
+        progress("comparing mechanisms", done, len(distinct))
     return [tuple(one[choice] for choice in order) for one, order in zip(found, choices, strict=True)]
 
 

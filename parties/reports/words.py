@@ -66,7 +66,7 @@ def leakage_section() -> Section:
     return Section("Who sees what", (Grid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
-def guarantee_blocks(guarantee: Guarantee, *, is_for_labels: bool = False) -> tuple[Block, ...]:
+def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
     """A guarantee with its unit, its neighbours and what it does not cover."""
     blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":

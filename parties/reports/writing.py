@@ -11,6 +11,7 @@ from typing import Any
 from parties.config import ActiveRun, read_any_run
 from parties.errors import ConfigError, RunFolderError
 from parties.files import replacing, write_json
+from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
@@ -31,7 +32,6 @@ class Report:
 
     Attributes
     ----------
-    kind : {"plan", "run"}
     document : dict
         The facts as plain values.
     page : Page
@@ -39,7 +39,6 @@ class Report:
         Where the HTML file goes by default; the JSON file goes beside it.
     """
 
-    kind: str
     document: dict[str, Any]
     page: Page
     home: Path
@@ -66,7 +65,12 @@ class Report:
 
 
 def report_of(
-    path: Path, *, before: bool = False, grid: Grid | None = None, wanted_order: tuple[float, ...] = ()
+    path: Path,
+    *,
+    before: bool = False,
+    grid: Grid | None = None,
+    wanted_order: tuple[float, ...] = (),
+    progress: Progress = no_progress,
 ) -> Report:
     """The report of a finished run; before that, or where asked for, a passive party's plan.
 
@@ -87,9 +91,9 @@ def report_of(
             f"run {run.run_id!r} of {run.party} is not finished, and an active party releases no columns to plan; "
             "there is nothing to report yet"
         )
-    plan = plan_of(path, grid or Grid(), wanted_order=wanted_order or WANTED_ORDER)
+    plan = plan_of(path, grid or Grid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
     home = run.run_folder.with_name(f"{run.run_folder.name}.plan.html")
-    return Report("plan", _document("plan", plan), plan_page(plan), home)
+    return Report(_document("plan", plan), plan_page(plan), home)
 
 
 def run_report(path: Path) -> Report:
@@ -102,7 +106,7 @@ def run_report(path: Path) -> Report:
     """
     facts = run_facts(path)
     page = active_page(facts) if isinstance(facts, ActiveFacts) else passive_page(facts)
-    return Report("run", _document("run", facts), page, read_any_run(path).run_folder / "report.html")
+    return Report(_document("run", facts), page, read_any_run(path).run_folder / "report.html")
 
 
 def _document(kind: str, facts: object) -> dict[str, Any]:
