@@ -167,7 +167,7 @@ def test_a_demo_never_clears_a_folder_that_holds_anything_else(tmp_path: Path) -
     assert (tmp_path / "bank" / "thesis.txt").read_text() == "all of it"
 
 
-@pytest.mark.parametrize("script", ["party_a", "party_b", "predict"])
+@pytest.mark.parametrize("script", ["party_a", "party_b", "predict", "report"])
 def test_a_launch_script_is_the_command_of_its_name(tmp_path: Path, script: str) -> None:
     path = Path(__file__).parents[2] / "scripts" / f"{script}.py"
     call = [sys.executable, str(path), "--help"]
