@@ -6,6 +6,7 @@ Source: OpBoost (VLDB 2023), section 5, and the weighted Kendall coefficient of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,12 +66,18 @@ def expected_weighted_kendall(log_probabilities: Table, weights: ArrayLike | Non
 
 def gamma(log_probabilities: Table, t: int) -> float:
     """Least probability that two inputs at distance `t` come out in strictly the same order; ties count against."""
+    return gammas(log_probabilities, (t,))[0]
+
+
+def gammas(log_probabilities: Table, distances: Sequence[int]) -> tuple[float, ...]:
+    """`gamma` at several distances, for little more than the price of one."""
     n = len(log_probabilities)
-    if not 1 <= t < n:
-        raise ParameterError(f"t must lie in 1..{n - 1}; got {t}")
+    for t in distances:
+        if not 1 <= t < n:
+            raise ParameterError(f"t must lie in 1..{n - 1}; got {t}")
     table = np.exp(log_probabilities)
     below = np.cumsum(table, axis=1) - table
-    return float(np.einsum("ij,ij->i", table[t:], below[:-t]).min())
+    return tuple(float(np.einsum("ij,ij->i", table[t:], below[:-t]).min()) for t in distances)
 
 
 def beta(log_probabilities: Table, left: ArrayLike, right: ArrayLike) -> float:
@@ -87,12 +94,38 @@ def beta(log_probabilities: Table, left: ArrayLike, right: ArrayLike) -> float:
     The sum over the largest release s on the left is ``sum over s of (prod F_j(s) - prod F_j(s - 1)) * prod over the
     right of (1 - F_j(s))``. The paper's sum over "which record is the largest" counts ties more than once.
     """
-    cumulative = np.cumsum(np.exp(log_probabilities), axis=1)
+    left_up_to, right_up_to = (np.cumsum(np.exp(log_probabilities[np.asarray(side)]), axis=1) for side in (left, right))
     with np.errstate(divide="ignore"):
-        log_at_most = np.log(np.clip(cumulative, 0.0, 1.0))[np.asarray(left)].sum(axis=0)
-        log_above = np.log(np.clip(1.0 - cumulative, 0.0, 1.0))[np.asarray(right)].sum(axis=0)
+        log_at_most = np.log(np.clip(left_up_to, 0.0, 1.0)).sum(axis=0)
+        log_above = np.log(np.clip(1.0 - right_up_to, 0.0, 1.0)).sum(axis=0)
     at_most = np.exp(log_at_most)
     return float(np.sum(np.diff(at_most, prepend=0.0) * np.exp(log_above)))
+
+
+def crossing(log_probabilities: Table, split: int, weights: ArrayLike | None = None) -> float:
+    """Expected share of a large column's records whose release lies on the other side of a split.
+
+    Parameters
+    ----------
+    log_probabilities : ndarray of shape (n, n)
+    split : int
+        Positions up to `split` lie on the left.
+    weights : array of shape (n,), optional
+        How often each code occurs; by default all alike.
+
+    Raises
+    ------
+    ParameterError
+        If nothing of the domain lies to the right of the split.
+    """
+    n = len(log_probabilities)
+    if not 0 <= split < n - 1:
+        raise ParameterError(f"a split must lie in 0..{n - 2}; got {split}")
+    prior = _prior(log_probabilities, weights)
+    occurs = np.flatnonzero(prior)
+    comes_left = np.exp(log_probabilities[occurs, : split + 1]).sum(axis=1)
+    crosses = np.where(occurs <= split, 1.0 - comes_left, comes_left)
+    return float(np.clip(prior[occurs] @ crosses, 0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +160,13 @@ def bayes_attack(log_probabilities: Table, weights: ArrayLike | None = None) -> 
         How often each code occurs; by default all alike.
     """
     prior = _prior(log_probabilities, weights)
-    joint = prior[:, None] * np.exp(log_probabilities)
+    occurs = np.flatnonzero(prior)
+    joint = prior[occurs, None] * np.exp(log_probabilities[occurs])
     return Attack(
         success=float(joint.max(axis=0).sum()),
         blind_success=float(prior.max()),
-        error=_median_error(joint),
-        blind_error=_median_error(prior[:, None]),
+        error=_median_error(occurs, joint),
+        blind_error=_median_error(occurs, prior[occurs, None]),
     )
 
 
@@ -144,11 +178,10 @@ def _prior(log_probabilities: Table, weights: ArrayLike | None) -> NDArray[np.fl
     return prior / prior.sum()
 
 
-def _median_error(joint: NDArray[np.float64]) -> float:
-    """Expected distance of x from the best guess in each column of ``joint[x, y]``: the weighted median."""
-    codes = np.arange(len(joint))
+def _median_error(codes: NDArray[np.int64], joint: NDArray[np.float64]) -> float:
+    """Expected distance of a code from the best guess in each column of ``joint[code, y]``: the weighted median."""
     cumulative = np.cumsum(joint, axis=0)
-    guesses = (cumulative < cumulative[-1] / 2).sum(axis=0)
+    guesses = codes[(cumulative < cumulative[-1] / 2).sum(axis=0)]
     return float((joint * np.abs(codes[:, None] - guesses)).sum())
 
 
@@ -162,13 +195,14 @@ def _spread(weights: NDArray[np.float64]) -> float:
 
 def _concordance(joint: NDArray[np.float64]) -> float:
     """Signed sum of rank distances over all pairs, from ``joint[x rank, y rank]``."""
-    ranks = np.arange(len(joint))[:, None]
-    lower = np.cumsum(joint, axis=0) - joint
-    weighted = ranks * lower - (np.cumsum(ranks * joint, axis=0) - ranks * joint)
+    lower = np.cumsum(joint, axis=0)
+    lower -= joint
+    # Summed once more, every lower row counts as often as it lies ranks below.
+    weighted = np.cumsum(lower, axis=0)
     up_to = np.cumsum(weighted, axis=1)
-    agree = up_to - weighted
-    oppose = up_to[:, -1:] - up_to
-    return float(np.sum(joint * (agree - oppose)))
+    # Agreeing pairs are those up to y without y itself, opposing ones those behind y.
+    agree_and_tied, tied = np.einsum("ij,ij->", joint, up_to), np.einsum("ij,ij->", joint, weighted)
+    return float(2 * agree_and_tied - tied - joint.sum(axis=1) @ up_to[:, -1])
 
 
 def _merged_concordance(x: NDArray[np.int64], y: NDArray[np.int64]) -> float:

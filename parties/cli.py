@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from parties.errors import Stopped
 
@@ -32,6 +34,15 @@ class Format(StrEnum):
 
     TEXT = "text"
     JSON = "json"
+
+
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "md"
 
 
 class Mode(StrEnum):
@@ -199,6 +210,38 @@ def ledger(
 
 
 @app.command()
+def report(
+    run_file: RunFile,
+    before: Annotated[bool, typer.Option("--before", help="The plan, even if the run is finished.")] = False,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="html writes files; the others print to standard output.")
+    ] = ReportFormat.HTML,
+    out: Annotated[Path | None, typer.Option(help="Where the report goes instead.")] = None,
+    order: Annotated[
+        list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
+    ] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
+    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
+    theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
+    alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
+) -> None:
+    """Before a run, at a passive party: what it would promise and keep. After it, at either: what it did.
+
+    Nothing is drawn, charged or sent. A finished run's report is written by the run itself; this writes it again.
+    """
+    from parties.reports.command import asked_grid, deliver
+    from parties.reports.writing import report_of
+
+    with _terminal() as terminal:
+        grid = asked_grid(mechanism, law, epsilon, theta, alpha)
+        found = report_of(
+            run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress
+        )
+        deliver(found, form.value, out)
+
+
+@app.command()
 def doctor(
     run_file: RunFile,
     insecure: Insecure = False,
@@ -260,7 +303,7 @@ def _stop(number: int, frame: object) -> None:
 
 @contextmanager
 def _terminal() -> Iterator[Terminal]:
-    """Progress on standard error where a person watches; every expected error as one sentence and exit code 1."""
+    """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from parties.jobs import EXPECTED_ERRORS, Terminal
@@ -274,20 +317,32 @@ def _terminal() -> Iterator[Terminal]:
             tasks[step] = bars.add_task(step, total=total)
         bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
 
+    def warn(sentence: str) -> None:
+        stderr.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def say(sentence: str) -> None:
+        if stderr.is_terminal:
+            warn(sentence)
+
     try:
         with bars:
-            yield Terminal(
-                progress=report,
-                say=lambda sentence: stderr.print(sentence, highlight=False, markup=False, soft_wrap=True),
-            )
+            yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 
 def _result(form: Format, **facts: object) -> None:
+    """A command's result: for scripts as JSON, for people as a table, and as plain lines where nobody watches."""
     if form is Format.JSON:
         typer.echo(json.dumps(facts))
+    elif sys.stdout.isatty():
+        from rich.table import Table
+
+        table = Table(show_header=False)
+        for name, value in facts.items():
+            table.add_row(name.replace("_", " "), Text(str(value), overflow="fold"))
+        Console().print(table)
     else:
         for name, value in facts.items():
             typer.echo(f"{name.replace('_', ' ')}: {value}")

@@ -130,6 +130,7 @@ class _Run(_Section):
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
     folder: Path | None = None
+    report: bool = True
 
     @property
     def timing(self) -> Timing:
@@ -186,6 +187,16 @@ def read_run(path: Path, kind: type[R]) -> R:
         raise ConfigError(f"{path}: {explain(error)}") from None
     folder = path.resolve().parent
     return _resolve(run, folder, path).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
+
+
+def read_any_run(path: Path) -> Run:
+    """Read a run file of either role.
+
+    Raises
+    ------
+    ConfigError
+    """
+    return read_run(path, ActiveRun) if read_role(path) == "active" else read_run(path, PassiveRun)
 
 
 def read_section(kind: type[S], settings: dict[str, Any]) -> S:

@@ -9,7 +9,7 @@ from pathlib import Path
 from opboost.errors import OpBoostError
 from opboost.preprocess import encode
 from parties.balances import Balances, Budget
-from parties.config import ActiveRun, PassiveRun, read_role, read_run, read_schema
+from parties.config import ActiveRun, PassiveRun, read_any_run, read_schema
 from parties.connections import own_keys, peer_key
 from parties.doctor_peer import ask_active, ask_passive
 from parties.doctor_table import examine_table
@@ -32,7 +32,7 @@ _EXPECTED = (OpBoostError, PartyError, ProtocolError)
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
     """Check a run file of either role and all that it names; then the peers, for at most `wait_s` seconds."""
     try:
-        run = _read(path)
+        run = read_any_run(path)
         findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
     except _EXPECTED as error:
         return [Finding("run file", Status.PROBLEM, str(error))]
@@ -70,10 +70,6 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
         return None
     findings += _account(run, prepared)
     return prepared.job()
-
-
-def _read(path: Path) -> ActiveRun | PassiveRun:
-    return read_run(path, ActiveRun) if read_role(path) == "active" else read_run(path, PassiveRun)
 
 
 def _keys(run: ActiveRun | PassiveRun, insecure: bool, findings: list[Finding]) -> tuple[bool, KeyPair | None]:

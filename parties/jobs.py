@@ -48,11 +48,14 @@ class Terminal:
     ----------
     progress : Progress
     say : callable
-        Takes a sentence.
+        Takes a sentence about where the job is, which the log has too.
+    warn : callable
+        Takes a sentence that must be read.
     """
 
     progress: Progress = no_progress
     say: Callable[[str], None] = lambda sentence: None
+    warn: Callable[[str], None] = lambda sentence: None
 
 
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -68,9 +71,10 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
             channels, n_rows = _train(prepared, journal, open_channels, place, folder)
-        note_end(folder, log, channels, n_rows=n_rows)
+        note_end(folder, log, channels, n_rows=n_rows, seed=journal.seed)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
             journal.remove()
+    _report(path, run, terminal)
     return folder
 
 
@@ -101,7 +105,22 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         for name, n_clipped in share.n_clipped.items():
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
         note_end(folder, log, [channel], n_rows=aligned.table.n_rows)
+    _report(path, run, terminal)
     return folder
+
+
+def _report(path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> None:
+    """Write the finished run's report. The run is done and stays so if that fails."""
+    if not run.report:
+        return
+    from parties.reports.writing import run_report
+
+    try:
+        run_report(path).write()
+    except EXPECTED_ERRORS as error:
+        terminal.warn(
+            f"the run is done, but its report could not be written: {error}. `opboost report` writes it again"
+        )
 
 
 def _is_over(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> bool:
@@ -293,11 +312,11 @@ def recorded(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
         log.close()
 
 
-def note_end(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int) -> None:
+def note_end(folder: RunFolder, log: RunLog, channels: list[Channel], *, n_rows: int, **facts: object) -> None:
     """Note the end of a run, and what it took."""
     sent = sum(channel.traffic.sent_bytes for channel in channels)
     received = sum(channel.traffic.received_bytes for channel in channels)
-    folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received)
+    folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received, **facts)
     log.step(
         "finished",
         f"finished: {n_rows} records, {sent} bytes sent, {received} received; the run is in {folder.path}",

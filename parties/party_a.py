@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.fit_quality import FitQuality, training_quality
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
@@ -138,12 +139,15 @@ class JointModel:
         The passive parties that let A score alone.
     history : History
         Scores of the rows that were held out, round by round.
+    fit : FitQuality or None
+        How the model fits the held-out rows, or else those that it was trained on.
     """
 
     ensemble: Ensemble
     guarantees: dict[str, Guarantee] = field(default_factory=dict)
     routers: dict[str, Router] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    fit: FitQuality | None = None
 
 
 def train_jointly(
@@ -186,8 +190,14 @@ def train_jointly(
         routers = _have_resolved(channels, tests)
         phase.enter("saving the model")
         guarantees = {peer: receipt.guarantee for peer, receipt in receipts.items() if receipt.guarantee}
+        ensemble = bind(trained, tests)
+        is_held_out = job.validation.is_held_out if job.validation is not None else None
         model = JointModel(
-            ensemble=bind(trained, tests), guarantees=guarantees, routers=routers, history=trained.history
+            ensemble=ensemble,
+            guarantees=guarantees,
+            routers=routers,
+            history=trained.history,
+            fit=training_quality(trained, ensemble, job.labels, is_held_out),
         )
         save(model)
         phase.enter("telling the others that the model is saved")

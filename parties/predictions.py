@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from opboost.arrays import Mask, Values
-from opboost.metrics import evaluate
+from opboost.fit_quality import fit_quality
+from opboost.metrics import default_metric, evaluate
 from parties.party_a import JointModel
 from parties.predicting import Statuses
 from parties.runlog import RunLog
@@ -39,7 +40,12 @@ def score(
     """Compare predictions with labels, where the table holds both classes of them."""
     if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
         return
-    metrics = evaluate(model.ensemble.loss.name, table.labels[known], predictions[known])
+    loss = model.ensemble.loss
+    metrics = evaluate(loss.name, table.labels[known], predictions[known])
+    basis = f"records scored in mode {mode}"
+    fit = fit_quality(loss.name, table.labels[known], predictions[known], basis=basis, metric=default_metric(loss))
+    if fit is not None:
+        folder.note_fit(fit)
     metrics_path = folder.path / "metrics.json"
     before = folder.read_json("metrics.json") if metrics_path.exists() else {}
     folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})

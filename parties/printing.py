@@ -11,9 +11,22 @@ from rich.markup import escape
 from rich.table import Table
 
 from parties.findings import Finding, Status
+from parties.reports.page import Page
 from parties.statement import Spending, Statement
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}
+
+
+def print_page(page: Page) -> None:
+    """The first tables of a report, which say most of it in words."""
+    console = _console()
+    for _, grid in page.grids[:2]:
+        table = Table(title=grid.caption, title_justify="left")
+        for heading in grid.headings:
+            table.add_column(heading, overflow="fold")
+        for row in grid.rows:
+            table.add_row(*map(escape, row))
+        console.print(table)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:

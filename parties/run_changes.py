@@ -11,7 +11,7 @@ import yaml
 from protocols.wording import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.
-MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal"}
+MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal", "report"}
 
 _ABSENT = "absent"
 

@@ -12,7 +12,9 @@ file                content
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
+``fit.json``        A only: how predictions compare with labels, in training and wherever labels were known later
 ``metrics.json``    scores
+``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A only
 ``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
 ==================  ====================================================================================
@@ -27,6 +29,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.metadata import version
@@ -34,7 +37,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
+from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
@@ -48,6 +53,8 @@ from protocols import messages
 
 ROUTER_FORMAT = "opboost-router"
 ROUTER_VERSION = 1
+
+_FIT = TypeAdapter(FitQuality)
 
 
 class RunState(StrEnum):
@@ -188,8 +195,30 @@ class RunFolder:
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
         if model.history.scores:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
+        if model.fit is not None:
+            self.note_fit(model.fit)
         with replacing(self.path / "model.json") as partial:
             save_model(model.ensemble, partial)
+
+    def note_fit(self, fit: FitQuality) -> None:
+        """Keep how predictions compare with labels, in place of what was noted before on the same basis."""
+        before = self.read_json("fit.json") if (self.path / "fit.json").exists() else {}
+        self.write_json("fit.json", {**before, fit.basis: asdict(fit)})
+
+    def load_fits(self) -> tuple[FitQuality, ...]:
+        """Read what `note_fit` kept.
+
+        Raises
+        ------
+        RunFolderError
+            If the file is malformed.
+        """
+        if not (self.path / "fit.json").exists():
+            return ()
+        try:
+            return tuple(_FIT.validate_python(document) for document in self.read_json("fit.json").values())
+        except (AttributeError, ValidationError):
+            raise RunFolderError(f"{self.path / 'fit.json'} is malformed") from None
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""

@@ -26,6 +26,7 @@ _STEPS = (
     "opboost.trees",
     "opboost.preprocess",
     "opboost.desensitize",
+    "opboost.map_analysis",
     "opboost.ranking",
     "opboost.routing",
 )
@@ -69,6 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.privacy": (*_GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*_GROUND, "opboost.privacy.domain"),
+    "opboost.fit_quality": (*_STEPS, "opboost.vertical"),
     "opboost.desensitize": (*_GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.horizontal": _RECIPE,
     "opboost.horizontal.dpboost": (*_RECIPE, "opboost.horizontal.gridless"),
@@ -94,7 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.sgbdt_fitting": PACKAGES,
     "opboost.simulated_parties": PACKAGES,
     "protocols": ("protocols",),
-    "parties": ("parties", "protocols", *_STEPS, "opboost.vertical", "opboost.horizontal"),
+    "parties": ("parties", "protocols", *_STEPS, "opboost.fit_quality", "opboost.vertical", "opboost.horizontal"),
 }
 
 STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads", "walk")
@@ -106,6 +108,8 @@ ONLY_IN = {
         "opboost/privacy/sampling.py",
     },
     "private_set_intersection": {"protocols/blinding.py"},
+    "jinja2": {"parties/reports/page.py"},
+    "matplotlib": {"parties/reports/figures.py"},
 }
 
 TOP_LEVEL = {

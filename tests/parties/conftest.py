@@ -200,6 +200,7 @@ class Site:
             "secret_key": f"keys/{party}.secret",
             "timeout": 2,
             "wait": 20,
+            "report": False,
             **run,
         }
         self.schema = schema

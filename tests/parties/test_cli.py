@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -11,13 +16,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parties import jobs
+from parties import cli, jobs
 from parties.cli import app
 from protocols.errors import PeerLost
 from protocols.keys import read_public, read_secret
 from protocols.messages import VERSION
 
-COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "demo"}
+COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "report", "demo"}
 
 
 def run(*words: str) -> tuple[int, str, str]:
@@ -32,6 +37,7 @@ def run(*words: str) -> tuple[int, str, str]:
         (["party-a", "--help"], []),
         (["demo", "--help"], []),
         (["ledger", "--help"], []),
+        (["report", "--help"], []),
         # The version of the protocol stands in a module that knows arrays.
         (["--version"], ["numpy"]),
     ],
@@ -42,7 +48,7 @@ def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]
         "import sys; from parties.cli import app\n"
         f"try: app({words!r})\n"
         "except SystemExit as end: assert end.code == 0, end.code\n"
-        "heavy = {'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
+        "heavy = {'jinja2', 'matplotlib', 'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
@@ -167,10 +173,65 @@ def test_a_demo_never_clears_a_folder_that_holds_anything_else(tmp_path: Path) -
     assert (tmp_path / "bank" / "thesis.txt").read_text() == "all of it"
 
 
-@pytest.mark.parametrize("script", ["party_a", "party_b", "predict"])
+@pytest.mark.parametrize("script", ["party_a", "party_b", "predict", "report"])
 def test_a_launch_script_is_the_command_of_its_name(tmp_path: Path, script: str) -> None:
     path = Path(__file__).parents[2] / "scripts" / f"{script}.py"
     call = [sys.executable, str(path), "--help"]
     done = subprocess.run(call, capture_output=True, text=True, timeout=30, cwd=tmp_path, check=False)
     assert done.returncode == 0
     assert f" {script.replace('_', '-')} " in done.stdout
+
+
+def in_terminal(*words: str, **environment: str) -> str:
+    """What a command shows to a person who watches it in a terminal."""
+    near, far = pty.openpty()
+    variables = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **environment}
+    for name in {"NO_COLOR", "FORCE_COLOR"} - set(environment):
+        variables.pop(name, None)
+    call = [sys.executable, "-m", "parties.cli", *words]
+    with subprocess.Popen(call, stdin=far, stdout=far, stderr=far, env=variables) as process:
+        os.close(far)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal's output, on Linux
+            while piece := os.read(near, 4096):
+                shown += piece
+        os.close(near)
+        process.wait(60)
+    return shown.decode()
+
+
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*(3\d|9[0-7])(?:;\d+)*m")
+
+
+def test_a_terminal_gets_colours_unless_they_are_not_wanted(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.yaml")
+    shown, plain = in_terminal("report", missing), in_terminal("report", missing, NO_COLOR="1")
+    assert "cannot be read" in shown
+    assert "cannot be read" in plain
+    assert COLOUR.search(shown)
+    assert not COLOUR.search(plain)
+
+
+def test_a_terminal_gets_a_result_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stdout", screen)
+    cli._result(cli.Format.TEXT, run_folder="[here]")
+    assert "│ run folder │ [here] │" in screen.getvalue()
+
+
+def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Folder:
+        path = tmp_path
+
+    def chatty(path: Path, *, insecure: bool, terminal: jobs.Terminal) -> Folder:
+        terminal.say("a step")
+        terminal.progress("growing trees", 1, 2)
+        terminal.warn("a warning")
+        return Folder()
+
+    monkeypatch.setattr(jobs, "train_active", chatty)
+    assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\n", "a warning\n")

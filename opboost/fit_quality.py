@@ -1,0 +1,161 @@
+"""How well a model fits rows whose labels are known: curves for a report, few enough to be read.
+
+They are statistics of labels, and stay with whoever holds those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.metrics import default_metric, evaluate, metric_by_name
+from opboost.trees.tree import Ensemble
+from opboost.vertical import OwnColumn, TrainedTrees
+
+# Rows that are looked at, spread evenly over all there are.
+MOST_ROWS = 20_000
+
+# Rows whose features are held at a time.
+CHUNK_ROWS = 2_000
+
+# Points of a curve.
+MOST_POINTS = 51
+CALIBRATION_BINS = 10
+RESIDUAL_BINS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitQuality:
+    """How predictions compare with labels.
+
+    Attributes
+    ----------
+    basis : str
+        Which rows: ``training rows``, ``held-out rows``, or how they were scored later.
+    n_rows : int
+    metrics : dict of str to float
+    metric : str
+        What `curve` shows.
+    curve : tuple of (int, float)
+        After so many rounds, the metric on these rows; empty for rows that were scored later.
+    roc : tuple of (float, float)
+        False and true positive rates, for two classes.
+    calibration : tuple of (float, float, int)
+        For two classes, rows in order of their prediction and divided evenly: mean prediction, share of label 1, rows.
+    residuals : tuple of (float, float, int)
+        For numbers: lower and upper edge of a bar of label minus prediction, and its rows.
+    """
+
+    basis: str
+    n_rows: int
+    metrics: dict[str, float]
+    metric: str
+    curve: tuple[tuple[int, float], ...] = ()
+    roc: tuple[tuple[float, float], ...] = ()
+    calibration: tuple[tuple[float, float, int], ...] = ()
+    residuals: tuple[tuple[float, float, int], ...] = ()
+
+
+def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
+    """Compare predictions with labels; None where these cannot tell anything, such as a single class."""
+    if len(np.unique(labels)) < 2:
+        return None
+    found = FitQuality(
+        basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric
+    )  # fmt: skip
+    if predictions.ndim == 2:
+        return found
+    if loss_name == "binary:logistic":
+        return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
+    heights, edges = np.histogram(labels - predictions, bins=RESIDUAL_BINS)
+    bars = zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
+    return replace(found, residuals=tuple(bars))
+
+
+def training_quality(
+    trained: TrainedTrees, ensemble: Ensemble, labels: Values, is_held_out: NDArray[np.bool_] | None
+) -> FitQuality | None:
+    """How a model fits the rows held out of its training, or, where there are none, the training rows.
+
+    Parameters
+    ----------
+    trained : TrainedTrees
+        With the columns that it was trained on; a passive party's count as they were released.
+    ensemble : Ensemble
+        The same trees, bound.
+    labels : ndarray of float64, shape (n_rows,)
+    is_held_out : ndarray of bool, shape (n_rows,), or None
+    """
+    rows = np.arange(len(labels)) if is_held_out is None else np.flatnonzero(is_held_out)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64)]
+    basis = "training rows" if is_held_out is None else "held-out rows"
+    metric = metric_by_name(default_metric(trained.loss), trained.loss)
+    ends, scores = _staged_scores(trained, ensemble, rows)
+    predictions = [trained.loss.predictions(one) for one in scores]
+    truth = labels[rows]
+    final = fit_quality(trained.loss.name, truth, predictions[-1], basis=basis, metric=metric.name)
+    if final is None:
+        return None
+    points = zip(ends, predictions, strict=True)
+    return replace(final, curve=tuple((end, metric.of(truth, predicted)) for end, predicted in points))
+
+
+def _staged_scores(
+    trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
+) -> tuple[list[int], NDArray[np.float64]]:
+    """Scores after some of the rounds, shape ``(n_stages, n_rows, n_outputs)``, and which rounds."""
+    n_outputs = trained.loss.n_outputs
+    n_rounds = len(ensemble.trees) // n_outputs
+    ends = np.unique(np.linspace(0, n_rounds, min(n_rounds + 1, MOST_POINTS)).round().astype(np.int64)).tolist()
+    stages = [
+        replace(
+            ensemble,
+            trees=ensemble.trees[begin * n_outputs : end * n_outputs],
+            base_scores=ensemble.base_scores * (end == 0),
+        )
+        for begin, end in zip([0, *ends], ends, strict=False)
+    ]
+    scores = np.empty((len(ends), len(rows), n_outputs))
+    for first in range(0, len(rows), CHUNK_ROWS):
+        chunk = slice(first, first + CHUNK_ROWS)
+        features = _features(trained, ensemble, rows[chunk])
+        for stage, part in enumerate(stages):
+            scores[stage, chunk] = part.scores(features)
+    return ends, np.cumsum(scores, axis=0)
+
+
+def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]) -> Values:
+    """What the ensemble reads of rows that it was trained on, shape ``(n_rows, n_features)``."""
+    own = {column.name: column for column in trained.columns if isinstance(column, OwnColumn)}
+    ranked = {(c.owner, c.name): c for c in trained.columns if not isinstance(c, OwnColumn)}
+    # Of ranks in a file, no more is read than these rows.
+    ranks = {key: column.ranks[: len(column.ranks)][rows] for key, column in ranked.items()}
+    matrix = np.empty((len(rows), len(ensemble.features)))
+    for i, feature in enumerate(ensemble.features):
+        if feature.owner is None:
+            matrix[:, i] = own[feature.name].values[rows]
+            continue
+        key = feature.owner, feature.name
+        assert feature.rank is not None
+        is_missing = ranks[key] == ranked[key].n_ranks
+        matrix[:, i] = ~np.where(is_missing, feature.missing_left, ranks[key] <= feature.rank)
+    return matrix
+
+
+def _roc(labels: Values, predictions: Values) -> tuple[tuple[float, float], ...]:
+    # Loads much else, which a party that has no curves to draw need not wait for.
+    from sklearn.metrics import roc_curve
+
+    false_positive, true_positive, _ = roc_curve(labels, predictions)
+    at = np.linspace(0, 1, MOST_POINTS)
+    return tuple(zip(at.tolist(), np.interp(at, false_positive, true_positive).tolist(), strict=True))
+
+
+def _calibration(labels: Values, predictions: Values) -> tuple[tuple[float, float, int], ...]:
+    order = np.argsort(predictions, kind="stable")
+    parts: Sequence[NDArray[np.int64]] = [part for part in np.array_split(order, CALIBRATION_BINS) if len(part)]
+    return tuple((float(predictions[part].mean()), float(labels[part].mean()), len(part)) for part in parts)

@@ -1,0 +1,141 @@
+"""A report as headings, prose, tables and figures, and the forms it takes: one HTML file, Markdown, CSV.
+
+The HTML file is whole in itself: its style and its figures stand in it, it asks no network for anything, and it has no
+script.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A paragraph; a strong one is set off from the others."""
+
+    text: str
+    is_strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table. The first cell of every row names the row.
+
+    Attributes
+    ----------
+    caption : str
+    headings : tuple of str
+    rows : tuple of tuple of str
+        Each as long as `headings`.
+    """
+
+    caption: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.headings) for row in self.rows):
+            raise ValueError(f"the table {self.caption!r} has rows of another length than its headings")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing.
+
+    Attributes
+    ----------
+    svg : str
+        Made by `parties.reports.figures`, with its own short alternative text.
+    caption : str
+        What there is to see, for those who see it and those who do not.
+    """
+
+    svg: str
+    caption: str
+
+
+Block = Prose | Grid | Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands below it."""
+
+    heading: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole report.
+
+    Attributes
+    ----------
+    title, lead : str
+    sections : tuple of Section
+    """
+
+    title: str
+    lead: str
+    sections: tuple[Section, ...] = field(default=())
+
+    @property
+    def grids(self) -> tuple[tuple[str, Grid], ...]:
+        """All tables, each with the heading that it stands under."""
+        return tuple((one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, Grid))
+
+
+def to_html(page: Page) -> str:
+    """The page as one self-contained HTML file."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    kinds = {Prose: "prose", Grid: "grid", Figure: "figure"}
+    environment.globals["kind_of"] = lambda block: kinds[type(block)]
+    return environment.get_template("page.html.j2").render(page=page)
+
+
+def to_markdown(page: Page) -> str:
+    """The page as Markdown; of figures only the captions."""
+    lines = [f"# {page.title}", "", page.lead]
+    for section in page.sections:
+        lines += ["", f"## {section.heading}"]
+        for block in section.blocks:
+            lines += ["", *_markdown_of(block)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_of(block: Block) -> list[str]:
+    match block:
+        case Prose(text, is_strong):
+            return [f"**{text}**" if is_strong else text]
+        case Figure(caption=caption):
+            return [f"*Figure: {caption}*"]
+        case Grid(caption, headings, rows):
+            cells = [headings, ("---",) * len(headings), *rows]
+            return [f"{caption}:", "", *("| " + " | ".join(map(_cell, row)) + " |" for row in cells)]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def to_csv(page: Page) -> str:
+    """All tables, a line per cell: section, table, row, column, value."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("section", "table", "row", "column", "value"))
+    for heading, grid in page.grids:
+        for row in grid.rows:
+            for name, value in zip(grid.headings[1:], row[1:], strict=True):
+                writer.writerow((heading, grid.caption, row[0], name, value))
+    return text.getvalue()

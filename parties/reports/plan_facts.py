@@ -1,0 +1,321 @@
+"""What a passive party's run would promise and keep: computed from its own file and schema before anything leaves.
+
+Nothing is drawn and nothing is charged: distributions after the noise are expected ones, read off exact tables. The
+facts describe the party's data (histograms, counts), so they stay with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.desensitize import ColumnMechanism
+from opboost.map_analysis import (
+    EPSILON_RANGE,
+    MAX_TABLE_DOMAIN,
+    Choice,
+    ColumnAnalysis,
+    Counts,
+    MapAnalysis,
+    analyse,
+    analyse_column,
+    least_epsilon,
+)
+from opboost.order_metrics import Table, expected_weighted_kendall
+from opboost.preprocess import encode
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
+from opboost.privacy.local import RandomisedResponse
+from parties.config import PassiveRun, read_run
+from parties.preparing import bits, prepare_passive
+from parties.progress import Progress, no_progress
+from parties.reports.choices import Grid, choices_for, settings_of
+from parties.reports.sentences import column_sentence, everyday_difference, loss_between
+from parties.statement import Statement, read_statement
+
+# Bars of a histogram.
+MOST_BARS = 40
+
+# Multiples of the chosen budget at which a column's order is shown.
+ORDER_MULTIPLES = tuple(2.0**k for k in range(-6, 4))
+
+# Shares of the outputs between which an observer sees a value with probability 0.9.
+OBSERVED = (0.05, 0.5, 0.95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One mechanism for a column: the first of a column's candidates is the chosen one.
+
+    Attributes
+    ----------
+    settings : dict
+    promise : MapAnalysis
+    outlook : ColumnAnalysis or None
+        On this column's own distribution; None for a domain that is too large to tabulate.
+    """
+
+    settings: dict[str, Any]
+    promise: MapAnalysis
+    outlook: ColumnAnalysis | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """What becomes of a value that is not from the data: a point of the public range.
+
+    Attributes
+    ----------
+    value : float
+    low, middle, high : float
+        The release lies below each with probability 0.05, 0.5 and 0.95. An observer sees its rank alone.
+    """
+
+    value: float
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How often values occur, and how often they are expected to after the noise.
+
+    Attributes
+    ----------
+    labels : tuple of str
+        Lower edge of each bar, or the category.
+    before, after : tuple of float
+        Records; `after` is empty for a domain that is too large to tabulate.
+    """
+
+    labels: tuple[str, ...]
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What an everyday difference costs, in the column's own unit."""
+
+    size: float
+    points: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan:
+    """Everything about one column.
+
+    Attributes
+    ----------
+    promise : ColumnGuarantee
+    sentence : str
+        The promise in plain words.
+    kind : str
+    n_values, n_missing, n_clipped : int
+    unit : float or None
+        One point of the domain in the column's own unit; None for unordered categories.
+    difference : Difference or None
+    candidates : tuple of Candidate
+    orders : tuple of (float, float)
+        Budget, and the expected weighted Kendall coefficient that the chosen map then keeps of this column.
+    least : tuple of (float, float or None)
+        Wanted coefficient, and the smallest budget of the chosen map that keeps it; None if there is none.
+    examples : tuple of Example
+    histogram : Histogram
+    """
+
+    promise: ColumnGuarantee
+    sentence: str
+    kind: str
+    n_values: int
+    n_missing: int
+    n_clipped: int
+    unit: float | None
+    difference: Difference | None
+    candidates: tuple[Candidate, ...]
+    orders: tuple[tuple[float, float], ...]
+    least: tuple[tuple[float, float | None], ...]
+    examples: tuple[Example, ...]
+    histogram: Histogram
+
+    @property
+    def chosen(self) -> Candidate:
+        return self.candidates[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole run's release before it is made.
+
+    Attributes
+    ----------
+    party, peer, run_id : str
+    n_records : int
+        In the file, or in the run's list of ids; fewer are released where fewer are common.
+    guarantee : Guarantee
+        Of all columns together.
+    columns : tuple of ColumnPlan
+    ledger : Statement or None
+        What was spent before; None if there is no ledger yet.
+    opaque_names, share_thresholds, allow_routed : bool
+        What else the run file lets out.
+    """
+
+    party: str
+    peer: str
+    run_id: str
+    n_records: int
+    guarantee: Guarantee
+    columns: tuple[ColumnPlan, ...]
+    ledger: Statement | None
+    opaque_names: bool
+    share_thresholds: bool
+    allow_routed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column's mechanism and what the data says of it."""
+
+    mechanism: ColumnMechanism
+    counts: Counts
+    n_missing: int
+    n_clipped: int
+
+
+def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: Progress = no_progress) -> Plan:
+    """Compute the plan of a passive party's run file.
+
+    Raises
+    ------
+    ConfigError, TableError
+        If the run file or the data could not be used for the run either.
+    ParameterError
+        If the grid holds an impossible combination.
+    """
+    run = read_run(path, PassiveRun)
+    prepared = prepare_passive(run, path)
+    columns = [_read(mechanism, prepared.table.features) for mechanism in prepared.mechanisms]
+    choices = [choices_for(column.mechanism, grid) for column in columns]
+    found = _analyse_all(columns, choices, progress)
+    return Plan(
+        party=run.party,
+        peer=run.active.name,
+        run_id=run.run_id,
+        n_records=prepared.table.n_rows,
+        guarantee=compose(tuple(m.guarantee() for m in prepared.mechanisms), is_secure=bits(run).is_secure),
+        columns=tuple(
+            _column_plan(column, candidates, wanted_order) for column, candidates in zip(columns, found, strict=True)
+        ),
+        ledger=read_statement(path, None) if run.ledger.path.exists() else None,
+        opaque_names=run.opaque_names,
+        share_thresholds=run.share_thresholds,
+        allow_routed=run.allow_routed,
+    )
+
+
+def _read(mechanism: ColumnMechanism, features: Any) -> _Column:
+    encoded = encode(features[mechanism.schema.name], mechanism.schema, domain=mechanism.settings.domain)
+    n, first = _domain(mechanism)
+    counts = np.bincount(encoded.codes[~encoded.is_missing] - first, minlength=n)
+    return _Column(mechanism, counts, int(encoded.is_missing.sum()), encoded.n_clipped)
+
+
+def _domain(mechanism: ColumnMechanism) -> tuple[int, int]:
+    """How many codes there are, and the first one."""
+    if isinstance(mechanism.value, RandomisedResponse):
+        return mechanism.value.n_categories, 0
+    return mechanism.value.domain.size, mechanism.value.domain.lo
+
+
+def _analyse_all(
+    columns: Sequence[_Column], choices: Sequence[Sequence[Choice]], progress: Progress
+) -> list[tuple[Candidate, ...]]:
+    """Every column's candidates. A table is made once for all columns that it serves, and then let go."""
+    found: list[dict[Choice, Candidate]] = [{} for _ in columns]
+    distinct = tuple(dict.fromkeys(choice for one in choices for choice in one))
+    for done, choice in enumerate(distinct, start=1):
+        users = [c for c, one in enumerate(choices) if choice in one]
+        n = len(columns[users[0]].counts)
+        table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
+        promise = analyse(choice, table, n)
+        for c in users:
+            counts = columns[c].counts
+            outlook = analyse_column(table, counts) if table is not None and counts.any() else None
+            found[c][choice] = Candidate(settings=settings_of(choice), promise=promise, outlook=outlook)
+        progress("comparing mechanisms", done, len(distinct))
+    return [tuple(one[choice] for choice in order) for one, order in zip(found, choices, strict=True)]
+
+
+def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]) -> ColumnPlan:
+    mechanism = column.mechanism
+    is_numeric = not isinstance(mechanism.value, RandomisedResponse)
+    has_order = is_numeric and int((column.counts > 0).sum()) > 1 and len(column.counts) <= MAX_TABLE_DOMAIN
+    table = mechanism.value.log_probabilities() if len(column.counts) <= MAX_TABLE_DOMAIN else None
+    lower, upper = mechanism.schema.bounds
+    difference = None
+    if is_numeric:
+        size, points = everyday_difference(mechanism)
+        difference = Difference(size=size, points=points, loss=loss_between(mechanism, points))
+    return ColumnPlan(
+        promise=mechanism.guarantee(),
+        sentence=column_sentence(mechanism),
+        kind=mechanism.schema.kind.value,
+        n_values=int(column.counts.sum()),
+        n_missing=column.n_missing,
+        n_clipped=column.n_clipped,
+        unit=(upper - lower) / (len(column.counts) - 1) if is_numeric else None,
+        difference=difference,
+        candidates=candidates,
+        orders=_orders(mechanism, column.counts) if has_order else (),
+        least=tuple((wanted, least_epsilon(mechanism.settings, column.counts, wanted)) for wanted in wanted_order)
+        if has_order
+        else (),
+        examples=_examples(mechanism, table) if is_numeric and table is not None else (),
+        histogram=_histogram(mechanism, column.counts, table),
+    )
+
+
+def _orders(mechanism: ColumnMechanism, counts: Counts) -> tuple[tuple[float, float], ...]:
+    found = []
+    for multiple in ORDER_MULTIPLES:
+        epsilon = mechanism.settings.epsilon * multiple
+        if EPSILON_RANGE[0] <= epsilon <= EPSILON_RANGE[1]:
+            table = replace(mechanism.settings, epsilon=epsilon).build().log_probabilities()
+            found.append((epsilon, expected_weighted_kendall(table, counts)))
+    return tuple(found)
+
+
+def _examples(mechanism: ColumnMechanism, table: Table) -> tuple[Example, ...]:
+    """A quarter, half and three quarters up the public range."""
+    n, (lower, upper) = len(table), mechanism.schema.bounds
+    found = []
+    for share in (0.25, 0.5, 0.75):
+        position = round(share * (n - 1))
+        cumulative = np.cumsum(np.exp(table[position]))
+        outputs = np.searchsorted(cumulative, np.array(OBSERVED) * cumulative[-1])
+        low, middle, high = (lower + outputs * (upper - lower) / (n - 1)).tolist()
+        found.append(Example(value=lower + position * (upper - lower) / (n - 1), low=low, middle=middle, high=high))
+    return tuple(found)
+
+
+def _histogram(mechanism: ColumnMechanism, counts: Counts, table: Table | None) -> Histogram:
+    after = counts @ np.exp(table) if table is not None else np.empty(0)
+    n, schema = len(counts), mechanism.schema
+    if isinstance(mechanism.value, RandomisedResponse):
+        return Histogram(labels=schema.categories, before=_floats(counts), after=_floats(after))
+    lower, upper = schema.bounds
+    starts = np.unique(np.linspace(0, n, min(n, MOST_BARS) + 1)[:-1].astype(np.int64))
+    labels = tuple(f"{lower + start * (upper - lower) / (n - 1):.4g}" for start in starts.tolist())
+    heights = [_floats(np.add.reduceat(part, starts)) if len(part) else () for part in (counts, after)]
+    return Histogram(labels=labels, before=heights[0], after=heights[1])
+
+
+def _floats(numbers: NDArray[Any]) -> tuple[float, ...]:
+    return tuple(map(float, numbers.tolist()))

@@ -1,0 +1,230 @@
+"""A plan's facts as a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from opboost.map_analysis import BETA_RECORDS, LossPoint
+from parties.reports.choices import label
+from parties.reports.figures import Axis, Series, bars, lines
+from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.plan_facts import Candidate, ColumnPlan, Plan
+from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent
+
+# Loss curves in one drawing.
+MOST_CURVES = 5
+
+
+def plan_page(plan: Plan) -> Page:
+    """The whole page; drawings need matplotlib, which is loaded here and not before."""
+    return Page(
+        title=f"Before run {plan.run_id}: what {plan.party} would release",
+        lead=(
+            f"Computed at {plan.party} from its own file and schema; nothing was drawn, charged or sent. This page "
+            f"shows distributions of the data: it is for {plan.party} alone."
+        ),
+        sections=(
+            _summary(plan),
+            Section("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
+            ledger_section(plan.ledger),
+            leakage_section(),
+            *(Section(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
+            _how_to_read(),
+        ),
+    )
+
+
+def _summary(plan: Plan) -> Section:
+    rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
+    lets_out = (
+        f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
+        f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; exact routing bits for new records are "
+        f"{'answered' if plan.allow_routed else 'refused'}."
+    )
+    told = (
+        f"{plan.party} would release ranks of {len(plan.columns)} desensitized columns of at most "
+        f"{plan.n_records:,} records to {plan.peer}. {lets_out}"
+    )
+    return Section("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
+
+
+def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
+    yield Prose(column.sentence, is_strong=True)
+    yield _facts_grid(column)
+    yield _comparison_grid(column)
+    yield _loss_grid(column)
+    if column.chosen.promise.gammas:
+        yield _gamma_grid(column)
+    if column.chosen.outlook and column.chosen.outlook.splits:
+        yield _splits_grid(column)
+    if column.orders:
+        yield _orders_grid(column)
+    if column.examples:
+        yield _examples_grid(column)
+    yield from _drawings(column)
+
+
+def _facts_grid(column: ColumnPlan) -> Grid:
+    rows = [
+        ("values", f"{column.n_values:,}"),
+        ("empty cells", f"{column.n_missing:,}"),
+        ("moved to the public bounds", f"{column.n_clipped:,}"),
+        ("mechanism", label(column.chosen.settings)),
+    ]
+    if column.unit is not None and column.difference is not None:
+        rows += [
+            ("one point of the domain", f"{number(column.unit)} original units"),
+            (
+                f"a difference of {number(column.difference.size)} costs",
+                f"{number(column.difference.loss)} ({column.difference.points} points)",
+            ),
+        ]
+    return Grid(f"{column.promise.column}: the column and its mechanism", ("", "value"), tuple(rows))
+
+
+def _comparison_grid(column: ColumnPlan) -> Grid:
+    headings = (
+        "mechanism", "loss 1 point apart", "worst case (LDP)", "order kept, this data", "order kept, uniform",
+        "attacker's error", "attacker names the value",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            label(one.settings) + (" (chosen)" if k == 0 else ""),
+            number(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
+            number(one.promise.domain_loss),
+            _three(one.outlook.kendall if one.outlook else None),
+            _three(one.promise.kendall),
+            _error(one, column.unit),
+            percent(one.outlook.attack.success) if one.outlook else "-",
+        )
+        for k, one in enumerate(column.candidates)
+    )
+    return Grid(f"{column.promise.column}: mechanisms compared", headings, rows)
+
+
+def _three(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _error(one: Candidate, unit: float | None) -> str:
+    if one.outlook is None or unit is None:
+        return "-"
+    attack = one.outlook.attack
+    return f"{number(attack.error * unit, 3)} ({number(attack.blind_error * unit, 3)} without the release)"
+
+
+def _loss_grid(column: ColumnPlan) -> Grid:
+    points = column.chosen.promise.losses
+    has_bound = any(point.bound is not None for point in points)
+    has_cell = any(point.loss_in_cell is not None for point in points)
+    headings = ["points apart", "exact loss"]
+    headings += ["Partition-dLDP bound"] if has_bound else []
+    headings += ["exact loss inside a cell"] if has_cell else []
+    rows = []
+    for point in points:
+        row = [str(point.t), number(point.loss)]
+        row += [number(point.bound)] if has_bound else []
+        row += [number(point.loss_in_cell)] if has_cell else []
+        rows.append(tuple(row))
+    return Grid(f"{column.promise.column}: loss curve of the chosen mechanism", tuple(headings), tuple(rows))
+
+
+def _gamma_grid(column: ColumnPlan) -> Grid:
+    rows = tuple((str(t), f"{chance:.4f}") for t, chance in column.chosen.promise.gammas)
+    headings = ("points apart", "least chance of the same order, gamma(t)")
+    return Grid(f"{column.promise.column}: order of two values", headings, rows)
+
+
+def _splits_grid(column: ColumnPlan) -> Grid:
+    assert column.chosen.outlook is not None
+    headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
+    rows = tuple(
+        (str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in column.chosen.outlook.splits
+    )
+    return Grid(f"{column.promise.column}: split points at the quartiles", headings, rows)
+
+
+def _orders_grid(column: ColumnPlan) -> Grid:
+    wanted = tuple(
+        (
+            f"at least {order:g}",
+            f"{number(epsilon)} is the smallest budget" if epsilon is not None else "no budget keeps so much",
+        )
+        for order, epsilon in column.least
+    )
+    found = tuple((f"{order:.3f}", number(epsilon)) for epsilon, order in column.orders)
+    headings = ("order kept (expected weighted Kendall)", "epsilon per point")
+    return Grid(f"{column.promise.column}: budget for an order, order for a budget", headings, wanted + found)
+
+
+def _examples_grid(column: ColumnPlan) -> Grid:
+    rows = tuple(
+        (number(one.value), number(one.middle), f"{number(one.low)} to {number(one.high)}") for one in column.examples
+    )
+    headings = ("true value", "released, middle", "released, 9 of 10 times")
+    return Grid(
+        f"{column.promise.column}: what becomes of an example (an observer sees its rank alone)", headings, rows
+    )
+
+
+def _drawings(column: ColumnPlan) -> Iterator[Figure]:
+    name = column.promise.column
+    curves = _loss_series(column)
+    if curves:
+        yield Figure(
+            lines(curves, x=Axis(label="points apart", is_log=True), y=Axis(label="exact loss", is_log=True),
+                  alt=f"{name}: exact privacy loss against distance, {len(curves)} mechanisms"),
+            f"{name}: exact loss against distance; lower is more private. Compare mechanisms by these curves.",
+        )  # fmt: skip
+    if column.orders:
+        xs, ys = zip(*column.orders, strict=True)
+        yield Figure(
+            lines([Series("order", xs, ys)], x=Axis(label="epsilon per point", is_log=True),
+                  y=Axis(label="weighted Kendall", limits=(0, 1.02)),
+                  alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}"),
+            f"{name}: order that the chosen map keeps of this column, for budgets around the chosen one.",
+        )  # fmt: skip
+    heights = {"before": column.histogram.before}
+    if column.histogram.after:
+        heights["after, expected"] = column.histogram.after
+    yield Figure(
+        bars(column.histogram.labels, heights, x=Axis(label=name), y=Axis(label="records"),
+             alt=f"{name}: histogram of {column.n_values} values before and after the noise"),
+        f"{name}: how often values occur, before the noise and expected after it.",
+    )  # fmt: skip
+
+
+def _loss_series(column: ColumnPlan) -> list[Series]:
+    """The chosen mechanism and the first others whose curves are finite and differ."""
+    found: dict[tuple[float, ...], Series] = {}
+    for one in column.candidates:
+        points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]
+        if len(points) > 1:
+            ts, losses = zip(*points, strict=True)
+            found.setdefault(losses, Series(label(one.settings), ts, losses))
+    return list(found.values())[:MOST_CURVES]
+
+
+def _finite(point: LossPoint) -> float:
+    return point.loss if point.loss_in_cell is None else point.loss_in_cell
+
+
+def _how_to_read() -> Section:
+    return Section(
+        "How to read this",
+        (
+            Prose(
+                "Loss: whatever an observer believed before, seeing the release multiplies its odds between two values "
+                "by at most e to the loss. Odds in the sentences are rounded up."
+            ),
+            Prose(
+                "Attacker: knows the mechanism and how often each value occurs, and guesses best. Error is the "
+                "expected distance of the guess in the column's own unit."
+            ),
+            Prose(
+                "Order kept: expected weighted Kendall coefficient between the column and its release; 1 is all of it, "
+                "0 none. Mechanisms with the same epsilon differ in their losses: compare them by their exact curves."
+            ),
+        ),
+    )

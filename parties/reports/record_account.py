@@ -1,0 +1,191 @@
+"""The account of a model whose rows were divided between owners: what was asked, with what noise, and what it costs.
+
+Facts come from an estimator's `guarantee_` and, where they are at hand, the releases that it adds up; a page of any
+horizontal run can hold this section.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opboost.errors import AccountError
+from opboost.privacy.accounting import Account, by_gaussian, by_loss_distribution, by_pure, by_renyi, renyi_curve
+from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.releases import (
+    DiscreteGaussianRelease,
+    FilteredRelease,
+    GaussianRelease,
+    LaplaceRelease,
+    PureRelease,
+    Release,
+    SampledGaussianRelease,
+    SelectionRelease,
+    SharedByCoins,
+    SkellamRelease,
+)
+from parties.reports.figures import Axis, Series, lines
+from parties.reports.page import Block, Figure, Grid, Prose, Section
+from parties.reports.words import number
+
+# Orders and deltas at which the curves are shown.
+SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+SHOWN_DELTAS = (1e-4, 1e-6, 1e-8, 1e-10)
+
+_ACCOUNTS: dict[str, Account] = {
+    "pure composition": by_pure,
+    "exact Gaussian": by_gaussian,
+    "Renyi": by_renyi,
+    "loss distribution (PLD)": by_loss_distribution,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Releases of one kind.
+
+    Attributes
+    ----------
+    kind : str
+    count : int
+    noise : str
+        In words: sigma, scale, rate or epsilon.
+    """
+
+    kind: str
+    count: int
+    noise: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFacts:
+    """What a model costs each person in the data.
+
+    Attributes
+    ----------
+    guarantee : RecordGuarantee
+    queries : tuple of Query
+    renyi : tuple of (int, float)
+        Order, and the sum of the divergences at it.
+    profiles : dict of str to tuple of (float, float)
+        By account that knows all of these releases: delta, and the epsilon at it.
+    """
+
+    guarantee: RecordGuarantee
+    queries: tuple[Query, ...] = ()
+    renyi: tuple[tuple[int, float], ...] = ()
+    profiles: dict[str, tuple[tuple[float, float], ...]]
+
+
+def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) -> AccountFacts:
+    """The facts of an account; without the releases, those of the guarantee alone."""
+    if not releases:
+        return AccountFacts(guarantee=guarantee, profiles={})
+    curve = renyi_curve(releases, SHOWN_ORDERS).tolist()
+    profiles = {name: _profile(account, releases) for name, account in _ACCOUNTS.items()}
+    return AccountFacts(
+        guarantee=guarantee,
+        queries=tuple(_query(release) for release in releases),
+        renyi=tuple((order, rho) for order, rho in zip(SHOWN_ORDERS, curve, strict=True) if math.isfinite(rho)),
+        profiles={name: profile for name, profile in profiles.items() if profile},
+    )
+
+
+def _profile(account: Account, releases: Sequence[Release]) -> tuple[tuple[float, float], ...]:
+    """Epsilon at each delta; nothing if the account does not know these releases."""
+    try:
+        return tuple((delta, float(account(releases, delta))) for delta in SHOWN_DELTAS)
+    except AccountError:
+        return ()
+
+
+def _query(release: Release) -> Query:
+    return Query(kind=_kind(release), count=release.count, noise=_noise(release))
+
+
+def _kind(release: Release) -> str:
+    match release:
+        case PureRelease():
+            return "pure release"
+        case SelectionRelease():
+            return "exponential mechanism"
+        case LaplaceRelease():
+            return "discrete Laplace"
+        case GaussianRelease():
+            return "Gaussian"
+        case DiscreteGaussianRelease():
+            return "discrete Gaussian"
+        case SampledGaussianRelease():
+            return "Gaussian on sampled records"
+        case SkellamRelease():
+            return "Skellam"
+        case FilteredRelease():
+            return "everything behind an individual filter"
+        case SharedByCoins():
+            return "parts of the records, dealt by coins"
+
+
+def _noise(release: Release) -> str:
+    match release:
+        case PureRelease(epsilon=epsilon) | SelectionRelease(epsilon=epsilon):
+            return f"epsilon {number(epsilon)}"
+        case LaplaceRelease(l1=l1, scale=scale):
+            return f"scale {number(scale / l1)} sensitivities"
+        case GaussianRelease(mu=mu) | DiscreteGaussianRelease(mu=mu):
+            return f"sigma {number(1 / mu)} sensitivities"
+        case SampledGaussianRelease(rate=rate, mu=mu):
+            return f"sigma {number(1 / mu)} sensitivities, each record with probability {number(rate)}"
+        case SkellamRelease(variance=variance, l2_squared=squared):
+            return f"sigma {number(math.sqrt(variance / squared))} sensitivities"
+        case FilteredRelease(order=order, rho=rho):
+            return f"divergence {number(rho)} at order {order}"
+        case SharedByCoins(parts=parts):
+            return f"{len(parts)} parts; the costliest counts"
+
+
+def account_section(facts: AccountFacts) -> Section:
+    """The account as a section of a page."""
+    promise = facts.guarantee
+    rows = [
+        ("definition", promise.notion),
+        ("epsilon", number(promise.epsilon)),
+        ("delta", f"{promise.delta:.3g}"),
+        ("account", promise.account),
+        ("neighbours", promise.neighbours),
+        ("certified or paper", "certified" if promise.certified else f"not certified ({promise.mode} mode)"),
+    ]
+    if promise.claimed_epsilon is not None:
+        rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
+    blocks: list[Block] = [Prose(str(promise), is_strong=True), Grid("The promise", ("", "value"), tuple(rows))]
+    if facts.queries:
+        queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
+        blocks.append(Grid("What was asked of the records", ("kind", "how often", "noise"), queries))
+    if facts.renyi:
+        orders, rhos = zip(*facts.renyi, strict=True)
+        blocks.append(
+            Figure(
+                lines([Series("Renyi", orders, rhos)], x=Axis(label="order", is_log=True),
+                      y=Axis(label="divergence", is_log=True), alt="Renyi divergence against its order"),
+                "RDP: the sum of all releases' divergences at each order.",
+            )
+        )  # fmt: skip
+    if facts.profiles:
+        curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
+        blocks.append(_profile_grid(facts))
+        blocks.append(
+            Figure(
+                lines(curves, x=Axis(label="delta", is_log=True), y=Axis(label="epsilon"),
+                      alt=f"Epsilon against delta by {len(curves)} accounts"),
+                "What the same releases promise at each delta, by account; all hold, the lowest is the tightest.",
+            )
+        )  # fmt: skip
+    return Section("Account", tuple(blocks))
+
+
+def _profile_grid(facts: AccountFacts) -> Grid:
+    rows = tuple(
+        (f"{delta:.0e}", *(number(profile[k][1]) for profile in facts.profiles.values()))
+        for k, delta in enumerate(SHOWN_DELTAS)
+    )
+    return Grid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)

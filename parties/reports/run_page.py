@@ -1,0 +1,185 @@
+"""A finished run's facts as a page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from opboost.fit_quality import FitQuality
+from parties.reports.figures import Axis, Series, bars, lines, ranking
+from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.run_facts import ActiveFacts, PassiveFacts, RunHistory
+from parties.reports.words import (
+    columns_grid,
+    guarantee_blocks,
+    leakage_section,
+    ledger_section,
+    number,
+    percent,
+    size,
+)
+
+# Outgoing messages and columns that a page lists one by one; the JSON report has them all.
+MOST_MESSAGES = 200
+MOST_COLUMNS = 20
+
+
+def active_page(facts: ActiveFacts) -> Page:
+    """A's page."""
+    history = facts.history
+    return Page(
+        title=f"Run {history.run_id}: the model of {history.party}",
+        lead=(
+            "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
+            "holds no record, label, id, tree, leaf or threshold, and of the passive parties only what they released "
+            "the ranks with: it may be passed on to whom these statistics may be known."
+        ),
+        sections=(
+            Section("Guarantee", tuple(_promises(facts))),
+            leakage_section(),
+            *(Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in facts.fits),
+            Section("What the trees use", tuple(_importance_blocks(facts))),
+            _settings_section(facts),
+            *_history_sections(history),
+        ),
+    )
+
+
+def passive_page(facts: PassiveFacts) -> Page:
+    """B's page."""
+    history = facts.history
+    told = (
+        f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
+        f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
+        f"for new records are {'answered' if facts.allows_routed else 'refused'}."
+    )
+    rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
+    return Page(
+        title=f"Run {history.run_id}: what {history.party} released",
+        lead=(
+            f"For {history.party}: it names columns and says how many of their thresholds the trees use. It holds no "
+            "value of the data and nothing of the other side's."
+        ),
+        sections=(
+            Section(
+                "In plain words",
+                (Prose(told), Grid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
+            ),
+            Section("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
+            leakage_section(),
+            ledger_section(facts.ledger),
+            *_history_sections(history),
+        ),
+    )
+
+
+def _promises(facts: ActiveFacts) -> Iterator[Block]:
+    for peer, guarantee in facts.guarantees.items():
+        yield Prose(f"What was promised to the people in the data of {peer}:")
+        yield from guarantee_blocks(guarantee)
+        yield columns_grid(guarantee.columns)
+    yield Prose(
+        "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and is "
+        "told to the passive parties."
+    )
+
+
+def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
+    rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
+    yield Grid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
+    if fit.basis == "training rows":
+        yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
+    if len(fit.curve) > 1:
+        rounds, scores = zip(*fit.curve, strict=True)
+        yield Figure(
+            lines([Series(fit.metric, rounds, scores)], x=Axis(label="rounds"), y=Axis(label=fit.metric),
+                  alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}"),
+            f"{fit.metric} after each round, {fit.basis}.",
+        )  # fmt: skip
+    if fit.roc:
+        x, y = zip(*fit.roc, strict=True)
+        area = fit.metrics["auc"]
+        yield Figure(
+            lines([Series("model", x, y)], x=Axis(label="false positive rate"), y=Axis(label="true positive rate"),
+                  alt=f"ROC curve, {fit.basis}, area {area:.4f}", diagonal=True),
+            f"ROC curve, {fit.basis}; the area under it is {area:.4f}. Dotted: guessing.",
+        )  # fmt: skip
+    if fit.calibration:
+        predicted, observed, _ = zip(*fit.calibration, strict=True)
+        yield Figure(
+            lines([Series("tenths of the rows", predicted, observed)], x=Axis(label="mean prediction"),
+                  y=Axis(label="share of label 1"), alt=f"Calibration, {fit.basis}", diagonal=True),
+            f"Calibration, {fit.basis}: a point per tenth of the rows. Dotted: predictions that come true.",
+        )  # fmt: skip
+    if fit.residuals:
+        edges = [f"{low:.3g}" for low, _, _ in fit.residuals]
+        heights = {"rows": [float(n) for _, _, n in fit.residuals]}
+        yield Figure(
+            bars(edges, heights, x=Axis(label="label minus prediction"), y=Axis(label="rows"),
+                 alt=f"Residuals, {fit.basis}: {fit.n_rows} rows"),
+            f"Residuals, {fit.basis}.",
+        )  # fmt: skip
+
+
+def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
+    shown = facts.importance[:MOST_COLUMNS]
+    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
+    rows = tuple(
+        (name, one.owner or facts.history.party, percent(one.share), str(one.n_splits))
+        for name, one in zip(names, shown, strict=True)
+    )
+    yield Prose(
+        "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
+    )
+    yield Grid("Importance", ("column", "owner", "share of the gain", "splits"), rows)
+    if shown and any(one.share > 0 for one in shown):
+        yield Figure(
+            ranking(names, [100 * one.share for one in shown], x=Axis(label="share of the gain, %"),
+                    alt=f"Importance of {len(shown)} columns; the first is {names[0]}"),
+            "Share of the total gain of all splits, by column.",
+        )  # fmt: skip
+
+
+def _settings_section(facts: ActiveFacts) -> Section:
+    rows = (
+        ("objective", facts.objective),
+        ("trees", str(facts.n_trees)),
+        ("may score alone, with thresholds of", ", ".join(facts.shares_thresholds) or "nobody"),
+        *((key, str(value)) for key, value in facts.settings.items() if key != "objective"),
+    )
+    return Section("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
+
+
+def _history_sections(history: RunHistory) -> Iterator[Section]:
+    counts: Counter[str] = Counter(one.kind for one in history.outgoing)
+    sizes: Counter[str] = Counter()
+    for one in history.outgoing:
+        sizes[one.kind] += one.bytes
+    by_kind = tuple((kind, str(count), size(sizes[kind])) for kind, count in counts.items())
+    listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
+    blocks: list[Block] = [
+        Prose(
+            f"Everything that left {history.party} in this run, by size and digest: {len(listed)} messages. The "
+            "digests are those of the bytes before encryption; nothing of the content is kept."
+        ),
+        Grid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
+        Grid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
+    ]
+    if len(listed) > MOST_MESSAGES:
+        blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
+    yield Section("What left", tuple(blocks))
+    steps = tuple((one.time, f"{one.seconds:.1f}", one.event, one.message) for one in history.steps)
+    yield Section("Time line", (Grid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
+    facts = (
+        ("party", history.party),
+        ("others", ", ".join(history.peers)),
+        ("records", f"{history.n_records:,}"),
+        ("started", history.started),
+        ("finished", history.finished),
+        ("taken up again", ", ".join(history.resumed) or "never"),
+        ("sent", size(history.sent_bytes)),
+        ("received", size(history.received_bytes)),
+        ("randomness", history.randomness),
+        *history.versions.items(),
+    )
+    yield Section("Versions and seeds", (Grid("The run", ("", "value"), facts),))

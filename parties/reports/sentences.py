@@ -1,0 +1,106 @@
+"""What a column's promise means, in a sentence that a customer could read."""
+
+from __future__ import annotations
+
+import math
+
+from opboost.desensitize import ColumnMechanism
+from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.order_preserving import AdjMap, LocalMap
+from opboost.schema import Kind
+
+# Odds above this are written as a power of e: nobody is protected by them.
+LARGEST_ODDS = 10_000.0
+
+# A range with whole bounds and at least so many units between them is taken for one of whole numbers.
+WHOLE_RANGE = 10.0
+
+# An everyday difference should cost about so much; it is the largest round one that costs no more.
+EVERYDAY_LOSS = 1.0
+
+
+def odds(loss: float) -> str:
+    """A loss as odds that hold: rounded up."""
+    if math.isinf(loss):
+        return "any odds"
+    if loss > math.log(LARGEST_ODDS):
+        return f"e^{math.ceil(loss * 10 - 1e-9) / 10:g} to 1, which is no protection"
+    ratio = math.exp(loss)
+    digits = 0 if ratio >= 100 else 1 if ratio >= 10 else 2
+    rounded = math.ceil(ratio * 10**digits - 1e-6) / 10**digits
+    return f"{rounded:,.{digits}f} to 1"
+
+
+def everyday_difference(mechanism: ColumnMechanism) -> tuple[float, int]:
+    """A round difference in the column's own unit, and how many points of the domain it may span.
+
+    The largest of 1, 2 and 5 times a power of ten that loses at most `EVERYDAY_LOSS`; if none does, the smallest that
+    makes sense. Ordered categories differ by whole positions, and so do numbers whose bounds are whole.
+    """
+    assert not isinstance(mechanism.value, RandomisedResponse)
+    lower, upper = mechanism.schema.bounds
+    per_point = (upper - lower) / (mechanism.settings.domain_size - 1)
+    if mechanism.schema.kind is Kind.ORDERED:
+        return 1.0, math.ceil(1 / per_point - 1e-9)
+    is_whole = lower.is_integer() and upper.is_integer() and upper - lower >= WHOLE_RANGE
+    best = 0.0
+    for power in range(0 if is_whole else math.floor(math.log10(per_point)), math.floor(math.log10(upper - lower)) + 1):
+        for digit in (1, 2, 5):
+            difference = digit * 10.0**power
+            points = math.ceil(difference / per_point - 1e-9)
+            if difference > upper - lower or points < 1:
+                continue
+            if best == 0 or loss_between(mechanism, points) <= EVERYDAY_LOSS:
+                best = difference
+    best = best or upper - lower
+    return best, math.ceil(best / per_point - 1e-9)
+
+
+def loss_between(mechanism: ColumnMechanism, points: int) -> float:
+    """Exact loss between values so many points apart; for a Local-Map, of one cell."""
+    value = mechanism.value
+    return value.loss_within(points) if isinstance(value, LocalMap) else value.loss(points)
+
+
+def column_sentence(mechanism: ColumnMechanism) -> str:
+    """The column's promise in words, with odds for a difference that means something."""
+    schema, value = mechanism.schema, mechanism.value
+    parts = []
+    if math.isinf(value.epsilon):
+        parts.append(f"{schema.name} is released without noise: nothing about it is protected.")
+    elif isinstance(value, RandomisedResponse):
+        parts.append(
+            f"Two records in different categories of {schema.name} are told apart with odds at most "
+            f"{odds(value.epsilon)}; the true category is published with probability {value.keep:.2f}."
+        )
+    else:
+        parts.append(_numeric_sentence(mechanism))
+    if mechanism.missingness is not None:
+        parts.append(
+            f"Whether {schema.name} is empty is told apart with odds at most {odds(mechanism.missingness.epsilon)}."
+        )
+    return " ".join(parts)
+
+
+def _numeric_sentence(mechanism: ColumnMechanism) -> str:
+    schema, value = mechanism.schema, mechanism.value
+    assert not isinstance(value, RandomisedResponse)
+    difference, points = everyday_difference(mechanism)
+    lower, upper = schema.bounds
+    if schema.kind is Kind.ORDERED:
+        apart, whole = f"whose {schema.name} differs by one step", f"all {len(schema.categories)} steps"
+    else:
+        apart, whole = f"whose {schema.name} differs by {difference:,.10g}", f"the whole range {lower:,g} to {upper:,g}"
+    most = odds(loss_between(mechanism, points))
+    if isinstance(value, LocalMap):
+        return (
+            f"Which of {value.cells.n_cells} cells of {schema.name} a record lies in is published exactly. Two records "
+            f"of one cell {apart} are told apart with odds at most {most}."
+        )
+    note = ""
+    if isinstance(value, AdjMap):
+        note = " Two values on the two sides of a cell's border lose the most for so small a difference."
+    return (
+        f"Two records {apart} are told apart with odds at most {most}; over {whole}, with odds at most "
+        f"{odds(value.loss(value.domain.size - 1))}.{note}"
+    )

@@ -1,0 +1,139 @@
+"""Numbers as a reader wants them, and the tables that several reports share."""
+
+from __future__ import annotations
+
+import math
+
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from parties.reports.page import Block, Grid, Prose, Section
+from parties.statement import Spending, Statement
+
+# What each side learns in a vertical run, in the words under which such leaks are known.
+_LEAKAGE = (
+    (
+        "gradient leakage",
+        "none: gradients, Hessians and leaf values never leave A",
+        "none: no gradient of B exists",
+    ),
+    (
+        "histogram leakage",
+        "none: A builds its histograms on ranks that it holds; B is sent none",
+        "A sees how often each rank occurs among B's noised values, and so their histogram up to the scale",
+    ),
+    (
+        "model-statistics leakage",
+        "B sees which of its ranks the trees split on; these were chosen by A's labels. No gain, cover or leaf value",
+        "A sees the trees whole; thresholds in B's units only if B shares them",
+    ),
+    (
+        "record values",
+        "none",
+        "ranks of desensitized values, within the guarantee; new records scored in mode routed: one exact bit per test",
+    ),
+    (
+        "who is in the data",
+        "B learns which of its ids all parties know, and how many A has",
+        "A learns which of its ids B knows, and how many B has",
+    ),
+)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number in few digits; infinity in a word."""
+    if value is None:
+        return "-"
+    if math.isinf(value):
+        return "infinite"
+    return f"{value:,.{digits}g}" if abs(value) < 10**6 else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share in percent."""
+    return f"{100 * share:.1f} %"
+
+
+def size(n_bytes: int) -> str:
+    """A number of bytes, as the ledgers of networks have it."""
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes} bytes"
+
+
+def leakage_section() -> Section:
+    """Who sees what."""
+    rows = tuple((name, at_b, at_a) for name, at_b, at_a in _LEAKAGE)
+    return Section("Who sees what", (Grid("What each side learns", ("kind", "B of A", "A of B"), rows),))
+
+
+def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
+    """A guarantee with its unit, its neighbours and what it does not cover."""
+    blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
+    if guarantee.notion != "none":
+        rows = (
+            ("definition", guarantee.notion),
+            ("between neighbouring records", f"epsilon {number(guarantee.epsilon)}"),
+            ("between any two records (plain LDP)", f"epsilon {number(guarantee.domain_loss)}"),
+            ("neighbours", guarantee.neighbours),
+            ("unit of distance", guarantee.unit),
+            ("certified", "yes" if guarantee.certified else "no"),
+        )
+        blocks.append(Grid("The guarantee of all columns together", ("", "value"), rows))
+        blocks.append(
+            Prose(
+                "Epsilon is per unit of distance: t units apart it is t times as much, over a whole domain of n points "
+                "(n - 1) times. It is a weaker promise than plain epsilon-LDP with the same number."
+            )
+        )
+    if not guarantee.is_secure:
+        blocks.append(Prose("Drawn from seeded bits: NOT FOR RELEASE.", is_strong=True))
+    blocks.append(Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."))
+    return tuple(blocks)
+
+
+def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
+    """The promise of each column by itself."""
+    return Grid(
+        "The promise, column by column",
+        ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness"),
+        tuple(
+            (
+                one.column,
+                f"{one.mechanism.replace('_', ' ')} {one.law}".strip(),
+                number(one.epsilon),
+                one.unit,
+                number(one.domain_loss),
+                number(one.missing_epsilon) if one.missing_epsilon else "-",
+            )
+            for one in columns
+        ),
+    )
+
+
+def ledger_section(statement: Statement | None) -> Section:
+    """What was spent over all runs, and what may still be."""
+    if statement is None:
+        return Section("Ledger", (Prose("There is no ledger yet: nothing has been released."),))
+    rows = tuple(
+        (
+            one.column,
+            number(one.epsilon.spent),
+            _remaining(one.epsilon),
+            number(one.category_epsilon.spent),
+            _remaining(one.category_epsilon),
+            str(one.n_releases),
+            str(one.n_reuses),
+        )
+        for one in statement.columns
+    )
+    headings = ("column", "epsilon per unit", "remaining", "categories", "remaining", "draws", "used again")
+    told = (
+        f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
+        f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
+        f"{_remaining(statement.record)}."
+    )
+    return Section("Ledger", (Prose(told), Grid("Spent over all runs, and remaining", headings, rows)))
+
+
+def _remaining(spending: Spending) -> str:
+    return "no limit" if spending.remaining is None else number(spending.remaining)

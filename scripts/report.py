@@ -1,0 +1,8 @@
+"""Write a report: ``python scripts/report.py RUN.yaml``; the same as ``opboost report RUN.yaml``."""
+
+import sys
+
+from parties.cli import app
+
+if __name__ == "__main__":
+    app(["report", *sys.argv[1:]])

@@ -1,0 +1,152 @@
+"""A plan and two finished runs to report on, and a real browser, told what to do over a pipe."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.jobs import Terminal, train_active, train_passive
+
+# Every wait for the browser ends after so many seconds.
+PATIENCE_S = 60
+
+# The browser reads commands from descriptor 3 and answers on 4.
+_LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, make_sites: Any, outcomes: Any) -> Any:
+    """Both parties' folders after a run that wrote reports."""
+    sites = make_sites(tmp_path_factory.mktemp("finished"))
+    for site in (sites.bank, sites.shop):
+        site.run["report"] = True
+    sites.bank.run["model"]["validation_fraction"] = 0.25
+    calls = {
+        site.party: lambda site=site, train=train: train(site.write(), insecure=False, terminal=Terminal())
+        for site, train in ((sites.bank, train_active), (sites.shop, train_passive))
+    }
+    for found in outcomes(60, calls).values():
+        assert not isinstance(found, BaseException), found
+    return sites
+
+
+class Browser:
+    """One page of headless Chromium, driven by the DevTools protocol."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        # High numbers, so that none of them is in the way of 3 and 4.
+        to_read, self._to = os.pipe()
+        self._from, to_write = os.pipe()
+        high = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (to_read, to_write)]
+        options = [
+            "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}", "about:blank",
+        ]  # fmt: skip
+        with (folder.parent / "browser.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _LAUNCH, *map(str, high), program, *options],
+                pass_fds=high, stdout=log, stderr=log,
+            )  # fmt: skip
+        for end in (to_read, to_write, *high):
+            os.close(end)
+        self._rest, self._number = b"", 0
+        self._events: list[dict[str, Any]] = []
+        page = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = ""
+        self._session = self._call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._call(f"{domain}.enable")
+
+    def open(self, path: Path, *, width: int, dark: bool = False) -> None:
+        """Show a file in a window of a width, and forget what happened before."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=False)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        self._events.clear()
+        self._call("Page.navigate", url=path.resolve().as_uri())
+        self._wait_for("Page.loadEventFired")
+
+    def ask(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        found = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    @property
+    def complaints(self) -> list[str]:
+        """Everything on the console, and every error, since the page was opened."""
+        kinds = ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded")
+        return [json.dumps(event["params"]) for event in self._events if event["method"] in kinds]
+
+    @property
+    def requests(self) -> list[str]:
+        """Every address that was asked for since the page was opened."""
+        kind = "Network.requestWillBeSent"
+        return [event["params"]["request"]["url"] for event in self._events if event["method"] == kind]
+
+    def close(self) -> None:
+        for end in (self._to, self._from):
+            os.close(end)
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if getattr(self, "_session", ""):
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self._next(deadline)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
+            if "method" in answer:
+                self._events.append(answer)
+
+    def _wait_for(self, method: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not any(event["method"] == method for event in self._events):
+            self._events.append({"method": "", **self._next(deadline)})
+
+    def _next(self, deadline: float) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            is_ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
+            assert is_ready, f"the browser said nothing for {PATIENCE_S} s"
+            piece = os.read(self._from, 1 << 16)
+            assert piece, "the browser went away"
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\0")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Headless Chromium; the test skips where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    program = next((path for path in map(shutil.which, names) if path), None)
+    if program is None:
+        pytest.skip(f"no browser: none of {', '.join(names)} is installed (Debian: apt-get install chromium)")
+    found = Browser(program, tmp_path_factory.mktemp("browser") / "profile")
+    yield found
+    found.close()

@@ -1,0 +1,91 @@
+"""Pages in their forms: nothing that a name or a value holds becomes markup, and figures stand by themselves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
+from parties.reports.page import Figure, Grid, Page, Prose, Section, to_csv, to_html, to_markdown
+from parties.reports.plain import plain
+
+X = Axis(label="x & y")
+NASTY = '<img src=x onerror="alert(1)"> | & é'
+
+
+def drawing(alt: str = "a < b & c", **options: object) -> str:
+    return lines([Series("one", (1, 2), (3, 4)), Series("two", (1, 2), (4, 3), (0.1, 0.2))], x=X, y=X, alt=alt)
+
+
+def page() -> Page:
+    blocks = (Prose(NASTY, is_strong=True), Grid(NASTY, ("", "value"), ((NASTY, "1"),)), Figure(drawing(), NASTY))
+    return Page(NASTY, NASTY, (Section(NASTY, blocks),))
+
+
+def test_names_and_values_never_become_markup() -> None:
+    html = to_html(page())
+    assert "<img" not in html
+    assert html.count("&lt;img src=x onerror=&#34;alert(1)&#34;&gt;") == 10
+    assert html.count("<svg") == 1
+
+
+def test_a_table_in_markdown_keeps_its_columns() -> None:
+    line = next(line for line in to_markdown(page()).splitlines() if line.startswith("| <img"))
+    assert line.replace("\\|", "").count("|") == 3
+
+
+def test_csv_has_a_line_per_cell() -> None:
+    assert list(csv.reader(io.StringIO(to_csv(page()))))[1:] == [[NASTY, NASTY, NASTY, "value", "1"]]
+
+
+def test_a_table_with_a_row_too_short_is_a_defect() -> None:
+    with pytest.raises(ValueError, match="another length"):
+        Grid("t", ("a", "b"), (("1",),))
+
+
+@pytest.mark.parametrize("svg", [
+    drawing(),
+    bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
+    ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
+], ids=["lines", "bars", "ranking"])  # fmt: skip
+def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str) -> None:
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert root.get("role") == "img"
+    assert root[0].tag.endswith("title")
+    assert "x & y" in [one.text for one in root.iter() if one.tag.endswith("text")]
+    assert root.get("width") is None
+    assert "var(--ink)" in svg
+    assert "#0" not in svg.replace("#000000", "").replace('"#', "")
+
+
+def test_the_same_facts_draw_the_same_drawing_and_names_differ_between_drawings() -> None:
+    assert drawing() == drawing()
+    names = [{one.get("id") for one in ET.fromstring(drawing(alt)).iter() if one.get("id")} for alt in ("a", "b")]
+    assert names[0] & names[1] == set()
+
+
+def test_drawing_changes_no_setting_of_the_process() -> None:
+    before = dict(matplotlib.rcParams)
+    drawing()
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_drawing_alone_brings_its_colours_along() -> None:
+    text = standalone(drawing())
+    assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
+    assert "--s1:" in text
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_facts_become_plain_values_and_folders_stay_private() -> None:
+    assert plain({"a": (1, float("inf"), None), "p": Path("/home/someone/ledger.sqlite")}) == {
+        "a": [1, "inf", None], "p": "ledger.sqlite",
+    }  # fmt: skip
+    with pytest.raises(TypeError, match="object"):
+        plain(object())

@@ -1,0 +1,249 @@
+"""The plan of a release: its numbers are those of the run, its sentences hold, and nothing leaves while it is made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.errors import DataError, ParameterError
+from opboost.order_metrics import bayes_attack, expected_weighted_kendall
+from opboost.preprocess import encode
+from opboost.schema import ColumnSchema, Kind, Missing
+from parties.cli import app
+from parties.config import PassiveRun, read_run, read_schema
+from parties.reports.choices import Grid, choices_for, label, settings_of
+from parties.reports.plan_facts import plan_of
+from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, loss_between, odds
+from parties.reports.writing import report_of
+
+
+@pytest.fixture
+def shop(make_sites: Any, tmp_path: Path) -> Any:
+    """A shop whose columns are mapped to few points, so that tables are small."""
+    found = make_sites(tmp_path).shop
+    found.run["desensitize"] = {"epsilon": 0.5, "domain_size": 100, "theta": 10}
+    return found
+
+
+def run(*words: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, list(words))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def mechanism(lower: float = 0, upper: float = 5000, **settings: Any) -> ColumnMechanism:
+    schema = ColumnSchema(name="income", lower=lower, upper=upper)
+    return ColumnMechanism(schema, MechanismSettings(**{"domain_size": 1000, "epsilon": 0.1, **settings}))
+
+
+def test_the_plans_guarantee_is_the_runs(finished: Any) -> None:
+    plan = plan_of(finished.shop.write(), Grid(mechanisms=("global",)), wanted_order=())
+    assert plan.guarantee.to_dict() == json.loads((finished.shop.run_folder / "guarantee.json").read_text())
+    assert [column.promise for column in plan.columns] == list(plan.guarantee.columns)
+    assert plan.ledger is not None
+    assert plan.ledger.n_records == 400
+
+
+def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:
+    assert plan_of(shop.write(), Grid(), wanted_order=()).ledger is None
+    assert "nothing has been released" in report_of(shop.write()).text("md")
+
+
+def test_every_candidates_numbers_are_those_of_its_table(shop: Any) -> None:
+    path = shop.write()
+    plan = plan_of(path, Grid(), wanted_order=())
+    schema, _ = read_schema(read_run(path, PassiveRun).table_schema)
+    own = read_run(path, PassiveRun).desensitize.mechanisms(schema)[0]
+    codes = encode(shop.table["spend"], own.schema, domain=own.settings.domain).codes
+    counts = np.bincount(codes - 1, minlength=100)
+    for choice, found in list(zip(choices_for(own, Grid()), plan.columns[0].candidates, strict=True))[::5]:
+        table = choice.log_probabilities()
+        assert found.settings == settings_of(choice)
+        assert found.promise.domain_loss == choice.loss(99)
+        assert found.outlook is not None
+        assert found.outlook.kendall == expected_weighted_kendall(table, counts)
+        assert found.outlook.attack == bayes_attack(table, counts)
+    assert plan.columns[0].chosen.settings == {"mechanism": "global", "epsilon": 0.5, "law": "clamped"}
+
+
+def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
+    plan = plan_of(shop.write(), Grid(), wanted_order=())
+    spend, visits = plan.columns
+    assert (spend.n_values, spend.n_missing) == (400, 0)
+    assert (visits.n_values, visits.n_missing) == (400 - visits.n_missing, int(shop.table["visits"].isna().sum()))
+    for column in plan.columns:
+        assert sum(column.histogram.before) == column.n_values
+        assert sum(column.histogram.after) == pytest.approx(column.n_values)
+        assert len(column.histogram.labels) == len(column.histogram.before) == len(column.histogram.after) == 40
+
+
+def test_examples_are_points_of_the_public_range_not_of_the_data(shop: Any) -> None:
+    before = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples
+    shop.table["spend"] = np.linspace(3, 5, len(shop.table))
+    assert plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples == before
+    assert all(one.low < one.middle < one.high for one in before)
+
+
+def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> None:
+    (column, _) = plan_of(shop.write(), Grid(), wanted_order=(0.5, 0.95)).columns
+    assert [wanted for wanted, _ in column.least] == [0.5, 0.95]
+    for wanted, epsilon in column.least:
+        shop.run["desensitize"]["epsilon"] = epsilon
+        outlook = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].chosen.outlook
+        assert outlook is not None
+        assert outlook.kendall is not None
+        assert wanted <= outlook.kendall <= wanted + 0.03
+
+
+def test_a_plan_draws_writes_and_spends_nothing(shop: Any) -> None:
+    path = shop.write()
+    before = {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()}
+    plan_of(path, Grid(), wanted_order=(0.9,))
+    assert {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("settings", [
+    {"epsilon": 0.1}, {"epsilon": 0.01}, {"epsilon": 2.0}, {"mechanism": "local"}, {"mechanism": "adj"},
+    {"law": "exponential"}, {"domain_size": 50}, {"law": "bounded_laplace"}, {"epsilon": 0.001},
+])  # fmt: skip
+@pytest.mark.parametrize("bounds", [(0, 5000), (0.5, 1.25), (-3, 60)])
+def test_the_odds_of_a_sentence_hold_for_every_pair_so_far_apart(settings: dict[str, Any], bounds: Any) -> None:
+    """The worst pair by the exact table never beats the odds, and comes close to them."""
+    one = mechanism(*bounds, **settings)
+    difference, points = everyday_difference(one)
+    values = np.linspace(*bounds, 4001)
+    pairs = values[values <= bounds[1] - difference]
+    codes = [
+        encode(pd.Series(side), one.schema, domain=one.settings.domain).codes - 1
+        for side in (pairs, np.minimum(pairs + difference, bounds[1]))
+    ]
+    table = one.value.log_probabilities()
+    with np.errstate(invalid="ignore"):
+        ratios = np.abs(table[codes[0]] - table[codes[1]])
+    worst = float(np.nanmax(np.where(np.isfinite(ratios), ratios, 0)))
+    assert np.abs(codes[0] - codes[1]).max() <= points
+    assert worst <= loss_between(one, points)
+    said = re.search(r"at most ([\d.,]+) to 1", column_sentence(one))
+    if loss_between(one, points) <= math.log(LARGEST_ODDS):
+        assert said is not None
+        assert math.exp(loss_between(one, points)) <= float(said[1].replace(",", "")) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [(math.log(1.6), "1.60 to 1"), (math.log(1.601), "1.61 to 1"), (3.0, "20.1 to 1"), (5.0, "149 to 1"),
+     (9.0, "8,104 to 1"), (99.9, "e^99.9 to 1, which is no protection"), (math.inf, "any odds")],
+)  # fmt: skip
+def test_odds_are_rounded_up(loss: float, said: str) -> None:
+    assert odds(loss) == said
+
+
+def test_sentences_say_what_is_not_protected() -> None:
+    assert "published exactly" in column_sentence(mechanism(mechanism="local"))
+    assert "without noise: nothing" in column_sentence(mechanism(epsilon=math.inf))
+    assert "no protection" in column_sentence(mechanism())
+    town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=Missing.CATEGORY)
+    said = column_sentence(ColumnMechanism(town, MechanismSettings(category_epsilon=1.0)))
+    assert said.count("2.72 to 1") == 2
+
+
+def test_options_span_a_grid_and_the_chosen_one_stays_first() -> None:
+    grid = Grid(mechanisms=("global", "adj"), epsilons=(0.05, 0.1), alphas=(1.0, 3.0))
+    found = [label(settings_of(choice)) for choice in choices_for(mechanism(), grid)]
+    assert found[0] == "global, clamped, epsilon 0.1"
+    assert sum(one.startswith("adj") for one in found) == 4
+    assert len(found) == len(set(found)) == 1 + 1 + 4 + 2
+
+
+def test_a_small_domain_has_a_grid_too() -> None:
+    for n in (2, 3, 5, 11):
+        assert len(choices_for(mechanism(domain_size=n), Grid())) > 5
+
+
+def test_an_impossible_grid_is_refused() -> None:
+    with pytest.raises(ParameterError, match="theta"):
+        choices_for(mechanism(), Grid(mechanisms=("local",), thetas=(5000,)))
+
+
+def test_a_domain_too_large_for_tables_is_reported_by_its_losses(shop: Any) -> None:
+    shop.run["desensitize"] = {"epsilon": 0.01, "domain_size": 100_000}
+    report = report_of(shop.write())
+    chosen = report.document["columns"][0]["candidates"][0]
+    assert chosen["outlook"] is None
+    assert chosen["promise"]["domain_loss"] == pytest.approx(0.01 * 99_999)
+    assert "<svg" in report.text("html")
+
+
+def test_the_forms_agree(shop: Any) -> None:
+    report = report_of(shop.write())
+    document = json.loads(report.text("json"))
+    assert (document["format"], document["kind"]) == ("opboost-report", "plan")
+    rows = list(csv.DictReader(io.StringIO(report.text("csv"))))
+    assert {"section", "table", "row", "column", "value"} == set(rows[0])
+    sentence = document["columns"][0]["sentence"]
+    assert [row["value"] for row in rows if row["row"] == "spend" and row["column"] == "in words"] == [sentence]
+    assert sentence in report.text("md")
+    assert sentence in report.text("html")
+
+
+def test_the_command_writes_beside_the_run_folder_and_leaves_that_alone(shop: Any) -> None:
+    path = shop.write()
+    code, out, err = run("report", str(path))
+    home = shop.run_folder.with_name("spring.plan.html")
+    assert (code, err) == (0, "")
+    assert out.endswith(f"report: {home}\n")
+    assert "told apart" in out
+    assert home.with_suffix(".json").exists()
+    assert not shop.run_folder.exists()
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "md"])
+def test_other_forms_are_printed_and_nothing_is_written(shop: Any, form: str) -> None:
+    code, out, _ = run("report", str(shop.write()), "--format", form)
+    assert (code, len(out) > 1000) == (0, True)
+    assert not (shop.path / "runs").exists()
+
+
+def test_an_active_party_has_nothing_to_plan(make_sites: Any, tmp_path: Path) -> None:
+    code, _, err = run("report", str(make_sites(tmp_path).bank.write()))
+    assert code == 1
+    assert "there is nothing to report yet" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["--mechanism", "map"], "--mechanism must be one of global, local, adj; found map"),
+     (["--law", "gauss"], "--law must be one of"), (["--order", "1.5"], "between 0 and 1"),
+     (["--epsilon", "-1"], "positive")],
+)  # fmt: skip
+def test_impossible_wishes_are_one_sentence(shop: Any, words: list[str], said: str) -> None:
+    code, out, err = run("report", str(shop.write()), *words)
+    assert (code, out) == (1, "")
+    assert said in err
+
+
+def test_what_a_run_would_refuse_a_plan_refuses(shop: Any) -> None:
+    shop.table.loc[3, "spend"] = np.nan
+    with pytest.raises(DataError, match="missing"):
+        plan_of(shop.write(), Grid(), wanted_order=())
+
+
+def test_a_changed_setting_changes_the_promise(shop: Any) -> None:
+    """The twin of the tests above: they would not pass whatever the plan said."""
+    before = plan_of(shop.write(), Grid(), wanted_order=())
+    shop.run["desensitize"]["epsilon"] = 0.25
+    after = plan_of(shop.write(), Grid(), wanted_order=())
+    assert after.guarantee.epsilon < before.guarantee.epsilon
+    assert after.columns[0].sentence != before.columns[0].sentence
+    assert replace(after, columns=()) != replace(before, columns=())
