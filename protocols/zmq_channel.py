@@ -23,7 +23,8 @@ _REFUSED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
 # A connection that ended before both sides were known: a server with another key does that, and one that just stops.
 _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 
-# After so many of those in a row it is the key.
+# After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
+# off, too, until the peer behind it is there.
 MAX_CUT = 3
 
 
@@ -113,7 +114,7 @@ class ConnectedChannel:
     def _connect(self) -> None:
         self._deadline = time.monotonic() + self._timing.wait_s
         self._is_connected = self._is_lost = self._is_refused = False
-        self._n_cut = 0
+        self._cuts: list[float] = []
         self._socket = open_socket(self._context, zmq.DEALER, self._timing)
         if self._keys is None:
             # Without keys the name is all that tells who this is.
@@ -147,8 +148,9 @@ class ConnectedChannel:
             elif event["event"] & _REFUSED:
                 self._is_refused = True
             elif event["event"] == _CUT:
-                self._n_cut += 1
-                self._is_refused |= self._n_cut >= MAX_CUT
+                self._cuts.append(time.monotonic())
+                lasted_s = self._cuts[-1] - self._cuts[0]
+                self._is_refused |= len(self._cuts) >= MAX_CUT and lasted_s > self._timing.timeout_s
             elif self._is_connected:
                 self._is_lost = True
 

@@ -118,7 +118,7 @@ def test_an_unknown_key_gets_no_answer_and_one_line_however_often_it_tries(netwo
 
 def test_a_client_that_was_given_a_wrong_server_key_costs_one_line(network: Any, within: Within) -> None:
     listener = network.listen("b")
-    misled = network.connect(listener.address, server="stranger")
+    misled = network.connect(listener.address, server="stranger", timing=Timing(timeout_s=1, wait_s=10))
     with pytest.raises(PeerLost, match="refused the connection"):
         within(5, misled.receive)
     network.leave(misled)

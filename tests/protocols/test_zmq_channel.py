@@ -43,7 +43,7 @@ def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network:
 
 def test_a_client_that_expects_another_servers_key_does_not_connect(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=HASTY)
-    misled = network.connect(listener.address, server="stranger")
+    misled = network.connect(listener.address, server="stranger", timing=Timing(timeout_s=1, wait_s=10))
     with pytest.raises(PeerLost, match="refused the connection: one side's public key"):
         within(5, lambda: call_in(misled))
     with pytest.raises(PeerLost, match="b did not connect"):
