@@ -12,6 +12,7 @@ import numpy as np
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.preprocess import EncodedColumn
+from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import Column, OwnColumn, RankColumn, train
@@ -24,7 +25,7 @@ def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:
     """Draw from one mechanism of every kind, for a code that is nobody's."""
     kinds = {(type(mechanism.value), mechanism.settings.law): mechanism for mechanism in mechanisms}
     for mechanism in kinds.values():
-        code = 0 if mechanism.schema.categories else mechanism.settings.domain.lo
+        code = 0 if mechanism.schema.kind is Kind.UNORDERED else mechanism.settings.domain.lo
         column = EncodedColumn(np.array([code], np.int64), np.zeros(1, np.bool_), 0)
         desensitize(mechanism, column, rng=rng.seeded(0))
 
