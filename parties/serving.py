@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from opboost.errors import OpBoostError
 from parties.answering import AnswerableRecords, Answerer, Tally, answer_session
-from parties.errors import PartyError
+from parties.errors import PartyError, Stopped
 from parties.runlog import RunLog
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
@@ -39,16 +39,13 @@ SETTLES_S = 1.0
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stopped(BaseException):
-    """The process was told to stop."""
-
-
 class StopSignals:
     """Lets SIGTERM and SIGINT raise `Stopped` while it is entered: once, so that closing is not disturbed again."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
-        self._is_shielded = self._is_told = False
+        self._is_shielded = False
+        self._told: int | None = None
 
     def __enter__(self) -> Self:
         self._before = {one: signal.signal(one, self._stop) for one in _STOPPING}
@@ -67,15 +64,15 @@ class StopSignals:
             yield
         finally:
             self._is_shielded = False
-        if self._is_told:
-            raise Stopped
+        if self._told is not None:
+            raise Stopped(self._told)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         for one in _STOPPING:
             signal.signal(one, signal.SIG_IGN)
-        self._is_told = True
+        self._told = number
         if not self._is_shielded:
-            raise Stopped
+            raise Stopped(number)
 
 
 class RecordsFile:

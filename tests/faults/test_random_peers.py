@@ -52,6 +52,7 @@ from protocols.messages import (
     OrderShare,
     RankChunk,
     ReblindedIds,
+    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -180,7 +181,8 @@ def thresholds(router: Router) -> st.SearchStrategy[Thresholds]:
 
 
 asks = st.builds(Ask, ids=st.lists(words | st.just("r001"), max_size=4), desensitized=st.booleans())
-answers = st.builds(Answers, is_known=arrays("|b1"), bits=arrays("|u1", columns=(0, 1, 2, 3)))
+statuses = arrays("|u1").map(lambda found: found % len(RecordStatus))
+answers = st.builds(Answers, status=statuses, bits=arrays("|u1", columns=(0, 1, 2, 3)))
 id_rows = arrays("|u1", columns=(0, 1, 32, 33, 34))
 KIN: dict[str, st.SearchStrategy[Message]] = {
     "hello": hellos,
@@ -375,7 +377,7 @@ def test_the_bank_predicts_with_whoever_answers(trial: Any, recital: Any, share:
     rows = pd.Index(trial.ids[:7])
     own = {"age": trial.age[:7]}
     hello = SHOP.model_copy(update={"task": Task.PREDICT, "n_rows": 0, "id_digest": ""})
-    sound = Answers(is_known=np.ones(7, np.bool_), bits=np.zeros((7, -(-n_tests // 8)), np.uint8))
+    sound = Answers(status=np.zeros(7, np.uint8), bits=np.zeros((7, -(-n_tests // 8)), np.uint8))
 
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(script=scripts([hello, sound]))
@@ -387,8 +389,9 @@ def test_the_bank_predicts_with_whoever_answers(trial: Any, recital: Any, share:
             ), channel,
         )  # fmt: skip
         if result is not None:
-            assert np.isfinite(result[0][result[1]]).all()
-            assert np.isnan(result[0][~result[1]]).all()
+            predictions, status = result
+            assert np.isfinite(predictions[status == RecordStatus.ANSWERED]).all()
+            assert np.isnan(predictions[status != RecordStatus.ANSWERED]).all()
 
     recite()
 
