@@ -112,7 +112,7 @@ def party_b(
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
-    from parties.service_job import serve_until_stopped
+    from parties.prediction_jobs import serve_until_stopped
     from parties.serving import StopSignals
 
     with StopSignals() as signals, _terminal() as terminal:
@@ -155,7 +155,7 @@ def predict(
     The active party gets the predictions; a passive party answers for its columns. No labels are needed.
     """
     from parties.config import read_role
-    from parties.jobs import predict_active, serve_passive
+    from parties.prediction_jobs import predict_active, serve_passive
 
     with _terminal() as terminal:
         if read_role(run_file) == "active":

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from opboost.errors import OpBoostError
-from opboost.schema import TableSchema
-from parties.accounts import account_of, answerer_of, release_once
+from parties.accounts import account_of, release_once
 from parties.alignment import Aligned, Place
-from parties.answering import AnswerableRecords, Tally, answer_session, prediction_hello
-from parties.config import ActiveRun, PassiveRun, read_run, read_schema
+from parties.config import ActiveRun, PassiveRun, read_run
 from parties.connections import active_channels, passive_channel
-from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError, Stopped
+from parties.errors import PartyError, RunFolderError, Stopped
 from parties.journal import Journal
-from parties.party_a import JointModel, conclude_saved, train_jointly
+from parties.party_a import conclude_saved, train_jointly
 from parties.party_b import PassiveShare, train
-from parties.predicting import Statuses, predict_jointly, predict_locally
-from parties.predictions import prediction_table, score, status_word
 from parties.preparing import PreparedActive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
-from parties.record_ids import with_parts
 from parties.runlog import RunLog
-from parties.store import RunFolder, RunState, write_predictions
-from parties.table import own_columns, read_table, select
+from parties.store import RunFolder, RunState
 from parties.warming import warm_drawing, warm_training
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages import RecordStatus, Task
+from protocols.messages import Task
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
@@ -175,107 +167,6 @@ def _conclude_saved(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
     return channels, prepared.table.n_rows
-
-
-def predict_active(
-    path: Path,
-    *,
-    data: Path | None,
-    ids: Path | None,
-    mode: str,
-    out: Path | None,
-    insecure: bool,
-    terminal: Terminal,
-) -> Path:
-    """Score records with the run's model; returns the file of predictions.
-
-    In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
-    mode ``local`` the data file holds the passive parties' columns too, in clear.
-    """
-    run = read_run(path, ActiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    folder = RunFolder(run.run_folder)
-    model = folder.load_joint_model()
-    run.reveal.check(model.ensemble.loss)
-    source = data or run.data
-    known = _with_passive_columns(schema, model) if mode == "local" else schema
-    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-    if ids is not None:
-        table = select(table, ids, source)
-    own = {column.name: column.values for column in own_columns(table, schema)}
-    target = out or folder.path / "predictions.csv"
-    if target.exists():
-        raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
-    with ExitStack() as stack:
-        log = stack.enter_context(recorded(folder, terminal))
-        if mode == "local":
-            predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
-        else:
-            channels = stack.enter_context(active_channels(run, insecure))(log)
-            predictions, status = predict_jointly(
-                model,
-                table.ids,
-                own,
-                channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=terminal.progress,
-            )
-        written = run.reveal.apply(prediction_table(table.ids, predictions, status))
-        write_predictions(with_parts(written, schema.id_columns), target)
-        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", n_rows=len(written))
-        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
-        _note_unanswered(status, log, target)
-    return target
-
-
-def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
-    """Answer the active party's requests of one `predict_active`; returns the number of records answered for."""
-    run = read_run(path, PassiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    folder = RunFolder(run.run_folder)
-    router = folder.load_router()
-    source, duplicates = data or run.data, run.align.duplicates
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-    records = AnswerableRecords.of(router, table.ids, table.frame)
-    with ExitStack() as stack:
-        log = stack.enter_context(recorded(folder, terminal))
-        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
-        channel = stack.enter_context(passive_channel(run, insecure))(log)
-        hello = prediction_hello(
-            run.party, run.run_id, max_rows=run.serve.batch_rows, reveal=run.serve.reveal.words()
-        )  # fmt: skip
-        tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
-        log.step("answered", f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent")
-    return tally.n_answered
-
-
-def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
-    """Say how many records have no prediction, and why.
-
-    Raises
-    ------
-    RecordsRefused
-        If a passive party knows records, or may know them, and did not answer.
-    """
-    counts = {one: n for one in RecordStatus if (n := int((status == one).sum()))}
-    if n_unknown := counts.get(RecordStatus.UNKNOWN, 0):
-        log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
-    refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
-    if refused:
-        raise RecordsRefused(
-            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others "
-            "and says which"
-        )
-
-
-def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
-    """The schema of a table that holds the passive parties' columns too."""
-    passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
-    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from parties.errors import LedgerError, RunFolderError
-from parties.jobs import EXPECTED_ERRORS, Terminal, predict_active, serve_passive, train_active, train_passive
+from parties.jobs import EXPECTED_ERRORS, Terminal, train_active, train_passive
 from parties.ledger import Ledger
+from parties.prediction_jobs import predict_active, serve_passive
 from parties.releases import ReleaseStore
 from parties.runlog import RunLog
 from protocols.codec import Frame

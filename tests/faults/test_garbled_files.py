@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from parties.jobs import EXPECTED_ERRORS, Terminal, predict_active, serve_passive, train_active, train_passive
+from parties.jobs import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.prediction_jobs import predict_active, serve_passive
 
 SILENT = Terminal()
 

@@ -16,9 +16,10 @@ from opboost.trees.model_file import save_model
 from parties.align_section import AlignSection
 from parties.config import ActiveRun, read_run
 from parties.errors import Disagreement, TableError
-from parties.jobs import Terminal, predict_active, serve_passive, train_active, train_passive
+from parties.jobs import Terminal, train_active, train_passive
 from parties.party_a import train_jointly
 from parties.party_b import train
+from parties.prediction_jobs import predict_active, serve_passive
 from protocols.errors import KeyFileError, NothingInCommon, PeerAborted
 from protocols.keys import generate_shared, read_shared
 from protocols.messages import RankChunk

@@ -14,7 +14,8 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
-from parties.jobs import Terminal, predict_active, serve_passive, train_active, train_passive
+from parties.jobs import Terminal, train_active, train_passive
+from parties.prediction_jobs import predict_active, serve_passive
 from protocols.errors import KeyFileError, PeerLost
 
 Outcomes = Callable[..., dict[str, Any]]

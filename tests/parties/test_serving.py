@@ -22,9 +22,9 @@ from parties.agreement import greet_all
 from parties.config import ActiveRun, read_run
 from parties.connections import active_channels, own_keys, peer_key
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
-from parties.jobs import Terminal, predict_active, recorded, train_active, train_passive
+from parties.jobs import Terminal, recorded, train_active, train_passive
 from parties.predicting import session
-from parties.service_job import serve_until_stopped
+from parties.prediction_jobs import predict_active, serve_until_stopped
 from parties.serving import StopSignals
 from parties.store import RunFolder
 from protocols.channel import Channel, Timing, expect
@@ -36,7 +36,7 @@ SILENT = Terminal()
 
 # Processes that start from one that has imported everything and opened nothing.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["parties.service_job"])
+_FORKS.set_forkserver_preload(["parties.prediction_jobs"])
 
 
 def command(arguments: list[str], stdout: str, stderr: str) -> None:

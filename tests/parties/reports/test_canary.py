@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.jobs import Terminal, predict_active, serve_passive, train_active, train_passive
+from parties.jobs import Terminal, train_active, train_passive
+from parties.prediction_jobs import predict_active, serve_passive
 from parties.reports.writing import report_of
 from parties.runlog import RunLog
 from protocols.codec import Frame
