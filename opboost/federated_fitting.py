@@ -58,7 +58,6 @@ class FederatedFitting(NamedMethods, DividedRows):
     """What classifier and regressor share."""
 
     _modes: ClassVar[tuple[str, ...]] = ("default", "paper")
-    models_: tuple[Ensemble, ...]
 
     def __init__(
         self,
@@ -147,7 +146,7 @@ class FederatedFitting(NamedMethods, DividedRows):
         self._publish(task, trained, update)
         self.n_queries_ = account.n_queries if self.local_noise else sum(each.n_queries for each in trained)
         self.guarantee_ = promise(
-            task, account, delta, is_printed=self.mode == "paper", is_local=self.local_noise,
+            task, account, delta, n_models=len(targets), is_printed=self.mode == "paper", is_local=self.local_noise,
             reveals_quantiles=self.split_candidates == "quantile", delta_is_said=self.delta is not None,
             is_secure=bits.is_secure,
         )  # fmt: skip
@@ -160,12 +159,11 @@ class FederatedFitting(NamedMethods, DividedRows):
         def scaled(trees: tuple[Tree, ...]) -> tuple[Tree, ...]:
             return tuple(tree.scaled(task.spread) for tree in trees)
 
-        self.models_ = tuple(
+        models = [
             Ensemble(each.trees if task.is_classification else scaled(each.trees), base, loss, features)
             for each in trained
-        )
-        self.model_ = self.models_[0]
-        self._task = task
+        ]
+        self._keep(task, models)
         self.communication_ = Communication(
             n_rounds=max(each.n_rounds for each in trained), n_bytes=sum(each.n_bytes for each in trained)
         )

@@ -209,7 +209,7 @@ class WalkingHolder:
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = WalkedRows(table.bins, table.axes.sizes, initial_score)
+        self._rows = WalkedRows(table.bins, table.axes, initial_score)
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
@@ -217,7 +217,7 @@ class WalkingHolder:
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        rows = WalkedRows(table.bins, table.axes.sizes, 0.0)
+        rows = WalkedRows(table.bins, table.axes, 0.0)
         rows.scores, rows.gradients = self._rows.scores, self._rows.gradients
         self._table, self._rows = table, rows
 
@@ -251,13 +251,16 @@ def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: A
 
 
 def add_trees(scores: Values, table: BinnedTable, trees: Sequence[Tree]) -> None:
-    """Add what trees in bins give to the rows of a table."""
+    """Add what trees in bins give to the rows of a table; a split on a category goes left at the threshold alone."""
     rows, sizes = np.arange(table.n_rows), table.axes.sizes
     for tree in trees:
         nodes = np.zeros(table.n_rows, np.int64)
+        is_alone = np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
         for _ in range(tree.depth):
             cells = table.bins[tree.columns[nodes], rows]
             is_missing = cells == sizes[tree.columns[nodes]] - 1
-            is_left = np.where(is_missing, tree.missing_left[nodes], cells <= tree.thresholds[nodes])
+            cuts = tree.thresholds[nodes]
+            is_left = np.where(is_alone[nodes], cells == cuts, cells <= cuts)
+            is_left = np.where(is_missing, tree.missing_left[nodes], is_left)
             nodes = np.where(tree.is_leaf[nodes], nodes, np.where(is_left, tree.lefts[nodes], tree.rights[nodes]))
         scores += tree.values[nodes]

@@ -159,7 +159,7 @@ def test_scores_of_late_records_are_those_of_the_model():
     X, y = table()
     model = SGBDTRegressor(**SMALL, use_filter=True, epsilon=4.0).partial_fit(X[:200], y[:200])
     model.partial_fit(X[200:], y[200:])
-    held = np.concatenate([holder._rows.scores for holder in model._training._holders])
+    held = np.concatenate([holder._rows.scores for holder in model._trainings[0]._holders])
     np.testing.assert_allclose(held, model.model_.scores(X)[:, 0], atol=1e-9)
 
 
@@ -168,7 +168,7 @@ def test_a_copy_has_no_records_and_cannot_go_on():
 
     model = SGBDTRegressor(**SMALL, use_filter=True, epsilon=4.0).partial_fit(*table())
     other = copy.deepcopy(model)
-    assert not hasattr(other, "_training")
+    assert not hasattr(other, "_trainings")
     np.testing.assert_array_equal(other.predict(table()[0]), model.predict(table()[0]))
     with pytest.raises(AccountError, match="nothing was released"):
         other.partial_fit(*table(seed=1))
