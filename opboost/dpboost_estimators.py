@@ -146,11 +146,8 @@ class _DPBoost(DividedRows):
         task = self._public(X, targets[0], is_classification=is_classification)
         settings, bits = self._settings(task), self._bits()
         tree_epsilon, initial, spent = self._budgets(task, settings, n_models=len(targets))
-        columns = (
-            GridlessColumns(task.grid.bounds, categorical=task.grid.categorical)
-            if self.candidates == "gridless"
-            else None
-        )
+        is_gridless = self.candidates == "gridless"
+        columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         if is_printed:
             settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
@@ -277,8 +274,8 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode, scheme=scheme,
-            n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            scheme=scheme, n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
             learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
             noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
             initial_share=initial_share, gain_sensitivity=gain_sensitivity, candidates=candidates, max_cells=max_cells,

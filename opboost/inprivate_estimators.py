@@ -259,7 +259,8 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode, n_owners=n_owners, n_rounds=n_rounds,
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            n_owners=n_owners, n_rounds=n_rounds,
             least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
             candidates=candidates, max_cells=max_cells, random_state=random_state,

@@ -166,7 +166,8 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode, n_estimators=n_estimators,
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            n_estimators=n_estimators,
             n_extra_estimators=n_extra_estimators, use_filter=use_filter, max_depth=max_depth,
             learning_rate=learning_rate, max_grad=max_grad, denominator_noise=denominator_noise,
             initial_share=initial_share, cells_share=cells_share, reg_lambda=reg_lambda,
