@@ -118,8 +118,7 @@ def check_categories(rows: Values, bounds: Sequence[tuple[float, float]], catego
     """
     for column in categorical:
         values = rows[:, column]
-        is_listed = np.isnan(values) | ((values >= 0) & (values <= bounds[column][1]) & (values % 1 == 0))
-        if not is_listed.all():
+        if not (np.isnan(values) | np.isin(values, np.arange(bounds[column][1] + 1))).all():
             raise DataError(
                 f"column {column} holds values that are not among its categories 0, 1, ..., {bounds[column][1]:.0f}. "
                 "Nothing was released"
