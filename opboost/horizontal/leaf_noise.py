@@ -272,17 +272,18 @@ class _Plan:
     cells_share: float
 
     def releases(self, multiplier: float, order: int | None) -> tuple[Release, ...]:
-        trees: Release
+        trees: tuple[Release, ...]
         if order is None:
-            trees = gaussian(1.0, multiplier, rate=self.rate, count=self.n_trees)
+            trees = (gaussian(1.0, multiplier, rate=self.rate, count=self.n_models * self.n_trees),)
         else:
             mu = 1.0 / multiplier
             prices = ChargeTable(self.rate, order=order, largest_mu_squared=mu**2) if order else None
             budget = filter_for_rounds(0, mu, prices, self.n_trees).budget
-            trees = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
+            of_model = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
+            trees = (of_model,) * self.n_models
         shares = [*[self.initial_share / self.n_models] * self.n_models, self.cells_share]
         before = (gaussian(1.0, self.extra_multiplier(multiplier, share)) for share in shares if share)
-        return (*before, *[trees] * self.n_models)
+        return (*before, *trees)
 
     def extra_multiplier(self, multiplier: float, share: float) -> float:
         """Such that the squared mu of what comes before the trees is its share of the whole, sampling allowed for."""
