@@ -46,7 +46,7 @@ class ClientRows:
     ) -> None:
         self._values = rows
         kind = WalkingHolder if walks else RecordHolder
-        self._rows: WalkingHolder | RecordHolder = kind(
+        self._rows = kind(
             columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=0.0
         )
 

@@ -30,7 +30,8 @@ class WalkedRows:
     bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
     axes : HistogramAxes
         Splits are cuts between ordered bins, or part one category from all others and the missing bin.
-    initial_score : float
+    scores : ndarray of float64, shape (n_rows,)
+        At the start; leaf values are added to them.
 
     Attributes
     ----------
@@ -39,11 +40,11 @@ class WalkedRows:
         Packed.
     """
 
-    def __init__(self, bins: Bins, axes: HistogramAxes, initial_score: float) -> None:
+    def __init__(self, bins: Bins, axes: HistogramAxes, scores: Values) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
         self._axes = axes
-        self.scores: Values = np.full(n_rows, initial_score)
+        self.scores = scores
         self.gradients = np.empty(n_rows, dtype=np.int64)
         self._places: NDArray[np.uint8] | NDArray[np.uint16] = np.zeros(n_rows, dtype=np.uint8)
         self._levels: list[Splits] = []

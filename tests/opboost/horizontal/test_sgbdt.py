@@ -159,7 +159,7 @@ def test_scores_of_late_records_are_those_of_the_model():
     X, y = table()
     model = SGBDTRegressor(**SMALL, use_filter=True, epsilon=4.0).partial_fit(X[:200], y[:200])
     model.partial_fit(X[200:], y[200:])
-    held = np.concatenate([holder._rows.scores for holder in model._trainings[0]._holders])
+    held = np.concatenate([holder.scores for holder in model._trainings[0]._holders])
     np.testing.assert_allclose(held, model.model_.scores(X)[:, 0], atol=1e-9)
 
 
