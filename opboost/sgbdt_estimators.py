@@ -38,6 +38,9 @@ _PARAMETERS = """
         Whether records have accounts of their own; by default if there are extra trees.
     max_depth : int
     learning_rate : float
+    later_rate : float
+        Without the filter, `partial_fit` trains on the new records alone, with this share of the learning rate: their
+        trees see nothing of the records before. The mode ``paper`` has 1.
     max_grad : float
         Bound of a gradient; for numbers, the label's bounds are scaled to [-1, 1].
     denominator_noise : float
@@ -151,6 +154,7 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
         use_filter: bool | None = None,
         max_depth: int = 3,
         learning_rate: float = 1.0,
+        later_rate: float = 0.25,
         max_grad: float = 0.25,
         denominator_noise: float = 6.0,
         initial_share: float = 0.05,
@@ -169,7 +173,7 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
             epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
             n_estimators=n_estimators,
             n_extra_estimators=n_extra_estimators, use_filter=use_filter, max_depth=max_depth,
-            learning_rate=learning_rate, max_grad=max_grad, denominator_noise=denominator_noise,
+            learning_rate=learning_rate, later_rate=later_rate, max_grad=max_grad, denominator_noise=denominator_noise,
             initial_share=initial_share, cells_share=cells_share, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_leaf=max_leaf,
             leaf_noise=leaf_noise, columns_per_tree=columns_per_tree, learn_columns=learn_columns,

@@ -44,6 +44,7 @@ class SGBDTFitting(DividedRows):
         use_filter: bool | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.4,
+        later_rate: float = 0.25,
         max_grad: float = 0.5,
         denominator_noise: float = 2.0,
         initial_share: float = 0.05,
@@ -68,6 +69,7 @@ class SGBDTFitting(DividedRows):
         self.use_filter = use_filter
         self.max_depth = max_depth
         self.learning_rate = learning_rate
+        self.later_rate = later_rate
         self.max_grad = max_grad
         self.denominator_noise = denominator_noise
         self.initial_share = initial_share
@@ -127,7 +129,7 @@ class SGBDTFitting(DividedRows):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
-        for name in ("learning_rate", "max_grad", "max_leaf", "denominator_noise"):
+        for name in ("learning_rate", "later_rate", "max_grad", "max_leaf", "denominator_noise"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)!r}")
         for name in ("reg_lambda", "noise_lambda"):
@@ -142,6 +144,7 @@ class SGBDTFitting(DividedRows):
             max_leaf=self.max_leaf,
             columns_per_tree=min(self.columns_per_tree, len(task.names)),
             learns_columns=bool(self.learn_columns) and not is_printed,
+            later_rate=1.0 if is_printed else self.later_rate,
             floor=is_printed,
         )
 

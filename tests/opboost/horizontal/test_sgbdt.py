@@ -251,3 +251,18 @@ def test_half_the_noise_would_be_noticed():
     model._noise = dataclasses.replace(noise, hess_std=noise.hess_std / 2)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(released_sums(model).std(axis=0), [noise.grad_std, noise.hess_std], rtol=0.15)
+
+
+def test_trees_on_later_records_alone_count_less_and_those_on_all_records_as_much():
+    def first_later_tree(**settings):
+        model = SGBDTRegressor(**SMALL | {"random_state": 0} | settings, epsilon=4.0)
+        model.partial_fit(*table()).partial_fit(*table(seed=1))
+        return model.model_.trees[len(model.model_.trees) // 2].values
+
+    whole, half = (first_later_tree(use_filter=False, later_rate=rate) for rate in (1.0, 0.5))
+    assert whole.any()
+    np.testing.assert_array_equal(half, whole / 2)
+    with_filter = [first_later_tree(use_filter=True, later_rate=rate) for rate in (1.0, 0.5)]
+    np.testing.assert_array_equal(*with_filter)
+    printed = {"mode": "paper", "use_filter": False}
+    np.testing.assert_array_equal(*(first_later_tree(**printed, later_rate=rate) for rate in (1.0, 0.5)))
