@@ -224,6 +224,8 @@ def released_sums(model: SGBDT) -> np.ndarray:
     seen: list[np.ndarray] = []
 
     class Watching:
+        later_rate = 1.0
+
         max_depth = 8
 
         def leaf_values(self, totals, noise):
