@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
@@ -12,7 +13,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds
+from opboost.class_labels import ClassLabels
+from opboost.column_positions import Bounds, Column
 from opboost.errors import ParameterError
 from opboost.horizontal import dpboost
 from opboost.horizontal.dpboost import Scheme, Settings
@@ -23,7 +25,7 @@ from opboost.horizontal.noisy_holder import laplace_noise
 from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.releases import PureRelease, Release
-from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
+from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
 _ROUND_DOWN = 1 - 1e-12
@@ -38,6 +40,9 @@ _PARAMETERS = """
     bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
         Public bounds of the columns; values beyond them count as the bounds. ``"from_data"`` reveals the extremes of
         the data and is not certified.
+    categorical_features : sequence of int or str, optional
+        Columns that hold categories, numbered 0, 1, 2, ...; their public bounds (0, K - 1) say how many there are. A
+        split parts one category from all others.
     mode : {"certified", "paper"}
         ``paper`` takes the publication's sensitivity of the gain and its draws of fixed sizes; `guarantee_` then states
         what that is worth, for records that are replaced in data of a public size.
@@ -70,8 +75,10 @@ _PARAMETERS = """
     Attributes
     ----------
     guarantee_ : RecordGuarantee
+    models_ : tuple of Ensemble
+        One, or for more than two classes one per class. They hold no counts, no covers and nothing per record.
     model_ : Ensemble
-        Holds no counts, no covers and nothing per record.
+        The first of them.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         If the training table had column names.
@@ -80,7 +87,8 @@ _PARAMETERS = """
     -----
     Privacy: epsilon-DP between data sets that differ by one record, added or removed, for everybody who sees the model:
     trees on disjoint records by coins of the records' own cost as much as one, ensembles add up
-    (`opboost.horizontal.dpboost`).
+    (`opboost.horizontal.dpboost`). Several classes share the budget in equal parts, each being a model of its own
+    against the rest; which classes there are is public.
 """
 
 
@@ -93,6 +101,7 @@ class _DPBoost(DividedRows):
         epsilon: float | None = None,
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
+        categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         scheme: Scheme = "eoe",
         n_estimators: int = 10,
@@ -114,6 +123,7 @@ class _DPBoost(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.categorical_features = categorical_features
         self.mode = mode
         self.scheme = scheme
         self.n_estimators = n_estimators
@@ -132,21 +142,25 @@ class _DPBoost(DividedRows):
         self.max_cells = max_cells
         self.random_state = random_state
 
-    def _train(self, X: Values, labels: Values, *, is_classification: bool) -> None:
-        task = self._public(X, labels, is_classification=is_classification)
+    def _train(self, X: Values, targets: Sequence[Values], *, is_classification: bool) -> None:
+        task = self._public(X, targets[0], is_classification=is_classification)
         settings, bits = self._settings(task), self._bits()
-        tree_epsilon, initial, spent = self._budgets(task, settings)
-        columns = GridlessColumns(task.grid.bounds) if self.candidates == "gridless" else None
+        tree_epsilon, initial, spent = self._budgets(task, settings, n_models=len(targets))
+        is_gridless = self.candidates == "gridless"
+        columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         if is_printed:
             settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
-        trees, score = dpboost.train(
-            X, task.scaled(labels), columns or task.grid, settings,
-            gradients=counted_logistic_gradients if is_classification else squared_gradients,
-            epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
-            rng=bits,
-        )  # fmt: skip
-        self._task, self.model_ = task, task.ensemble(trees, score, columns=columns)
+        models = []
+        for number, target in enumerate(targets):
+            trees, score = dpboost.train(
+                X, task.scaled(target), columns or task.grid, settings,
+                gradients=counted_logistic_gradients if is_classification else squared_gradients,
+                epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
+                rng=bits.fork(f"model {number}"),
+            )  # fmt: skip
+            models.append(task.ensemble(trees, score, columns=columns))
+        self._keep(task, models)
         if not is_printed:
             epsilon = by_pure(spent) if spent else math.inf
             account = "pure composition" if spent else "no noise"
@@ -198,25 +212,28 @@ class _DPBoost(DividedRows):
             clips_leaves=self.clip_leaves,
         )  # fmt: skip
 
-    def _budgets(self, task: PublicTask, settings: Settings) -> tuple[float, InitialScore, list[Release]]:
-        """Epsilon of a tree, how the first score is found, and everything that will be released."""
+    def _budgets(
+        self, task: PublicTask, settings: Settings, *, n_models: int
+    ) -> tuple[float, InitialScore, list[Release]]:
+        """Epsilon of a tree, how the first scores are found, and everything that will be released of all models."""
+        whole = task.epsilon / n_models
         if self.initial_share == 0 or self.mode == "paper":
             first, initial = 0.0, score_of_nothing
         else:
-            first = self.initial_share * task.epsilon
+            first = self.initial_share * whole
             start = score_of_classes if task.is_classification else score_of_numbers
             initial = functools.partial(start, noise=functools.partial(laplace_noise, 1.0, first))
         if math.isinf(task.epsilon):
             return math.inf, initial, []
-        tree = (task.epsilon - first) / max(settings.n_ensembles, 1) * _ROUND_DOWN
+        tree = (whole - first) / max(settings.n_ensembles, 1) * _ROUND_DOWN
         spent: list[Release] = [PureRelease(epsilon=first)] if first else []
         if settings.n_trees:
             spent += dpboost.releases(settings, tree)
-        return tree, initial, spent
+        return tree, initial, spent * n_models
 
 
-class DPBoostClassifier(BinaryLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
-    __doc__ = f"""Boosting for two classes with private splits and leaves (DPBoost).
+class DPBoostClassifier(ClassLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
+    __doc__ = f"""Boosting for two or more classes with private splits and leaves (DPBoost).
 {_PARAMETERS}"""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -237,6 +254,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
         label_bounds: tuple[float, float] | None = None,
+        categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         scheme: Scheme = "eoe",
         n_estimators: int = 10,
@@ -256,8 +274,8 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, scheme=scheme,
-            n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            scheme=scheme, n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
             learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
             noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
             initial_share=initial_share, gain_sensitivity=gain_sensitivity, candidates=candidates, max_cells=max_cells,
@@ -268,7 +286,7 @@ class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignor
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
         rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, np.asarray(targets, dtype=np.float64), is_classification=False)
+        self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
         return self
 
     def _scores_poorly(self) -> bool:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from opboost.arrays import Values
+from opboost.class_labels import ClassLabels
 from opboost.column_positions import Bounds, Column
-from opboost.errors import DataError
 from opboost.federated_fitting import Candidates, FederatedFitting
 from opboost.horizontal.column_turns import Interaction
 from opboost.horizontal.federated import SplitMethod
@@ -34,7 +30,7 @@ _PARAMETERS = """
     mode : {"default", "paper"}
         ``paper`` has the publication's account, sensitivities, regulariser and Iterative Hessian rule; `guarantee_`
         then states the epsilon that its noise is really worth. ``default`` has exact composition, true sensitivities,
-        class counts for averaging, a regulariser of three deviations of the noise, candidates of equal mass.
+        class counts for averaging, a regulariser of five deviations of the noise, candidates of equal mass.
     split_method : {"hist", "pr", "tr"}
         By noisy histograms; among one random cut per column (partially random); totally random.
     weight_update : {"averaging", "gradient", "newton"}
@@ -90,7 +86,7 @@ _PARAMETERS = """
 """
 
 
-class FederatedGBDTClassifier(ClassifierMixin, FederatedFitting):  # type: ignore[misc]
+class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for two or more classes (Maddock et al., CCS 2022).
 {_PARAMETERS}
     Examples
@@ -103,37 +99,11 @@ class FederatedGBDTClassifier(ClassifierMixin, FederatedFitting):  # type: ignor
     True
     """
 
-    classes_: NDArray[Any]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = self.epsilon is not None
-        return tags
-
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
         rows, targets = self._check_rows(X, y, reset=True)
-        check_classification_targets(targets)
-        self.classes_, codes = np.unique(targets, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError("labels must have at least two classes; found one class")
-        self._train(rows, one_against_rest(codes, len(self.classes_)), is_classification=True)
+        self._train(rows, self._learn_classes(targets), is_classification=True)
         return self
-
-    def predict_proba(self, X: ArrayLike) -> Values:
-        """Probabilities of the classes, shape ``(n_rows, n_classes)``; of more than two, shares of their sum."""
-        check_is_fitted(self, "models_")
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        shares = np.column_stack([np.clip(model.predict(rows), 0.0, 1.0) for model in self.models_])
-        if len(self.models_) == 1:
-            return np.column_stack([1 - shares[:, 0], shares[:, 0]])
-        totals = shares.sum(axis=1, keepdims=True)
-        return np.where(totals > 0, shares / np.where(totals > 0, totals, 1.0), 1.0 / shares.shape[1])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of every row, shape ``(n_rows,)``."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
 class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting):  # type: ignore[misc]
@@ -196,9 +166,3 @@ class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting): 
         rows, targets = self._check_rows(X, y, reset=True)
         self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
         return self
-
-
-def one_against_rest(codes: NDArray[np.int64], n_classes: int) -> list[Values]:
-    """Labels 0 and 1 of one class after the other; of two classes, of the second one alone."""
-    classes = [1] if n_classes == 2 else range(n_classes)
-    return [(codes == each).astype(np.float64) for each in classes]

@@ -10,7 +10,7 @@ import numpy as np
 from opboost.errors import ParameterError
 from opboost.horizontal.query_account import QueryAccount
 from opboost.privacy.guarantee import RecordGuarantee
-from opboost.simulated_rows import PublicTask
+from opboost.simulated_rows import PublicTask, account_of_models
 
 
 def delta_for(epsilon: float, delta: Any, *, is_printed: bool, n_rows: int) -> float:
@@ -40,6 +40,7 @@ def promise(
     account: QueryAccount,
     delta: float,
     *,
+    n_models: int,
     is_printed: bool,
     is_local: bool,
     reveals_quantiles: bool,
@@ -53,6 +54,8 @@ def promise(
     task : PublicTask
     account : QueryAccount
     delta : float
+    n_models : int
+        That share the account.
     is_printed : bool
         Whether noise is as the paper has it.
     is_local : bool
@@ -78,7 +81,7 @@ def promise(
     return RecordGuarantee(
         epsilon=account.epsilon(delta) if is_private else math.inf,
         delta=delta if is_private else 0.0,
-        account="exact Gaussian composition" if is_private else "no noise",
+        account=account_of_models("exact Gaussian composition" if is_private else "no noise", n_models),
         mode="paper" if is_printed else "certified",
         is_secure=is_secure,
         bounds_are_public=task.bounds_are_public,

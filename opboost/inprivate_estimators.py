@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, Self
 
@@ -11,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds
+from opboost.class_labels import ClassLabels
+from opboost.column_positions import Bounds, Column
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal import inprivate
 from opboost.horizontal.gridless import GridlessColumns
 from opboost.horizontal.inprivate import Owner, Settings, boosted_residuals, run_chain
-from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
-from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
+from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
 _ROUND_DOWN = 1 - 1e-12
@@ -35,6 +36,9 @@ _PARAMETERS = """
     bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
         Public bounds of the columns; values beyond them count as the bounds. ``"from_data"`` reveals the extremes of
         the data and is not certified.
+    categorical_features : sequence of int or str, optional
+        Columns that hold categories, numbered 0, 1, 2, ...; their public bounds (0, K - 1) say how many there are. A
+        split parts one category from all others.
     mode : {"certified", "paper"}
         ``paper`` takes averages of three neighbouring values for candidates and the publication's sensitivity; the
         candidates alone tell values, so nothing is promised then.
@@ -65,8 +69,10 @@ _PARAMETERS = """
     Attributes
     ----------
     guarantee_ : RecordGuarantee
+    models_ : tuple of Ensemble
+        One, or for more than two classes one per class. They hold no counts, no covers and nothing per record.
     model_ : Ensemble
-        Holds no counts, no covers and nothing per record.
+        The first of them.
     communication_ : tuple of int
         Messages, and how often the chain waits for residuals of a tree, in all rounds.
     n_features_in_ : int
@@ -76,7 +82,9 @@ _PARAMETERS = """
     Notes
     -----
     Privacy: epsilon-DP between data sets that differ by one record, added or removed, for everybody who sees the trees,
-    the other owners too: a record is in one tree at most (`opboost.horizontal.inprivate`).
+    the other owners too: a record is in one tree of a model at most (`opboost.horizontal.inprivate`). Several
+    classes share the budget in equal parts, each being a model of its own against the rest; which classes there are is
+    public.
 """
 
 
@@ -89,6 +97,7 @@ class _InPrivate(DividedRows):
         epsilon: float | None = None,
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
+        categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
@@ -106,6 +115,7 @@ class _InPrivate(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.categorical_features = categorical_features
         self.mode = mode
         self.n_owners = n_owners
         self.n_rounds = n_rounds
@@ -120,36 +130,40 @@ class _InPrivate(DividedRows):
         self.max_cells = max_cells
         self.random_state = random_state
 
-    def _train(self, X: Values, labels: Values, owners: ArrayLike | None, *, is_classification: bool) -> None:
-        task = self._public(X, labels, is_classification=is_classification)
+    def _train(
+        self, X: Values, targets: Sequence[Values], owners: ArrayLike | None, *, is_classification: bool
+    ) -> None:
+        task = self._public(X, targets[0], is_classification=is_classification)
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         settings, bits = self._settings(task, is_printed=is_printed), self._bits()
         if self.mode == "paper":
-            task = replace(task, grid=PublicGrid(task.grid.bounds, self.max_cells, given=averages_of_three(X, task)))
+            task = replace(task, grid=replace(task.grid, given=averages_of_three(X, task)))
         is_gridless = self.candidates == "gridless" and self.mode == "certified"
-        columns = GridlessColumns(task.grid.bounds) if is_gridless else None
-        epsilon = task.epsilon * _ROUND_DOWN
-        targets = task.scaled(labels)
-        chain = [
-            Owner(
-                X[rows], targets[rows], columns or task.grid, settings,
-                gradients=boosted_residuals if is_classification else squared_gradients,
-                rng=bits.fork(f"owner {i}"),
-            )
-            for i, rows in enumerate(self._rows_of_owners(len(X), owners, bits.fork("owners")))
-        ]  # fmt: skip
-        trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
-        n_rounds = len(trees) // max(len(chain), 1)
-        messages = inprivate.messages_of_round(len(chain), broadcast=self.broadcast)
+        columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
+        epsilon = task.epsilon / len(targets) * _ROUND_DOWN
+        rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
+        models, n_turns = [], 0
+        for number, labels in enumerate(map(task.scaled, targets)):
+            source = bits.fork(f"model {number}")
+            chain = [
+                Owner(
+                    X[rows], labels[rows], columns or task.grid, settings,
+                    gradients=boosted_residuals if is_classification else squared_gradients,
+                    rng=source.fork(f"owner {i}"),
+                )
+                for i, rows in enumerate(rows_of_owners)
+            ]  # fmt: skip
+            trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
+            models.append(task.ensemble(trees, 0.0, score_scale=2.0 if is_classification else 1.0, columns=columns))
+            n_turns += len(trees)
+        n_rounds = n_turns // len(rows_of_owners)
+        messages = inprivate.messages_of_round(len(rows_of_owners), broadcast=self.broadcast)
         self.communication_ = (messages[0] * n_rounds, messages[1] * n_rounds)
-        self._task = task
-        self.model_ = task.ensemble(
-            trees, 0.0, score_scale=2.0 if is_classification else 1.0, columns=columns
-        )  # fmt: skip
+        self._keep(task, models)
         is_proven = math.isfinite(task.epsilon) and not is_printed
         self.guarantee_ = self._guarantee(
             task,
-            epsilon=by_pure(inprivate.releases(settings, epsilon)) if is_proven else math.inf,
+            epsilon=by_pure(inprivate.releases(settings, epsilon) * len(targets)) if is_proven else math.inf,
             account="pure composition" if is_proven else "no proof" if is_printed else "no noise",
             is_secure=bits.is_secure,
             claimed=task.epsilon if is_printed else None,
@@ -207,8 +221,8 @@ def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
     return tuple(cuts)
 
 
-class InPrivateClassifier(BinaryLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
-    __doc__ = f"""Private boosting for two classes along a chain of owners (InPrivate Digging).
+class InPrivateClassifier(ClassLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
+    __doc__ = f"""Private boosting for two or more classes along a chain of owners (InPrivate Digging).
 {_PARAMETERS}"""
 
     def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
@@ -229,6 +243,7 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
         label_bounds: tuple[float, float] | None = None,
+        categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         n_owners: int = 5,
         n_rounds: int = 1,
@@ -244,7 +259,8 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, n_owners=n_owners, n_rounds=n_rounds,
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            n_owners=n_owners, n_rounds=n_rounds,
             least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
             candidates=candidates, max_cells=max_cells, random_state=random_state,
@@ -254,5 +270,5 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
     def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
         rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, np.asarray(targets, dtype=np.float64), owners, is_classification=False)
+        self._train(rows, [np.asarray(targets, dtype=np.float64)], owners, is_classification=False)
         return self

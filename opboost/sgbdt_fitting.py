@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds
+from opboost.column_positions import Bounds, Column
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.leaf_noise import LeafNoise, leaf_clipping, leaf_noise
@@ -36,12 +37,14 @@ class SGBDTFitting(DividedRows):
         epsilon: float | None = None,
         delta: float = 1e-6,
         bounds: Bounds | Literal["from_data"] = None,
+        categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         n_estimators: int = 300,
         n_extra_estimators: int = 0,
         use_filter: bool | None = None,
         max_depth: int = 3,
         learning_rate: float = 0.4,
+        later_rate: float = 0.25,
         max_grad: float = 0.5,
         denominator_noise: float = 2.0,
         initial_share: float = 0.05,
@@ -59,12 +62,14 @@ class SGBDTFitting(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.categorical_features = categorical_features
         self.mode = mode
         self.n_estimators = n_estimators
         self.n_extra_estimators = n_extra_estimators
         self.use_filter = use_filter
         self.max_depth = max_depth
         self.learning_rate = learning_rate
+        self.later_rate = later_rate
         self.max_grad = max_grad
         self.denominator_noise = denominator_noise
         self.initial_share = initial_share
@@ -81,51 +86,50 @@ class SGBDTFitting(DividedRows):
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy takes along the model, not the training rows and their accounts."""
-        return {key: value for key, value in super().__getstate__().items() if key != "_training"}
+        return {key: value for key, value in super().__getstate__().items() if key != "_trainings"}
 
-    def _start(self, X: Values, labels: Values, *, is_classification: bool) -> None:
-        """Train the first trees."""
-        task = self._public(X, labels, is_classification=is_classification)
+    def _start(self, X: Values, targets: Sequence[Values], *, is_classification: bool) -> None:
+        """Train the first trees, of one model per target."""
+        task = self._public(X, targets[0], is_classification=is_classification)
         shape, bits = self._shape(task), self._bits()
-        noise, initial, claimed = self._noise(task)
+        noise, initial, claimed = self._noise(task, len(targets))
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
             task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
-        self._training: SGBDT = SGBDT(
-            task.grid,
-            gradients=self._gradients(is_classification),
-            shape=shape,
-            noise=noise,
-            initial=initial,
-            rng=bits,
-        )
+        self._trainings = [
+            SGBDT(
+                task.grid, gradients=self._gradients(is_classification), shape=shape, noise=noise, initial=initial,
+                rng=bits.fork(f"model {number}"),
+            )
+            for number in range(len(targets))
+        ]  # fmt: skip
         self._task = task
-        self._training.enrol(X, task.scaled(labels))
-        self._training.grow(self.n_estimators + self.n_extra_estimators)
-        self._publish()
+        self._grow(X, targets, self.n_estimators + self.n_extra_estimators)
         self.guarantee_ = self._guarantee(
             task, epsilon=noise.epsilon(self.delta), account=noise.basis, is_secure=bits.is_secure, claimed=claimed
         )
 
-    def _continue(self, X: Values, labels: Values) -> None:
+    def _continue(self, X: Values, targets: Sequence[Values]) -> None:
         """Let newly arrived records in, and train further."""
-        if not hasattr(self, "_training"):
+        if not hasattr(self, "_trainings"):
             raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
-        self._training.enrol(X, self._task.scaled(labels))
-        self._training.grow(self.n_extra_estimators or self.n_estimators)
-        self._publish()
+        self._grow(X, targets, self.n_extra_estimators or self.n_estimators)
 
-    def _publish(self) -> None:
-        training = self._training
-        assert training.initial_score is not None
-        self.model_ = self._task.ensemble(training.trees, training.initial_score)
+    def _grow(self, X: Values, targets: Sequence[Values], n_trees: int) -> None:
+        task, models = self._task, []
+        for training, target in zip(self._trainings, targets, strict=True):
+            training.enrol(X, task.scaled(target))
+            training.grow(n_trees)
+            assert training.initial_score is not None
+            models.append(task.ensemble(training.trees, training.initial_score))
+        self._keep(task, models)
 
     def _shape(self, task: PublicTask) -> Shape:
         for name, least in (("n_estimators", 0), ("n_extra_estimators", 0), ("max_depth", 0), ("columns_per_tree", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
-        for name in ("learning_rate", "max_grad", "max_leaf", "denominator_noise"):
+        for name in ("learning_rate", "later_rate", "max_grad", "max_leaf", "denominator_noise"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)!r}")
         for name in ("reg_lambda", "noise_lambda"):
@@ -140,6 +144,7 @@ class SGBDTFitting(DividedRows):
             max_leaf=self.max_leaf,
             columns_per_tree=min(self.columns_per_tree, len(task.names)),
             learns_columns=bool(self.learn_columns) and not is_printed,
+            later_rate=1.0 if is_printed else self.later_rate,
             floor=is_printed,
         )
 
@@ -149,7 +154,7 @@ class SGBDTFitting(DividedRows):
         # A Hessian under a static value's gradients would leave no bound on how far one record moves it.
         return counted_logistic_gradients if self.leaf_noise == "static" else logistic_gradients
 
-    def _noise(self, task: PublicTask) -> tuple[LeafNoise, InitialScore, float | None]:
+    def _noise(self, task: PublicTask, n_models: int) -> tuple[LeafNoise, InitialScore, float | None]:
         """The noise, how the first score is found, and what the publication claims."""
         has_filter = self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
         if self.n_extra_estimators and not has_filter:
@@ -162,7 +167,7 @@ class SGBDTFitting(DividedRows):
             return printed_noise(
                 max_grad=max_grad, epsilon=task.epsilon, delta=self.delta, n_trees=self.n_estimators,
                 rate=self.subsample, initial_share=self.initial_share, has_filter=has_filter,
-                is_classification=task.is_classification,
+                is_classification=task.is_classification, n_models=n_models,
             )  # fmt: skip
         clipping = leaf_clipping(
             max_grad, self.denominator_noise, is_classification=task.is_classification, counts=is_static
@@ -170,7 +175,7 @@ class SGBDTFitting(DividedRows):
         noise = leaf_noise(
             clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),
             rate=float(self.subsample), initial_share=self.initial_share, cells_share=self.cells_share,
-            has_filter=has_filter, static_lambda=self.reg_lambda if is_static else None,
+            has_filter=has_filter, static_lambda=self.reg_lambda if is_static else None, n_models=n_models,
         )  # fmt: skip
         if self.initial_share == 0:
             return noise, score_of_nothing, None

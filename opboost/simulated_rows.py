@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
-from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.privacy.guarantee import RecordGuarantee
@@ -31,7 +31,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
     """Estimators that train on rows of several owners. Subclasses have the parameters, and grow the trees.
 
     The parameters that all have: `epsilon`, `delta`, `bounds`, `label_bounds` (regressors), `mode`, `max_cells`,
-    `random_state`.
+    `random_state`; and where splits on categories are known, `categorical_features`.
     """
 
     _modes: ClassVar[tuple[str, ...]] = ("certified", "paper")
@@ -43,7 +43,9 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
     max_cells: int
     random_state: int | np.random.RandomState | None
     guarantee_: RecordGuarantee
+    models_: tuple[Ensemble, ...]
     model_: Ensemble
+    _task: PublicTask
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -61,7 +63,9 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(f"bounds must be numbers or the word {FROM_DATA!r}; got {self.bounds!r}")
         label_bounds = None if is_classification else getattr(self, "label_bounds", None)
         is_private = math.isfinite(epsilon)
-        given = {} if from_data else ColumnPositions(names).bounds(self.bounds)  # type: ignore[arg-type]
+        positions = ColumnPositions(names)
+        given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
+        categorical = sorted({positions.of(column) for column in getattr(self, "categorical_features", None) or ()})
         without = [name for i, name in enumerate(names) if i not in given]
         if not is_classification and label_bounds is None:
             without.append("the label (label_bounds)")
@@ -71,14 +75,15 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
                 f"{FROM_DATA!r} to take them from the data, which reveals its extremes and is not certified. "
                 "Nothing was released"
             )
-        bounds = [given.get(i) or _extremes(X[:, i]) for i in range(len(names))]
+        bounds = [given.get(i) or _extremes(X[:, i], are_categories=i in categorical) for i in range(len(names))]
         centre, spread = 0.0, 1.0
         if not is_classification:
             lower, upper = _label_bounds(label_bounds) if label_bounds is not None else _extremes(labels)
             centre, spread = (lower + upper) / 2, (upper - lower) / 2
         return PublicTask(
-            names, PublicGrid(bounds, self._n_cells()), centre, spread, epsilon, not without, is_classification
-        )
+            names, PublicGrid(bounds, self._n_cells(), categorical=tuple(categorical)),
+            centre, spread, epsilon, not without, is_classification,
+        )  # fmt: skip
 
     def _n_cells(self) -> int:
         """Cells of the public grid per column."""
@@ -100,7 +105,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         return RecordGuarantee(
             epsilon=epsilon,
             delta=self.delta if math.isfinite(epsilon) else 0.0,
-            account=account,
+            account=account_of_models(account, len(self.models_)),
             mode=self.mode,
             is_secure=is_secure,
             bounds_are_public=task.bounds_are_public,
@@ -124,46 +129,15 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             y_numeric=getattr(self, "_estimator_type", None) == "regressor",
         )  # fmt: skip
 
+    def _keep(self, task: PublicTask, models: Sequence[Ensemble]) -> None:
+        """End with these models: one, or one per class."""
+        self._task, self.models_, self.model_ = task, tuple(models), models[0]
+
     def _scores(self, X: ArrayLike) -> Values:
-        check_is_fitted(self, "model_")
+        """What the models say of rows, shape ``(n_rows, n_models)``."""
+        check_is_fitted(self, "models_")
         rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        return self.model_.predict(rows)
-
-
-class BinaryLabels:
-    """Labels of two classes, and their probabilities."""
-
-    classes_: NDArray[Any]
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()  # type: ignore[misc]
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = self.epsilon is not None  # type: ignore[attr-defined]
-        return tags
-
-    def _learn_classes(self, targets: NDArray[Any], classes: ArrayLike | None = None) -> Values:
-        """Two classes as 0 and 1. Which classes there are is public; give them to hide that one does not occur."""
-        check_classification_targets(targets)
-        self.classes_ = np.unique(targets if classes is None else np.asarray(classes))
-        if len(self.classes_) != 2:
-            found = f"{len(self.classes_)} class" + ("es" if len(self.classes_) > 1 else "")
-            raise DataError(f"Only binary classification is supported: the labels must have two classes; found {found}")
-        return self._as_numbers(targets)
-
-    def _as_numbers(self, targets: NDArray[Any]) -> Values:
-        if not np.isin(targets, self.classes_).all():
-            raise DataError("there are labels of classes that were not known when training began")
-        return np.searchsorted(self.classes_, targets).astype(np.float64)
-
-    def predict_proba(self, X: ArrayLike) -> Values:
-        """Probabilities of the two classes, shape ``(n_rows, 2)``."""
-        share: Values = self._scores(X)  # type: ignore[attr-defined]
-        return np.column_stack([1 - share, share])
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The more probable class of every row, shape ``(n_rows,)``."""
-        probabilities = self.predict_proba(X)
-        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+        return np.column_stack([model.predict(rows) for model in self.models_])
 
 
 class BoundedNumbers:
@@ -178,7 +152,7 @@ class BoundedNumbers:
 
     def predict(self, X: ArrayLike) -> Values:
         """Predicted numbers, within the label's bounds, shape ``(n_rows,)``."""
-        scores: Values = self._scores(X)  # type: ignore[attr-defined]
+        scores: Values = self._scores(X)[:, 0]  # type: ignore[attr-defined]
         return np.clip(scores, self._task.centre - self._task.spread, self._task.centre + self._task.spread)
 
     def _scores_poorly(self) -> bool:
@@ -186,10 +160,17 @@ class BoundedNumbers:
         return self.epsilon is not None  # type: ignore[attr-defined]
 
 
-def _extremes(values: Values) -> tuple[float, float]:
+def account_of_models(account: str, n_models: int) -> str:
+    """How a budget was accounted for, in words, if one model or several, one per class, spend it."""
+    return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
+
+
+def _extremes(values: Values, *, are_categories: bool = False) -> tuple[float, float]:
     """Bounds taken from data, with room if they fall together."""
     present = values[np.isfinite(values)]
     lower, upper = (float(present.min()), float(present.max())) if len(present) else (0.0, 0.0)
+    if are_categories:
+        return 0.0, max(upper, 1.0)
     return (lower, upper) if lower < upper else (lower - 0.5, lower + 0.5)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -118,7 +119,8 @@ def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwn
 
 
 def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
-    section, budget = training.sgbdt, {"epsilon": training.epsilon, "delta": training.delta}
+    section = training.sgbdt
+    budget: dict[str, Any] = {"epsilon": training.epsilon, "delta": training.delta}
     is_printed = training.mode == "paper"
     if section.n_extra_estimators and not section.has_filter:
         raise ConfigError("training.sgbdt: n_extra_estimators needs the filter; found use_filter: false")

@@ -128,7 +128,7 @@ def two_query_scores(runs: int, name: str) -> Iterator[float]:
     # A question for Hessians is one query, half of such a pair.
     update = replace(update, clipping=clipping, hess_sensitivity=0.25 * math.sqrt(2))
     choices = Choices(split_method="tr", refining="printed" if name == "ih" else "none", n_trees=100, max_depth=4)
-    leaf = LeafRule(learning_rate=0.3, reg_lambda=1.0, max_leaf=2.0)
+    leaf = LeafRule(learning_rate=0.3, reg_lambda=1.0, max_leaf=2.0, is_printed=True)
     for run, (X, X_test, y, y_test) in splits(runs):
         columns = {
             "log": lambda: log_candidates(bounds(), 32),

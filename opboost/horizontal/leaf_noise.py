@@ -150,6 +150,7 @@ def leaf_noise(
     cells_share: float = 0.0,
     has_filter: bool = False,
     static_lambda: float | None = None,
+    n_models: int = 1,
 ) -> LeafNoise:
     """The least noise for a budget.
 
@@ -172,6 +173,8 @@ def leaf_noise(
         Put the noise on the leaves' values ``-S / (n + static_lambda)``, of counts n, and not on their sums: the
         paper's static leaf noise, for comparison. One record moves one value by at most ``g / (1 + static_lambda)``,
         whatever its own gradient, so there can be no individual filter.
+    n_models : int
+        That share the budget, each with as many trees and an initial score, and all with the same cells.
     """
     if static_lambda is not None and has_filter:
         raise ParameterError("static leaf noise costs every record the same; the filter is for dynamic leaf noise")
@@ -183,7 +186,7 @@ def leaf_noise(
     if not 0 < rate <= 1:
         raise ParameterError(f"subsample must lie in (0, 1]; got {rate}")
     order = 0 if has_filter else None
-    plan = _Plan(n_trees, rate, initial_share, cells_share)
+    plan = _Plan(n_trees, n_models, rate, initial_share, cells_share)
     if math.isinf(epsilon):
         return LeafNoise(
             clipping=clipping, grad_std=0.0, hess_std=0.0, initial_std=0.0, n_trees=n_trees, rate=rate, order=order,
@@ -199,7 +202,7 @@ def leaf_noise(
         clipping=clipping,
         grad_std=grad_std,
         hess_std=grad_std * clipping.ratio,
-        initial_std=plan.extra_multiplier(multiplier, initial_share),
+        initial_std=plan.extra_multiplier(multiplier, initial_share / n_models),
         cells_std=plan.extra_multiplier(multiplier, cells_share),
         n_trees=n_trees,
         rate=rate,
@@ -263,29 +266,32 @@ class _Plan:
     """All releases of a training, as a function of the noise multiplier: deviation over sensitivity, for one round."""
 
     n_trees: int
+    n_models: int
     rate: float
     initial_share: float
     cells_share: float
 
     def releases(self, multiplier: float, order: int | None) -> tuple[Release, ...]:
-        trees: Release
+        trees: tuple[Release, ...]
         if order is None:
-            trees = gaussian(1.0, multiplier, rate=self.rate, count=self.n_trees)
+            trees = (gaussian(1.0, multiplier, rate=self.rate, count=self.n_models * self.n_trees),)
         else:
             mu = 1.0 / multiplier
             prices = ChargeTable(self.rate, order=order, largest_mu_squared=mu**2) if order else None
             budget = filter_for_rounds(0, mu, prices, self.n_trees).budget
-            trees = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
-        shares = [share for share in (self.initial_share, self.cells_share) if share]
-        return (*(gaussian(1.0, self.extra_multiplier(multiplier, share)) for share in shares), trees)
+            of_model = FilteredRelease(order=order, rho=budget) if order else GaussianRelease(mu=math.sqrt(budget))
+            trees = (of_model,) * self.n_models
+        shares = [*[self.initial_share / self.n_models] * self.n_models, self.cells_share]
+        before = (gaussian(1.0, self.extra_multiplier(multiplier, share)) for share in shares if share)
+        return (*before, *trees)
 
     def extra_multiplier(self, multiplier: float, share: float) -> float:
         """Such that the squared mu of what comes before the trees is its share of the whole, sampling allowed for."""
-        of_trees = (1 - self.initial_share - self.cells_share) / (self.n_trees * self.rate**2)
+        of_trees = (1 - self.initial_share - self.cells_share) / (self.n_models * self.n_trees * self.rate**2)
         return multiplier * math.sqrt(of_trees / share) if share else 0.0
 
     def calibrated(self, order: int | None, account: Account, *, epsilon: float, delta: float) -> float:
-        guess = math.sqrt(self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon
+        guess = math.sqrt(self.n_models * self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon
         return calibrate(
             lambda multiplier: self.releases(multiplier, order), epsilon=epsilon, delta=delta, account=account,
             guess=max(guess, 0.3), tolerance=1e-3 if account is by_loss_distribution else 1e-6,

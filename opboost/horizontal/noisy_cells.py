@@ -26,7 +26,7 @@ _EXPECTED_SPREAD = 3.0
 
 
 def equal_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> PublicGrid:
-    """Cuts that leave about as many records in every cell.
+    """Cuts that leave about as many records in every cell; categories keep theirs.
 
     Parameters
     ----------
@@ -43,18 +43,22 @@ def equal_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -
     Privacy: one release of `counts_sensitivity` under Gaussian noise of deviation `std`; the rest is post-processing.
     """
     table, n_cells = grid.place(rows), grid.n_cells
-    counts = np.stack([np.bincount(cells, minlength=n_cells + 1)[:n_cells] for cells in table.bins]).astype(np.int64)
+    numbers = [column for column in range(len(grid.bounds)) if column not in grid.categorical]
+    if not numbers:
+        return grid
+    counts = np.stack([np.bincount(table.bins[column], minlength=n_cells + 1)[:n_cells] for column in numbers])
     noise = gaussian_noise(std, _STEPS)
     noisy = counts.astype(np.float64)
     if noise is not None:
         noisy += (noise.draw(counts.size, rng=rng) / _STEPS).reshape(counts.shape)
     n_records = max(float(noisy.sum(axis=1).mean()), 1.0)
-    cuts = []
-    for (lower, upper), of_cells in zip(grid.bounds, noisy, strict=True):
+    cuts = list(grid.cuts)
+    for column, of_cells in zip(numbers, noisy, strict=True):
+        lower, upper = grid.bounds[column]
         shares = cell_shares(of_cells, n_records, std)
         reached = np.concatenate([[0.0], np.cumsum(shares)])
         edges = lower + (upper - lower) * np.arange(n_cells + 1) / n_cells
-        cuts.append(np.interp(reached[-1] * np.arange(1, n_cells) / n_cells, reached, edges))
+        cuts[column] = np.interp(reached[-1] * np.arange(1, n_cells) / n_cells, reached, edges)
     return replace(grid, given=tuple(cuts))
 
 

@@ -51,10 +51,6 @@ class NoisyHolder:
         self._is_split: Mask = np.zeros(1, np.bool_)
         self._rng = rng
 
-    def extend(self, n_trees: int) -> None:
-        """Allow further trees; the caller has accounted for them."""
-        self._n_left += n_trees
-
     def start_tree(self, output: int) -> None:
         if self._n_left == 0:
             raise AccountError("the account was made for the trees before this one; nothing was released")

@@ -1,4 +1,4 @@
-"""Splits chosen by the exponential mechanism among the cuts of a public grid."""
+"""Splits chosen by the exponential mechanism among the cuts, and the categories, of a public grid."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class ExponentialRule:
     """One split per node, by the gain ``S_L^2 / (n_L + reg_lambda) + S_R^2 / (n_R + reg_lambda)``.
 
     The node's own term is the same for all candidates and left out. No candidate is left out: which ones there are
-    must not depend on the data.
+    must not depend on the data. A column of categories has one candidate per category, which is parted from the others.
 
     Parameters
     ----------
     axes : HistogramAxes
-        Of a public grid; all columns have as many cells.
+        Of a public grid; all columns of numbers have as many cells.
     grid : Grid
         Steps of the sums of g and of the counts.
     reg_lambda : float
@@ -36,7 +36,7 @@ class ExponentialRule:
     -----
     Privacy: ``mechanism.epsilon`` per level, if its range covers the gain's change by one record. For ``|g| <= B`` and
     counts the change lies in ``(-3 B^2, B^2]``, for every ``reg_lambda >= 0``: a range of ``4 B^2``
-    (`gain_range`). The way of missing values is drawn before the data are looked at.
+    (`gain_range`). The way of missing values is drawn before the data are looked at, or that of the other categories.
     """
 
     def __init__(
@@ -57,25 +57,66 @@ class ExponentialRule:
         self._mechanism = mechanism
         self._holder = holder
         self._rng = rng
+        self._columns, self._cuts = grid_candidates(axes)
 
     def start_tree(self) -> None:
         """Nothing is remembered between trees."""
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """Choose one split per node. The holder that is passed releases its answers, and is not asked."""
-        n_nodes, n_bins = len(nodes), int(self._axes.sizes[0])
+        n_nodes = len(nodes)
         histograms = np.zeros((n_nodes, 2, self._axes.n_bins), dtype=np.int64)
         self._holder.add_histograms(nodes, histograms)
         missing_left = self._rng.words(n_nodes) >> np.uint64(63) == 0
-        gains = split_gains(histograms, missing_left, n_bins, self._grid, self._reg_lambda)
-        chosen = self._mechanism.choose(gains.reshape(n_nodes, -1), rng=self._rng)
-        columns, cuts = np.divmod(chosen, n_bins - 2)
-        return Cuts(columns.astype(np.int32), cuts.astype(np.int32), missing_left)
+        gains = candidate_gains(histograms, missing_left, self._axes, self._grid, self._reg_lambda)
+        chosen = self._mechanism.choose(gains, rng=self._rng)
+        columns = self._columns[chosen]
+        return Cuts(columns, self._cuts[chosen], missing_left & ~self._axes.is_categorical[columns])
 
 
 def gain_range(max_grad: float) -> float:
     """The range of the gain's change by one record more or less, ``4 g^2``: it rises by at most g^2, falls by 3 g^2."""
     return 4.0 * max_grad**2
+
+
+def grid_candidates(axes: HistogramAxes) -> tuple[Nodes, Nodes]:
+    """The column and the cut, or the category, of every candidate; columns of numbers come first."""
+    counts = axes.sizes - 2 + axes.is_categorical
+    order = np.argsort(axes.is_categorical, kind="stable")
+    cuts = np.concatenate([np.arange(counts[column]) for column in order])
+    return np.repeat(order, counts[order]).astype(np.int32), cuts.astype(np.int32)
+
+
+def candidate_gains(
+    histograms: Sums, missing_left: Mask, axes: HistogramAxes, grid: Grid, reg_lambda: float
+) -> Values:  # numpydoc: shapes below
+    """Gain of every one of `grid_candidates`, shape ``(n_nodes, n_candidates)``.
+
+    Parameters
+    ----------
+    histograms : ndarray of int64, shape (n_nodes, 2, axes.n_bins)
+    missing_left : ndarray of bool, shape (n_nodes,)
+        For cuts.
+    axes : HistogramAxes
+    grid : Grid
+    reg_lambda : float
+    """
+    is_number, parts = ~axes.is_categorical, []
+    if is_number.any():
+        of_numbers = histograms[:, :, np.repeat(is_number, axes.sizes)]
+        gains = split_gains(of_numbers, missing_left, int(axes.sizes[is_number][0]), grid, reg_lambda)
+        parts.append(gains.reshape(len(histograms), -1))
+    for column in np.flatnonzero(axes.is_categorical):
+        cells = histograms[:, :, axes.offsets[column] : axes.offsets[column + 1]]
+        parts.append(category_gains(cells, grid, reg_lambda))
+    return np.concatenate(parts, axis=1)
+
+
+def category_gains(cells: Sums, grid: Grid, reg_lambda: float) -> Values:
+    """Gain of each category against all others and the missing, of one column's sums ``(n_nodes, 2, n_bins)``."""
+    left = cells[..., :-1]
+    right = cells.sum(axis=-1, keepdims=True) - left
+    return _value(left, grid, reg_lambda) + _value(right, grid, reg_lambda)
 
 
 def split_gains(

@@ -11,31 +11,36 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Values
-from opboost.errors import ParameterError
+from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.prediction import place_in_bins
-from opboost.trees.tree import Tree
+from opboost.trees.tree import MAX_CATEGORIES, Tree
 
 
 @dataclass(frozen=True, slots=True)
 class PublicGrid:
-    """Cells of equal width per column, between bounds that are not taken from the data.
+    """Cells of equal width per column, between bounds that are not taken from the data; or one per category.
 
     Parameters
     ----------
     bounds : sequence of (lower, upper)
         One pair per column, finite, lower < upper. Values beyond them fall into the outermost cells.
     n_cells : int
-        Per column, 2 to 65535.
+        Per column of numbers, 2 to 65535.
     given : tuple of ndarray, optional
-        Cuts of each column in place of even ones, ascending. If they are not public, neither is anything grown on them.
+        Cuts of each column in place of even ones, ascending; those of categories are not looked at. If they are not
+        public, neither is anything grown on them.
+    categorical : tuple of int
+        Columns of categories 0, 1, 2, ... up to the upper bound, each of which has a cell of its own.
     """
 
     bounds: Sequence[tuple[float, float]]
     n_cells: int
     given: tuple[Values, ...] | None = None
+    categorical: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not 2 <= self.n_cells <= 65535:
@@ -46,30 +51,80 @@ class PublicGrid:
                     f"bounds must be finite with lower < upper; got [{lower}, {upper}]. Nothing was released"
                 )
 
+        check_category_bounds(self.bounds, self.categorical)
+
     @property
     def axes(self) -> HistogramAxes:
         """Axes of the columns' histograms."""
-        return HistogramAxes.from_bin_counts([self.n_cells] * len(self.bounds))
+        is_categorical = [column in self.categorical for column in range(len(self.bounds))]
+        sizes = [
+            int(upper) + 1 if is_category else self.n_cells
+            for (_, upper), is_category in zip(self.bounds, is_categorical, strict=True)
+        ]
+        return HistogramAxes.from_bin_counts(sizes, is_categorical)
 
     @property
     def cuts(self) -> tuple[Values, ...]:
         """The edges between each column's cells, ascending."""
-        if self.given is not None:
-            return self.given
         shares = np.arange(1, self.n_cells) / self.n_cells
-        return tuple(lower + (upper - lower) * shares for lower, upper in self.bounds)
+        cuts = list(self.given or (lower + (upper - lower) * shares for lower, upper in self.bounds))
+        for column in self.categorical:
+            cuts[column] = np.arange(self.bounds[column][1]) + 0.5
+        return tuple(cuts)
 
     def place(self, rows: Values) -> BinnedTable:
-        """Put rows of shape ``(n_rows, n_columns)`` into the cells; NaN is missing."""
-        dtype: Any = np.uint8 if self.n_cells <= 255 else np.uint16
+        """Put rows of shape ``(n_rows, n_columns)`` into the cells; NaN is missing.
+
+        Raises
+        ------
+        DataError
+            If a column of categories holds anything else.
+        """
+        check_categories(rows, self.bounds, self.categorical)
+        axes, cuts = self.axes, self.cuts
+        dtype: Any = np.uint8 if axes.sizes.max() <= 256 else np.uint16
         bins: Any = np.empty((len(self.bounds), len(rows)), dtype)
-        starts = np.arange(len(self.bounds) + 1) * (self.n_cells - 1)
-        place_in_bins(np.ascontiguousarray(rows, np.float64), np.concatenate(self.cuts), starts, bins)
-        return BinnedTable(bins, self.cuts, self.axes)
+        place_in_bins(np.ascontiguousarray(rows, np.float64), np.concatenate(cuts), _starts(cuts), bins)
+        return BinnedTable(bins, cuts, axes)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
         """A tree in bins as one on values, its leaves multiplied by `scale`."""
-        thresholds, cuts = tree.thresholds.copy(), np.stack(self.cuts)
-        inner = np.flatnonzero(~tree.is_leaf)
-        thresholds[inner] = cuts[tree.columns[inner], tree.thresholds[inner].astype(np.int64)]
+        thresholds, cuts = tree.thresholds.copy(), self.cuts
+        is_cut = ~tree.is_leaf
+        is_cut[list(tree.left_categories)] = False
+        places = _starts(cuts)[tree.columns[is_cut]] + tree.thresholds[is_cut].astype(np.int64)
+        thresholds[is_cut] = np.concatenate(cuts)[places]
         return replace(tree, thresholds=thresholds, values=tree.values * scale)
+
+
+def check_category_bounds(bounds: Sequence[tuple[float, float]], categorical: Sequence[int]) -> None:
+    """Refuse bounds of categories that do not say how many there are."""
+    for column in categorical:
+        lower, upper = bounds[column]
+        if not (lower == 0 and 1 <= upper < MAX_CATEGORIES - 1 and float(upper).is_integer()):
+            raise ParameterError(
+                f"a column of K categories needs the bounds (0, K - 1) for a K of at least 2; got ({lower}, {upper}). "
+                "Nothing was released"
+            )
+
+
+def check_categories(rows: Values, bounds: Sequence[tuple[float, float]], categorical: Sequence[int]) -> None:
+    """Refuse rows of shape ``(n_rows, n_columns)`` with anything but listed categories, or nothing, in these columns.
+
+    Raises
+    ------
+    DataError
+        Nothing was released.
+    """
+    for column in categorical:
+        values = rows[:, column]
+        if not (np.isnan(values) | np.isin(values, np.arange(bounds[column][1] + 1))).all():
+            raise DataError(
+                f"column {column} holds values that are not among its categories 0, 1, ..., {bounds[column][1]:.0f}. "
+                "Nothing was released"
+            )
+
+
+def _starts(cuts: tuple[Values, ...]) -> NDArray[np.int64]:
+    """Where each column's cuts begin if they lie one behind the other."""
+    return np.concatenate([[0], np.cumsum([len(each) for each in cuts])])

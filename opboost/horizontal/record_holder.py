@@ -137,6 +137,8 @@ class RecordHolder:
     how the trees of a batch share theirs.
     """
 
+    _rows: SortedRows | WalkedRows
+
     def __init__(
         self,
         table: BinnedTable,
@@ -152,27 +154,28 @@ class RecordHolder:
         self._gradients = gradients
         self._clipping = clipping
         self._admit = admit
-        self._rows = SortedRows(table.bins, np.full((1, len(labels)), initial_score), has_gradients=True)
+        self._scores: Values = np.full(len(labels), initial_score)
         self._fresh: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
+        self.rebin(table)
 
     @property
     def scores(self) -> Values:
         """Current scores of the rows; as secret as the data."""
-        return self._rows.scores[0]
+        return self._scores
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
-        add_trees(self.scores, self._table, trees)
+        add_trees(self._scores, self._table, trees)
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        self._table, self._rows = table, SortedRows(table.bins, self._rows.scores, has_gradients=True)
+        self._table, self._rows = table, SortedRows(table.bins, self._scores[None], has_gradients=True)
 
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
         if output == 0:
-            self._fresh = contributions(self._gradients(self.scores, self._labels), self._clipping, self._admit)
-        # Rows carry them along, and lose their order.
+            self._fresh = contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
+        # Sorted rows carry them along, and lose their order.
         self._rows.gradients[:] = self._fresh
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
@@ -185,58 +188,22 @@ class RecordHolder:
         self._rows.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
+        assert isinstance(self._rows, SortedRows)
         self._rows.finish_tree(tree, 0)
 
 
-class WalkingHolder:
+class WalkingHolder(RecordHolder):
     """The same for complete trees of which nobody asks more than the leaves' sums; several times faster.
 
     Parameters are those of `RecordHolder`.
     """
 
-    def __init__(
-        self,
-        table: BinnedTable,
-        labels: Values,
-        *,
-        gradients: Gradients,
-        clipping: Clipping,
-        initial_score: float,
-        admit: Admission | None = None,
-    ) -> None:
-        self._table = table
-        self._labels = labels
-        self._gradients = gradients
-        self._clipping = clipping
-        self._admit = admit
-        self._rows = WalkedRows(table.bins, table.axes.sizes, initial_score)
-
-    def catch_up(self, trees: Sequence[Tree]) -> None:
-        """Take the scores that these trees, in bins, give to rows that arrive after them."""
-        add_trees(self._rows.scores, self._table, trees)
-
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        rows = WalkedRows(table.bins, table.axes.sizes, 0.0)
-        rows.scores, rows.gradients = self._rows.scores, self._rows.gradients
-        self._table, self._rows = table, rows
-
-    def start_tree(self, output: int) -> None:
-        self._rows.start_tree()
-        if output == 0:
-            gradients = self._gradients(self._rows.scores, self._labels)
-            self._rows.gradients = contributions(gradients, self._clipping, self._admit)
-
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        return self._rows.totals(nodes)
-
-    def divide(self, splits: Splits) -> None:
-        self._rows.divide(splits)
+        self._table, self._rows = table, WalkedRows(table.bins, table.axes, self._scores)
 
     def finish_tree(self, tree: Tree) -> None:
+        assert isinstance(self._rows, WalkedRows)
         self._rows.finish_tree(tree)
 
 
@@ -251,13 +218,16 @@ def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: A
 
 
 def add_trees(scores: Values, table: BinnedTable, trees: Sequence[Tree]) -> None:
-    """Add what trees in bins give to the rows of a table."""
+    """Add what trees in bins give to the rows of a table; a split on a category goes left at the threshold alone."""
     rows, sizes = np.arange(table.n_rows), table.axes.sizes
     for tree in trees:
         nodes = np.zeros(table.n_rows, np.int64)
+        is_alone = np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
         for _ in range(tree.depth):
             cells = table.bins[tree.columns[nodes], rows]
             is_missing = cells == sizes[tree.columns[nodes]] - 1
-            is_left = np.where(is_missing, tree.missing_left[nodes], cells <= tree.thresholds[nodes])
+            cuts = tree.thresholds[nodes]
+            is_left = np.where(is_alone[nodes], cells == cuts, cells <= cuts)
+            is_left = np.where(is_missing, tree.missing_left[nodes], is_left)
             nodes = np.where(tree.is_leaf[nodes], nodes, np.where(is_left, tree.lefts[nodes], tree.rights[nodes]))
         scores += tree.values[nodes]

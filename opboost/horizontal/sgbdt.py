@@ -57,6 +57,9 @@ class Shape:
         0 for all.
     learns_columns : bool
         Draw columns by what the released sums of earlier trees tell, rather than evenly.
+    later_rate : float
+        Without a filter, share of the learning rate for trees on records that arrive after others have trained: such
+        trees see nothing of those before.
     floor : bool
         Whether the regulariser is the least denominator, as the paper has it, rather than added to it.
     """
@@ -68,6 +71,7 @@ class Shape:
     max_leaf: float
     columns_per_tree: int = 0
     learns_columns: bool = False
+    later_rate: float = 1.0
     floor: bool = False
 
     def leaf_values(self, totals: Sums, noise: LeafNoise) -> Values:
@@ -133,6 +137,7 @@ class SGBDT:
         self._rule = random_rule(columns, shape, bits, turns=self._learnt)
         self._given_values = leaf_values
         self._holders: list[RowHolder] = []
+        self._share = 1.0
         self.initial_score: float | None = None
         self.trees: list[Tree] = []
 
@@ -192,8 +197,12 @@ class SGBDT:
             self.trees.append(tree)
         if not noise.has_filter:
             self._holders = []
+            self._share = self._shape.later_rate
 
     def _leaf_values(self, totals: Sums) -> Values:
+        return self._share * self._whole_values(totals)
+
+    def _whole_values(self, totals: Sums) -> Values:
         if self._given_values is not None:
             return self._given_values(totals)
         if self._noise.value_std is not None:

@@ -29,6 +29,7 @@ def printed_noise(
     initial_share: float,
     has_filter: bool,
     is_classification: bool,
+    n_models: int = 1,
 ) -> tuple[LeafNoise, InitialScore, float]:
     """Algorithms 4, 6 and 7, with ``r_1 = r_2 = 1/2``.
 
@@ -44,6 +45,8 @@ def printed_noise(
         Share of epsilon for the initial score; classes begin at 0, as in the authors' code.
     has_filter : bool
     is_classification : bool
+    n_models : int
+        That share what is claimed in equal parts.
 
     Returns
     -------
@@ -62,8 +65,9 @@ def printed_noise(
     epsilon_initial = 0.0 if is_classification else initial_share * epsilon
     cost = (1 + max_grad**2) / 2
     variance, order = sgbdt_noise(
-        epsilon=epsilon - epsilon_initial, delta=delta, n_trees=n_trees, rate=float(rate), cost=cost
-    )
+        epsilon=epsilon / n_models - epsilon_initial, delta=delta / n_models,
+        n_trees=n_trees, rate=float(rate), cost=cost,
+    )  # fmt: skip
     std = math.sqrt(variance)
     mu = math.sqrt(2 * cost) / std
     releases: list[Release] = [PureRelease(epsilon=epsilon_initial)] if epsilon_initial else []
@@ -81,7 +85,7 @@ def printed_noise(
         n_trees=n_trees,
         rate=rate,
         order=order if has_filter else None,
-        releases=tuple(releases),
+        releases=tuple(releases) * n_models,
         account=by_renyi,
     )
     if not epsilon_initial:

@@ -92,7 +92,9 @@ class WeightUpdate:
             middle = (self.lowest + 1) / 2
             means = np.divide(grad, hess, out=np.full_like(grad, middle), where=hess > 0)
             return np.clip(means, self.lowest, 1.0)
-        steps = np.divide(grad, hess + rule.reg_lambda, out=np.zeros_like(grad), where=hess > 0)
+        # A denominator that noise has made negative says nothing about the gradients.
+        weight = np.maximum(hess, 0.0) + rule.reg_lambda
+        steps = np.divide(grad, weight, out=np.zeros_like(grad), where=(hess if rule.is_printed else weight) > 0)
         return -rule.learning_rate * np.clip(steps, -rule.max_leaf, rule.max_leaf)
 
 
@@ -104,11 +106,15 @@ class LeafRule:
     ----------
     learning_rate, reg_lambda, max_leaf : float
         A leaf's value before the learning rate is at most `max_leaf`.
+    is_printed : bool
+        Whether a leaf whose noisy sum of H is not positive is 0, as the paper has it, rather than of no weight but that
+        of the regulariser.
     """
 
     learning_rate: float
     reg_lambda: float
     max_leaf: float
+    is_printed: bool = False
 
     def gain(self, grad: Values, hess: Values) -> Values:
         """What a node's best value within bounds gains, twice: ``G^2 / (H + reg_lambda)`` if it is not clipped."""

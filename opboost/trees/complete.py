@@ -35,8 +35,9 @@ class Cuts:
     Attributes
     ----------
     columns, cuts : ndarray of int32
-        A row goes left when its bin is at most the cut.
+        A row goes left when its bin is at most the cut; of a column of categories, when it is the cut.
     missing_left : ndarray of bool
+        False for categories: who has none of them goes with the others.
     """
 
     columns: Nodes
@@ -87,7 +88,11 @@ def grow_complete_tree(
     values = np.zeros(n_nodes)
     values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
     lefts, rights = _links(depth)
-    return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes))
+    alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
+    return Tree(
+        columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes),
+        {node: (int(cuts[node]),) for node in alone.tolist()},
+    )  # fmt: skip
 
 
 def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:
@@ -100,12 +105,13 @@ def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTur
 class RandomRule:
     """Columns and cuts drawn without a look at the data.
 
-    A child draws from the cuts that its ancestors have left, unless none is left in any column.
+    A child draws from the cuts that its ancestors have left, unless none is left in any column. Of a column of
+    categories one is drawn, and parted from the others (Kirschte et al., 2023, algorithm 5).
 
     Parameters
     ----------
     axes : HistogramAxes
-        Columns of ordered bins, at least two each.
+        At least two bins for each column.
     columns : callable, optional
         Called for every tree: the columns that it may use. All by default.
     uniforms : callable
@@ -115,6 +121,7 @@ class RandomRule:
         if (axes.sizes < 3).any():
             raise ParameterError("every column needs at least two bins to cut between")
         self._n_bins = axes.sizes - 1
+        self._is_categorical = axes.is_categorical
         self._columns = columns
         self._uniforms = uniforms
         self._open: NDArray[np.int64] = np.arange(axes.n_columns)
@@ -143,11 +150,16 @@ class RandomRule:
             place = np.argmax(np.cumsum(has_cut, axis=1) > nth[:, None], axis=1)
         at = np.arange(n)
         low, high = limits[at, 0, place], limits[at, 1, place]
-        cuts = low + (drawn[1] * (high - low)).astype(np.int64)
+        is_alone = self._is_categorical[self._open[place]]
+        cuts = low + (drawn[1] * (high - low + is_alone)).astype(np.int64)
         self._limits = np.repeat(limits, 2, axis=0)
-        self._limits[0::2][at, 1, place] = cuts
-        self._limits[1::2][at, 0, place] = cuts + 1
-        return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), drawn[2] < 0.5)
+        left, right = self._limits[0::2], self._limits[1::2]
+        left[at, 1, place] = cuts
+        # Other categories than the one that was drawn: it is still among them, unless it was the first or the last.
+        left[at, 0, place] = np.where(is_alone, cuts, low)
+        right[at, 0, place] = np.where(is_alone, low + (cuts == low), cuts + 1)
+        right[at, 1, place] = high - (is_alone & (cuts == high))
+        return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), (drawn[2] < 0.5) & ~is_alone)
 
 
 @cache
@@ -165,7 +177,8 @@ def _links(depth: int) -> tuple[Nodes, Nodes]:
 def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
     """Splits of a level of a complete tree, as holders carry them out."""
     n_bins = int(axes.sizes.max())
-    goes_left = np.arange(n_bins) <= chosen.cuts[:, None]
+    bins, cuts = np.arange(n_bins), chosen.cuts[:, None]
+    goes_left = np.where(axes.is_categorical[chosen.columns][:, None], bins == cuts, bins <= cuts)
     goes_left[np.arange(len(nodes)), axes.sizes[chosen.columns] - 1] = chosen.missing_left
     lefts = (2 * nodes + 1).astype(np.int32)
     return Splits(nodes, chosen.columns, chosen.cuts, chosen.missing_left, goes_left, lefts, lefts + np.int32(1))

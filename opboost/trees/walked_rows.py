@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Nodes, Sums, Values
+from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.kernels.histograms import build_histograms
 from opboost.trees.kernels.walk import add_leaves, walk_rows
@@ -28,9 +28,10 @@ class WalkedRows:
     Parameters
     ----------
     bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
-    sizes : ndarray of int64, shape (n_columns,)
-        Bins of each column, the missing bin included. Splits are cuts between ordered bins.
-    initial_score : float
+    axes : HistogramAxes
+        Splits are cuts between ordered bins, or part one category from all others and the missing bin.
+    scores : ndarray of float64, shape (n_rows,)
+        At the start; leaf values are added to them.
 
     Attributes
     ----------
@@ -39,11 +40,11 @@ class WalkedRows:
         Packed.
     """
 
-    def __init__(self, bins: Bins, sizes: NDArray[np.int64], initial_score: float) -> None:
+    def __init__(self, bins: Bins, axes: HistogramAxes, scores: Values) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
-        self._sizes = sizes
-        self.scores: Values = np.full(n_rows, initial_score)
+        self._axes = axes
+        self.scores = scores
         self.gradients = np.empty(n_rows, dtype=np.int64)
         self._places: NDArray[np.uint8] | NDArray[np.uint16] = np.zeros(n_rows, dtype=np.uint8)
         self._levels: list[Splits] = []
@@ -84,8 +85,10 @@ class WalkedRows:
             np.concatenate([_NO_NODES, *(getattr(level, name) for level in self._levels)])
             for name in ("columns", "cuts", "missing_left")
         )
-        # Behind the cut lie the values' bins that go right, and the missing bin.
-        spans = self._sizes[columns] - 1 - cuts - missing_left
+        # Behind the cut lie the values' bins that go right, and the missing bin. Behind a category lie all others: the
+        # walk counts on from the highest number of a bin at 0.
+        spans = self._axes.sizes[columns] - 1 - cuts - missing_left
+        spans = np.where(self._axes.is_categorical[columns], np.iinfo(self._bins.dtype).max, spans)
         if self._places.itemsize == 1 and 2 * n_inner > 255:
             self._places = self._places.astype(np.uint16)
         walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, self._places, sums)

@@ -43,7 +43,7 @@ def test_the_noise_is_that_of_the_account(monkeypatch):
         epsilon=1.0, delta=1e-6, bounds=(0, 1), label_bounds=(0, 1), n_estimators=2, max_cells=64, random_state=0
     ).fit(rows, rows[:, 0])
     exact = np.stack([np.histogram(column, 64, (0, 1))[0] for column in rows.T])
-    training: sgbdt.SGBDT = model._training
+    training: sgbdt.SGBDT = model._trainings[0]
     std = training._noise.cells_std * math.sqrt(40)
     # 2,560 draws: a deviation is known to 1.4 %.
     assert np.std(np.stack(seen) - exact) == pytest.approx(std, rel=0.07)

@@ -131,10 +131,10 @@ def test_rows_that_walk_have_the_sums_and_scores_of_rows_that_are_sorted():
         trees.append(grown)
     for one, other in zip(*trees, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
-    np.testing.assert_allclose(walking._rows.scores, sorted_rows.scores)
+    np.testing.assert_allclose(walking.scores, sorted_rows.scores)
     late = holder(WalkingHolder)
     late.catch_up(trees[0])
-    np.testing.assert_allclose(late._rows.scores, sorted_rows.scores)
+    np.testing.assert_allclose(late.scores, sorted_rows.scores)
 
 
 def test_rows_that_walk_take_the_scores_of_a_tree_of_which_they_were_not_asked():
@@ -152,7 +152,7 @@ def test_rows_that_walk_take_the_scores_of_a_tree_of_which_they_were_not_asked()
             cuts = Cuts(tree.columns[nodes], tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes])
             silent.divide(splits_of_level(nodes, cuts, COLUMNS.axes))
         silent.finish_tree(tree)
-    np.testing.assert_array_equal(silent._rows.scores, asked._rows.scores)
+    np.testing.assert_array_equal(silent.scores, asked.scores)
 
 
 def test_rows_that_walk_refuse_what_they_cannot_answer():
@@ -180,8 +180,6 @@ def test_a_tree_is_released_once_and_trees_are_counted():
         each.totals(np.zeros(1, np.int32))
     with pytest.raises(AccountError, match="made for the trees before this one"):
         each.start_tree(0)
-    each.extend(1)
-    each.start_tree(0)
 
 
 def test_only_sums_of_nodes_without_a_common_row_are_released():

@@ -159,7 +159,7 @@ def test_scores_of_late_records_are_those_of_the_model():
     X, y = table()
     model = SGBDTRegressor(**SMALL, use_filter=True, epsilon=4.0).partial_fit(X[:200], y[:200])
     model.partial_fit(X[200:], y[200:])
-    held = np.concatenate([holder._rows.scores for holder in model._training._holders])
+    held = np.concatenate([holder.scores for holder in model._trainings[0]._holders])
     np.testing.assert_allclose(held, model.model_.scores(X)[:, 0], atol=1e-9)
 
 
@@ -168,7 +168,7 @@ def test_a_copy_has_no_records_and_cannot_go_on():
 
     model = SGBDTRegressor(**SMALL, use_filter=True, epsilon=4.0).partial_fit(*table())
     other = copy.deepcopy(model)
-    assert not hasattr(other, "_training")
+    assert not hasattr(other, "_trainings")
     np.testing.assert_array_equal(other.predict(table()[0]), model.predict(table()[0]))
     with pytest.raises(AccountError, match="nothing was released"):
         other.partial_fit(*table(seed=1))
@@ -224,6 +224,8 @@ def released_sums(model: SGBDT) -> np.ndarray:
     seen: list[np.ndarray] = []
 
     class Watching:
+        later_rate = 1.0
+
         max_depth = 8
 
         def leaf_values(self, totals, noise):
@@ -251,3 +253,18 @@ def test_half_the_noise_would_be_noticed():
     model._noise = dataclasses.replace(noise, hess_std=noise.hess_std / 2)
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(released_sums(model).std(axis=0), [noise.grad_std, noise.hess_std], rtol=0.15)
+
+
+def test_trees_on_later_records_alone_count_less_and_those_on_all_records_as_much():
+    def first_later_tree(**settings):
+        model = SGBDTRegressor(**SMALL | {"random_state": 0} | settings, epsilon=4.0)
+        model.partial_fit(*table()).partial_fit(*table(seed=1))
+        return model.model_.trees[len(model.model_.trees) // 2].values
+
+    whole, half = (first_later_tree(use_filter=False, later_rate=rate) for rate in (1.0, 0.5))
+    assert whole.any()
+    np.testing.assert_array_equal(half, whole / 2)
+    with_filter = [first_later_tree(use_filter=True, later_rate=rate) for rate in (1.0, 0.5)]
+    np.testing.assert_array_equal(*with_filter)
+    printed = {"mode": "paper", "use_filter": False}
+    np.testing.assert_array_equal(*(first_later_tree(**printed, later_rate=rate) for rate in (1.0, 0.5)))

@@ -104,7 +104,7 @@ def test_few_orders_lose_more_than_that():
 def test_thresholds_and_noise_are_constants_whatever_the_data():
     settings = {"bounds": (0, 1), "label_bounds": (-1, 1), "epsilon": 1.0, "delta": DELTA, "n_estimators": 3}
     one, other = (SGBDTRegressor(**settings).fit(*table(n, scale)) for n, scale in ((200, 1.0), (37, 0.01)))
-    mine, yours = one._training._noise, other._training._noise
+    mine, yours = one._trainings[0]._noise, other._trainings[0]._noise
     assert mine.clipping == yours.clipping
     assert (mine.grad_std, mine.hess_std, mine.cells_std) == (yours.grad_std, yours.hess_std, yours.cells_std)
     # Twin: a quantile of the gradients, which some clip at, is another one for other data.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,12 +75,21 @@ def test_a_gain_is_twice_what_the_best_value_within_bounds_saves(grad, hess):
 def test_leaves_follow_the_papers_rules():
     grad, hess = np.array([3.0, 300.0, 3.0, -3.0]), np.array([9.0, 9.0, -0.5, 0.0])
     for name in ("newton", "gradient"):
-        values = weight_update(name, is_classification=True).values(grad, hess, LEAF)
+        values = weight_update(name, is_classification=True).values(grad, hess, replace(LEAF, is_printed=True))
         np.testing.assert_allclose(values, [-0.09, -0.6, 0.0, 0.0])
     average = weight_update("averaging", is_classification=True)
     np.testing.assert_allclose(average.values(grad, hess, LEAF), [1 / 3, 1.0, 0.5, 0.5])
     numbers = weight_update("averaging", is_classification=False)
     np.testing.assert_allclose(numbers.values(np.array([-3.0, 3.0]), np.array([4.0, -1.0]), LEAF), [-0.75, 0.0])
+
+
+def test_a_leaf_whose_hessians_noise_has_made_negative_weighs_what_its_regulariser_does():
+    grad, hess = np.array([3.0, 1.0, -3.0, 0.5]), np.array([9.0, -0.5, -80.0, 0.0])
+    for name in ("newton", "gradient"):
+        update = weight_update(name, is_classification=True)
+        np.testing.assert_allclose(update.values(grad, hess, LEAF), [-0.09, -0.3, 0.6, -0.15])
+        unregularised = update.values(grad, hess, replace(LEAF, reg_lambda=0.0))
+        np.testing.assert_allclose(unregularised, [-0.1, 0.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize("is_classification", [True, False])

@@ -18,7 +18,7 @@ def rows(n_bins: int, n_rows: int):
     generator = np.random.default_rng(n_bins)
     axes = HistogramAxes.from_bin_counts([n_bins] * 3)
     bins = generator.integers(0, n_bins + 1, (3, n_rows)).astype(np.uint8 if n_bins < 256 else np.uint16)
-    walked = WalkedRows(bins, axes.sizes, 0.25)
+    walked = WalkedRows(bins, axes, np.full(n_rows, 0.25))
     grad, hess = generator.integers(-(2**22), 2**22, n_rows), generator.integers(0, 2**17, n_rows)
     walked.gradients[:] = (hess << 35) + grad
     return axes, bins, walked, grad, hess
