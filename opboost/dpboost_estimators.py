@@ -25,7 +25,7 @@ from opboost.horizontal.noisy_holder import laplace_noise
 from opboost.horizontal.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.releases import PureRelease, Release
-from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask
+from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
 _ROUND_DOWN = 1 - 1e-12
@@ -152,12 +152,12 @@ class _DPBoost(DividedRows):
         if is_printed:
             settings = replace(settings, utility_range=2 * self._printed_sensitivity(settings.max_grad))
         models = []
-        for number, target in enumerate(targets):
+        for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
             trees, score = dpboost.train(
                 X, task.scaled(target), columns or task.grid, settings,
                 gradients=counted_logistic_gradients if is_classification else squared_gradients,
                 epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
-                rng=bits.fork(f"model {number}"),
+                rng=source,
             )  # fmt: skip
             models.append(task.ensemble(trees, score, columns=columns))
         self._keep(task, models)

@@ -21,7 +21,7 @@ from opboost.horizontal.inprivate import Owner, Settings, boosted_residuals, run
 from opboost.horizontal.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
-from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask
+from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
 _ROUND_DOWN = 1 - 1e-12
@@ -143,8 +143,8 @@ class _InPrivate(DividedRows):
         epsilon = task.epsilon / len(targets) * _ROUND_DOWN
         rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
         models, n_turns = [], 0
-        for number, labels in enumerate(map(task.scaled, targets)):
-            source = bits.fork(f"model {number}")
+        for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
+            labels = task.scaled(target)
             chain = [
                 Owner(
                     X[rows], labels[rows], columns or task.grid, settings,

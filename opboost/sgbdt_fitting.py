@@ -25,7 +25,7 @@ from opboost.horizontal.record_holder import (
 )
 from opboost.horizontal.sgbdt import SGBDT, Shape
 from opboost.horizontal.sgbdt_printed import printed_noise
-from opboost.simulated_rows import DividedRows, PublicTask
+from opboost.simulated_rows import DividedRows, PublicTask, bits_of_models
 
 
 class SGBDTFitting(DividedRows):
@@ -99,9 +99,9 @@ class SGBDTFitting(DividedRows):
         self._trainings = [
             SGBDT(
                 task.grid, gradients=self._gradients(is_classification), shape=shape, noise=noise, initial=initial,
-                rng=bits.fork(f"model {number}"),
+                rng=source,
             )
-            for number in range(len(targets))
+            for source in bits_of_models(bits, len(targets))
         ]  # fmt: skip
         self._task = task
         self._grow(X, targets, self.n_estimators + self.n_extra_estimators)

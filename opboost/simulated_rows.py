@@ -165,6 +165,11 @@ def account_of_models(account: str, n_models: int) -> str:
     return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
 
 
+def bits_of_models(bits: rng.BitSource, n_models: int) -> list[rng.BitSource]:
+    """Bits for each model of a training; one model alone takes those of the training."""
+    return [bits] if n_models == 1 else [bits.fork(f"model {number}") for number in range(n_models)]
+
+
 def _extremes(values: Values, *, are_categories: bool = False) -> tuple[float, float]:
     """Bounds taken from data, with room if they fall together."""
     present = values[np.isfinite(values)]
