@@ -15,15 +15,12 @@ from opboost.column_positions import Bounds
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal import inprivate
 from opboost.horizontal.gridless import GridlessColumns
-from opboost.horizontal.inprivate import Owner, Settings, boosted_residuals, run_chain
+from opboost.horizontal.inprivate import ROUND_DOWN, Owner, Settings, boosted_residuals, run_chain
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
 from opboost.simulated_rows import BinaryLabels, BoundedNumbers, DividedRows, PublicTask
-
-# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
-_ROUND_DOWN = 1 - 1e-12
 
 _PARAMETERS = """
     Parameters
@@ -128,7 +125,7 @@ class _InPrivate(DividedRows):
             task = replace(task, grid=PublicGrid(task.grid.bounds, self.max_cells, given=averages_of_three(X, task)))
         is_gridless = self.candidates == "gridless" and self.mode == "certified"
         columns = GridlessColumns(task.grid.bounds) if is_gridless else None
-        epsilon = task.epsilon * _ROUND_DOWN
+        epsilon = task.epsilon * ROUND_DOWN
         targets = task.scaled(labels)
         chain = [
             Owner(

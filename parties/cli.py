@@ -141,6 +141,16 @@ def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = F
 
 
 @app.command()
+def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
+    from parties.chain_jobs import run_owner
+
+    with _terminal() as terminal:
+        folder = run_owner(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command()
 def predict(
     run_file: RunFile,
     data: DataOption = None,
