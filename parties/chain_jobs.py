@@ -10,7 +10,7 @@ from parties.chain_config import read_owner
 from parties.connections import chain_channels
 from parties.coordinator import SharedModel
 from parties.errors import ChainBroken, naming
-from parties.horizontal_folder import bits_of, logged, save_trees
+from parties.horizontal_folder import bits_of, logged, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.kept_turns import KeptTurns
 from parties.owner_rows import OwnerRows
@@ -61,4 +61,6 @@ def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         metrics = evaluate(ensemble.loss.name, rows.labels, ensemble.predict(rows.values)) if rows.can_be_scored else {}
         folder.write_json("metrics.json", {"own_rows": metrics})
         note_end(folder, log, list(channels.values()), n_rows=len(rows.labels))
+    peers = tuple(name for name in training.order if name != run.party)
+    write_report(folder, run, model, releases=recipe.releases, peers=peers, terminal=terminal)
     return folder

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from opboost import rng
+from opboost.privacy.releases import Release
 from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.chain_config import OwnerRun
+from parties.coordinator import SharedModel
 from parties.files import replacing
 from parties.horizontal_config import CoordinatorRun, WorkerRun
-from parties.jobs import Terminal, recorded
+from parties.jobs import EXPECTED_ERRORS, Terminal, recorded
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
 
@@ -44,3 +46,31 @@ def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:
     """Keep the model."""
     with replacing(folder.path / "model.json") as partial:
         save_model(ensemble, partial)
+
+
+def write_report(
+    folder: RunFolder,
+    run: CoordinatorRun | OwnerRun,
+    model: SharedModel,
+    *,
+    releases: Sequence[Release],
+    peers: tuple[str, ...],
+    terminal: Terminal,
+) -> None:
+    """Write the finished run's report. The run is done and stays so if that fails."""
+    from parties.reports.record_account import account_facts
+    from parties.reports.record_page import RecordFacts
+    from parties.reports.run_facts import run_history
+    from parties.reports.writing import record_report
+
+    drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
+    try:
+        facts = RecordFacts(
+            history=run_history(run, peers, folder, drawn),
+            account=account_facts(model.guarantee, releases),
+            n_trees=len(model.ensemble.trees),
+            settings=run.training.model_dump(mode="json"),
+        )
+        record_report(facts, folder.path).write()
+    except EXPECTED_ERRORS as error:
+        terminal.warn(f"the run is done, but its report could not be written: {error}")

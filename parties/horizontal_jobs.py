@@ -18,7 +18,7 @@ from parties.connections import active_channels, own_keys, passive_channel, peer
 from parties.coordinator import SharedModel, coordinate
 from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal_config import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
-from parties.horizontal_folder import bits_of, logged, save_trees
+from parties.horizontal_folder import bits_of, logged, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.owner_rows import OwnerRows
 from parties.store import RunFolder
@@ -50,6 +50,10 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
         model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
         log.step("guarantee", str(model.guarantee))
         note_end(folder, log, channels, n_rows=0)
+    write_report(
+        folder, run, model,
+        releases=recipe.noise.releases, peers=tuple(worker.name for worker in run.workers), terminal=terminal,
+    )  # fmt: skip
     return folder
 
 

@@ -31,7 +31,6 @@ from protocols.zmq_listener import Listener
 
 ORDER = ("w0", "w1", "w2")
 TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
-TIMING = Timing(timeout_s=3, wait_s=10)
 
 
 def recipe(*, is_classification: bool = True, n_rounds: int = 2, epsilon: float = 2.0) -> InPrivateAmongOwners:
@@ -78,7 +77,7 @@ class Chain:
     """Three owners, each in a thread with a run folder; ends what it began."""
 
     def __init__(self, root: Path, carrier: str) -> None:
-        self.carrier, self.root = carrier, root
+        self.carrier, self.root, self.timing = carrier, root, Timing(timeout_s=3, wait_s=20)
         if carrier == "curve":
             self._keys = {name: read_secret(generate(root, name)[0]) for name in ORDER}
 
@@ -107,35 +106,38 @@ class Chain:
         """How each owner comes by its channels, and what closes them."""
         ends: dict[str, dict[str, Any]] = {name: {} for name in ORDER}
         pairs = [(a, b) for i, a in enumerate(ORDER) for b in ORDER[i + 1 :]]
-        if self.carrier == "memory":
-            for a, b in pairs:
-                ends[a][b], ends[b][a] = memory_pair(a, b)
-            made = {name: (lambda name=name: ends[name]) for name in ORDER}
-            closes = {name: (lambda name=name: [one.close() for one in ends[name].values()]) for name in ORDER}
-            return made, closes  # type: ignore[return-value]
+        if self.carrier == "curve":
+            return self._over_curve(ends, pairs)
+        for a, b in pairs:
+            ends[a][b], ends[b][a] = memory_pair(a, b)
+        made = {name: (lambda name=name: ends[name]) for name in ORDER}
+        closes = {name: (lambda name=name: [one.close() for one in ends[name].values()]) for name in ORDER}
+        return made, closes  # type: ignore[return-value]
+
+    def _over_curve(self, ends: dict[str, dict[str, Any]], pairs: list[tuple[str, str]]) -> Any:
         listeners = {
             name: Listener(
                 "tcp://127.0.0.1:*", {a: self._keys[a].public for a, b in pairs if b == name},
-                keys=self._keys[name], timing=TIMING,
+                keys=self._keys[name], timing=self.timing,
             )
             for name in ORDER[1:]
         }  # fmt: skip
 
         def open_all(name: str) -> dict[str, Any]:
-            for a, b in pairs:
-                if b == name:
-                    ends[name][a] = listeners[name].channel(a)
-                elif a == name:
-                    ends[name][b] = ConnectedChannel(
-                        listeners[b].address, name=a, peer=b, keys=self._keys[a], peer_key=self._keys[b].public,
-                        timing=TIMING,
-                    )  # fmt: skip
+            ends[name] |= {a: listeners[name].channel(a) for a, b in pairs if b == name}
+            ends[name] |= {
+                b: ConnectedChannel(
+                    listeners[b].address, name=name, peer=b, keys=self._keys[name], peer_key=self._keys[b].public,
+                    timing=self.timing,
+                )
+                for a, b in pairs
+                if a == name
+            }  # fmt: skip
             return ends[name]
 
         def close_all(name: str) -> None:
-            for a, b in pairs:
-                if a == name and b in ends[name]:
-                    ends[name][b].close()
+            for channel in ends[name].values():
+                channel.close()
             if name in listeners:
                 listeners[name].close()
 
@@ -164,7 +166,7 @@ class Chain:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
         return found
 
@@ -327,8 +329,11 @@ def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[
 
 def test_an_owner_that_does_not_come_is_named(tmp_path: Path) -> None:
     chain, of = Chain(tmp_path, "curve"), recipe()
-    found = chain.run({name: chain.job(of, name) for name in ("w0", "w1")})
-    assert any("w2" in str(found[name]) and "greeting" in str(found[name]) for name in found), found
+    chain.timing = Timing(timeout_s=3, wait_s=1)
+    found = chain.run({name: chain.job(of, name) for name in ("w1", "w2")})
+    assert any(
+        "w0 did not connect" in str(one) and "while this party was greeting" in str(one) for one in found.values()
+    )
 
 
 def test_an_exact_chain_promises_nothing() -> None:
