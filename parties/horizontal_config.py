@@ -101,6 +101,7 @@ class HorizontalRun(_Section):
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
     folder: Path | None = None
+    report: bool = True
     seed: int | None = None
 
     @property

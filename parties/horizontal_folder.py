@@ -58,6 +58,8 @@ def write_report(
     terminal: Terminal,
 ) -> None:
     """Write the finished run's report. The run is done and stays so if that fails."""
+    if not run.report:
+        return
     from parties.reports.record_account import account_facts
     from parties.reports.record_page import RecordFacts
     from parties.reports.run_facts import run_history

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -41,13 +42,19 @@ class OwnerRows:
         ------
         ConfigError, TableError
         """
-        schema, ignore = read_schema(run.table_schema)
-        if schema.label is None:
-            raise ConfigError(f"{run.table_schema} names no `label`, which every owner needs")
-        table = read_table(run.data, schema, ignore=ignore, needs_label=True)
-        assert table.labels is not None
-        if run.training.objective == "binary:logistic" and not np.isin(table.labels, (0.0, 1.0)).all():
+        rows = cls.of(run.data, run.table_schema)
+        if run.training.objective == "binary:logistic" and not np.isin(rows.labels, (0.0, 1.0)).all():
             raise ConfigError(f"{run.data}: the labels of two classes must be 0 and 1. Nothing was sent")
+        return rows
+
+    @classmethod
+    def of(cls, data: Path, table_schema: Path) -> OwnerRows:
+        """Read a data file by a schema file, likewise."""
+        schema, ignore = read_schema(table_schema)
+        if schema.label is None:
+            raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
+        table = read_table(data, schema, ignore=ignore, needs_label=True)
+        assert table.labels is not None
         columns = own_features(table.features, schema.columns)
         return cls(
             schema=schema,

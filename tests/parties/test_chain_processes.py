@@ -58,7 +58,7 @@ class Clinics:
             self.runs[name] = {
                 "role": "owner", "party": name, "run_id": "spring", "schema": "schema.yaml", "data": "data.csv",
                 "secret_key": f"keys/{name}.secret", "listen": addresses[place], "owners": others, "seed": place,
-                "timeout": 5, "wait": 60,
+                "timeout": 5, "wait": 60, "report": False,
             }  # fmt: skip
             X = draw.random((80, 3)).round(6)
             frame = pd.DataFrame(X, columns=list(SCHEMA["columns"])).assign(y=(X[:, 0] > 0.5).astype(int))
@@ -131,6 +131,7 @@ def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tupl
 
 def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
+    clinics.runs["w1"]["report"] = True
     ends = finish(*(clinics.start(name) for name in NAMES))
     assert [code for code, _ in ends] == [0] * 3, ends
     for name in NAMES:
