@@ -80,7 +80,7 @@ def run_horizontal_demo(out: Path, *, epsilon: float, scheme: str, terminal: Ter
 def _training(epsilon: float, scheme: str) -> dict[str, Any]:
     """The section that all run files share, checked before anything is written."""
     if scheme == "inprivate":
-        chain = {"epsilon": epsilon, "order": list(OWNERS), "inprivate": {"n_rounds": 2, "max_depth": 2}}
+        chain = {"epsilon": epsilon, "order": list(OWNERS), "inprivate": {"n_rounds": 2}}
         read_section(ChainSection, chain)
         return chain
     section = {
@@ -114,10 +114,12 @@ def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path
     for name, part in zip(OWNERS, parts, strict=True):
         part.to_csv(folders[name] / "data.csv", index=False)
     test.to_csv(folders[OWNERS[0]] / "test.csv", index=False)
+    home = OWNERS[0] if scheme == "inprivate" else HUB
     files = _chain_files() if scheme == "inprivate" else _star_files()
     for name, run in files.items():
         common = {"party": name, "run_id": "demo", "schema": "schema.yaml", "secret_key": f"keys/{name}.secret"}
-        document = {**common, **run, "training": training}
+        # One report is enough for a demo.
+        document = {**common, **run, "report": name == home, "training": training}
         (folders[name] / "run.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return folders
 
