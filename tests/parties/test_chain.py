@@ -270,18 +270,6 @@ def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain)
     assert counts == {"w0": 1, "w1": 2, "w2": 2}
 
 
-def test_a_record_of_a_tree_before_an_interruption_is_in_none_after_it() -> None:
-    of = recipe(n_rounds=3)
-    whole, again = owner_of(of, 0), owner_of(of, 0)
-    used = [whole._deal.next_part() for _ in range(3)]
-    tree = owner_of(of, 0).take_turn(of.epsilon)
-    again.take_back(tree)
-    assert again._deal.next_part().tolist() == used[1].tolist()
-    other = of.owner(*rows(0), coins=seeded(51), rng=seeded(1))
-    other.take_back(tree)
-    assert set(other._deal.next_part().tolist()) & set(used[0].tolist())
-
-
 def test_a_lost_run_folder_is_noticed_before_a_second_tree_is_drawn(memory: Chain) -> None:
     of = recipe(n_rounds=1)
     assert len(memory.run({name: memory.job(of, name) for name in ORDER})) == 3
@@ -334,9 +322,3 @@ def test_an_owner_that_does_not_come_is_named(tmp_path: Path) -> None:
     assert any(
         "w0 did not connect" in str(one) and "while this party was greeting" in str(one) for one in found.values()
     )
-
-
-def test_an_exact_chain_promises_nothing() -> None:
-    of = recipe(epsilon=float("inf"))
-    assert of.guarantee(is_secure=True).notion == "none"
-    assert of.releases == ()
