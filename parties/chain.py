@@ -114,9 +114,7 @@ def take_turns(
         return model
 
 
-def due_after(
-    turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool
-) -> Iterator[tuple[int, range]]:  # fmt: skip
+def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:
     """To whom an owner sends which turns' trees once it holds those up to `turn`.
 
     Parameters
@@ -256,9 +254,7 @@ class _Chain:
     def _hand_on(self, turn: int) -> None:
         """Send what is due, except what its receiver held when it came."""
         job = self._job
-        due = due_after(
-            turn, place=job.place, n_owners=len(job.order), n_turns=job.n_turns, broadcast=job.broadcast
-        )  # fmt: skip
+        due = due_after(turn, place=job.place, n_owners=len(job.order), n_turns=job.n_turns, broadcast=job.broadcast)
         for place, turns in due:
             name = job.order[place]
             for one in turns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -177,13 +178,17 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
     assert after == before
 
 
-def test_other_rows_than_those_that_a_run_began_with_are_refused(tmp_path: Path) -> None:
-    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
     clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}
     found = clinics.together("w2")
     assert "which is over the budget of 1. Nothing was sent" in str(found["w2"])
     assert not (clinics.folder("w2") / "turns").exists()
-    clinics.runs["w2"]["ledger"] = {}
+    assert not (clinics.folder("w2") / "log.jsonl").read_text().count('"sent"')
+
+
+def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
     for name in NAMES:
         meta = clinics.read(name, "meta.json")
@@ -193,6 +198,12 @@ def test_other_rows_than_those_that_a_run_began_with_are_refused(tmp_path: Path)
     found = clinics.together(*NAMES)
     assert isinstance(found["w0"], RunFolderError)
     assert "the beginning of a run on other rows" in str(found["w0"])
+    frame.to_csv(tmp_path / "w0" / "data.csv", index=False)
+    clinics.folder("w0").rename(tmp_path / "away")
+    assert "the same charge does not pay for other trees" in str(clinics.together("w0")["w0"])
+    shutil.rmtree(clinics.folder("w0"))
+    (tmp_path / "away").rename(clinics.folder("w0"))
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
 
 
 def test_another_order_is_named_and_can_be_mended_under_the_same_name(tmp_path: Path) -> None:
