@@ -154,7 +154,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
 
 
 def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_path: Path) -> None:
-    clinics = Clinics(tmp_path, inprivate={"n_rounds": 60, "max_depth": 2})
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 30, "max_depth": 2})
     processes = {name: clinics.start(name) for name in NAMES}
     deadline = time.monotonic() + 60
     while not (clinics.folder("w1") / "turns" / "0007.json").exists():
@@ -173,7 +173,7 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
     assert not any(isinstance(one, BaseException) for one in found.values()), found
     models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
     assert models[0] == models[1] == models[2]
-    assert len(models[0]) == 180
+    assert len(models[0]) == 90
     after = {name: (clinics.folder("w1") / "turns" / name).read_text() for name in before}
     assert after == before
 
