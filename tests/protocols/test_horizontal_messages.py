@@ -1,4 +1,4 @@
-"""What coordinator and workers, and owners in a chain, can say: closed fields, closed types, and nothing beyond the sequence diagram."""
+"""What those who train horizontally can say: closed fields, closed types, and nothing beyond the sequence diagram."""
 
 from __future__ import annotations
 
