@@ -17,14 +17,11 @@ from opboost.column_positions import Bounds, Column
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal import inprivate
 from opboost.horizontal.gridless import GridlessColumns
-from opboost.horizontal.inprivate import Owner, Settings, boosted_residuals, run_chain
+from opboost.horizontal.inprivate import ROUND_DOWN, Owner, Settings, boosted_residuals, run_chain
 from opboost.horizontal.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
 from opboost.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
-
-# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
-_ROUND_DOWN = 1 - 1e-12
 
 _PARAMETERS = """
     Parameters
@@ -140,7 +137,7 @@ class _InPrivate(DividedRows):
             task = replace(task, grid=replace(task.grid, given=averages_of_three(X, task)))
         is_gridless = self.candidates == "gridless" and self.mode == "certified"
         columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
-        epsilon = task.epsilon / len(targets) * _ROUND_DOWN
+        epsilon = task.epsilon / len(targets) * ROUND_DOWN
         rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
         models, n_turns = [], 0
         for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):

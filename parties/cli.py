@@ -45,6 +45,13 @@ class ReportFormat(StrEnum):
     MARKDOWN = "md"
 
 
+class Scheme(StrEnum):
+    """How owners of rows train in the demo."""
+
+    SGBDT = "sgbdt"
+    INPRIVATE = "inprivate"
+
+
 class Mode(StrEnum):
     """How new records are scored."""
 
@@ -137,6 +144,16 @@ def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = F
 
     with _terminal() as terminal:
         folder = run_worker(run_file, insecure=insecure, terminal=terminal)
+        _result(form, run_folder=str(folder.path))
+
+
+@app.command()
+def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+    """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
+    from parties.chain_jobs import run_owner
+
+    with _terminal() as terminal:
+        folder = run_owner(run_file, insecure=insecure, terminal=terminal)
         _result(form, run_folder=str(folder.path))
 
 
@@ -268,22 +285,35 @@ def doctor(
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Where both parties' folders and summary.json go.")] = Path("runs/demo"),
-    epsilon: Annotated[float, typer.Option(help="Budget per unit of the mapped domain; inf for no noise.")] = 0.1,
-    mechanism: Annotated[str, typer.Option(help="global, local or adj.")] = "global",
+    out: Annotated[Path, typer.Option(help="Where all parties' folders and summary.json go.")] = Path("runs/demo"),
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Per unit of the mapped domain, by default 0.1; per record with --horizontal, by default 1."),
+    ] = None,
+    mechanism: Annotated[str, typer.Option(help="global, local or adj; without --horizontal.")] = "global",
+    horizontal: Annotated[
+        bool, typer.Option("--horizontal", help="Three owners of rows in place of two owners of columns.")
+    ] = False,
+    scheme: Annotated[Scheme, typer.Option(help="With --horizontal: how they train.")] = Scheme.SGBDT,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Train and predict jointly on the bundled two-party sample, as two processes on this machine."""
+    """Train jointly on the bundled two-party sample, each party as a process on this machine."""
     from parties.demo import run_demo
+    from parties.horizontal_demo import run_horizontal_demo
 
     with _terminal() as terminal:
-        summary = run_demo(out, epsilon=epsilon, mechanism=mechanism, terminal=terminal)
+        if horizontal:
+            summary = run_horizontal_demo(
+                out, epsilon=1.0 if epsilon is None else epsilon, scheme=scheme.value, terminal=terminal
+            )
+        else:
+            summary = run_demo(out, epsilon=0.1 if epsilon is None else epsilon, mechanism=mechanism, terminal=terminal)
     if form is Format.JSON:
         typer.echo(json.dumps(summary))
     else:
-        from parties.printing import print_summary
+        from parties.printing import print_horizontal_summary, print_summary
 
-        print_summary(summary)
+        (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
 def main() -> None:

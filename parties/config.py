@@ -169,7 +169,7 @@ class PassiveRun(_Run):
 
 Run = ActiveRun | PassiveRun
 R = TypeVar("R", ActiveRun, PassiveRun)
-S = TypeVar("S", ModelSection, DesensitizeSection)
+S = TypeVar("S", bound=BaseModel)
 
 
 def read_run(path: Path, kind: type[R]) -> R:

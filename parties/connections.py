@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from parties.chain_config import OwnerRun
 from parties.config import ActiveRun, PassiveRun
 from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.runlog import RunLog
@@ -63,7 +64,43 @@ def passive_channel(run: PassiveRun | WorkerRun, insecure: bool) -> Iterator[Cal
         yield open_channel
 
 
-def own_keys(run: ActiveRun | PassiveRun | CoordinatorRun | WorkerRun, insecure: bool) -> KeyPair | None:
+@contextmanager
+def chain_channels(run: OwnerRun, insecure: bool) -> Iterator[Callable[[RunLog], dict[str, Channel]]]:
+    """How to reach all other owners of a chain, likewise; by name."""
+    keys = own_keys(run, insecure)
+    public = {owner.name: peer_key(owner.public_key, owner.name, insecure) for owner in run.owners}
+    coming = {owner.name: public[owner.name] for owner in run.owners if owner.connect is None}
+    with ExitStack() as stack:
+
+        def open_channels(log: RunLog) -> dict[str, Channel]:
+            def note(event: str) -> None:
+                log.step("connection", event)
+
+            channels: dict[str, Channel] = {}
+            if coming:
+                assert run.listen is not None
+                listener = Listener(run.listen, coming, keys=keys, timing=run.timing, on_event=note)
+                stack.callback(listener.close)
+                log.before_close.append(listener.close)
+                log.step("listening", f"{run.party} waits for {', '.join(coming)} at {listener.address}")
+                channels |= {name: listener.channel(name) for name in coming}
+            for owner in run.owners:
+                if owner.connect is not None:
+                    log.step("connecting", f"{run.party} connects to {owner.name} at {owner.connect}")
+                    channel = ConnectedChannel(
+                        owner.connect, name=run.party, peer=owner.name, keys=keys, peer_key=public[owner.name],
+                        timing=run.timing,
+                    )  # fmt: skip
+                    stack.callback(channel.close)
+                    channels[owner.name] = channel
+            for name, opened in channels.items():
+                opened.traffic.on_send, opened.traffic.on_receive = log.sent(name), log.received(name)
+            return channels
+
+        yield open_channels
+
+
+def own_keys(run: ActiveRun | PassiveRun | CoordinatorRun | WorkerRun | OwnerRun, insecure: bool) -> KeyPair | None:
     """The run's own keys; None for a run in plain text."""
     if insecure:
         return None

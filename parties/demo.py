@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     started = time.monotonic()
     desensitize = {"mechanism": mechanism, "epsilon": epsilon}
     read_section(DesensitizeSection, desensitize)
-    _clear(out)
+    clear(out, (BANK, RETAILER))
     terminal.say("preparing keys and run files for both parties")
     folders = _prepare(out, desensitize)
     joint_started = time.monotonic()
@@ -68,12 +68,12 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
 def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
     """Train once and predict in both joint modes, each party as a process of its own every time."""
     terminal.say("aligning records and training: two processes over ZeroMQ with CURVE")
-    _together(["party-a", BANK], ["party-b", RETAILER], folders)
+    run_together([["party-a", BANK], ["party-b", RETAILER]], folders)
     for mode, name in (("routed", "predictions.csv"), ("desensitized", "predictions_desensitized.csv")):
         terminal.say(f"predicting jointly, {mode}")
         ids, target = folders[BANK] / "test_ids.txt", _run_folder(folders, BANK).path / name
         ask = ["predict", BANK, "--ids", str(ids), "--mode", mode, "--out", str(target)]
-        _together(ask, ["predict", RETAILER], folders)
+        run_together([ask, ["predict", RETAILER]], folders)
 
 
 def _joint_results(folders: dict[str, Path]) -> dict[str, Any]:
@@ -110,14 +110,14 @@ def sample_folder() -> Path:
     raise ConfigError("the bundled sample was not installed with the package")
 
 
-def _clear(out: Path) -> None:
+def clear(out: Path, names: Sequence[str]) -> None:
     """Make the folder, without an earlier demo's files; a folder that holds anything else is refused."""
     marker = out / MARKER
     if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
     out.mkdir(parents=True, exist_ok=True)
     marker.write_text("This folder belongs to `opboost demo`, which empties it when it is run again.\n")
-    for name in (BANK, RETAILER):
+    for name in names:
         shutil.rmtree(out / name, ignore_errors=True)
 
 
@@ -132,7 +132,7 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
     for party, peer in ((BANK, RETAILER), (RETAILER, BANK)):
         shutil.copyfile(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
     _write_ids(folders)
-    address = f"tcp://127.0.0.1:{_free_port()}"
+    address = f"tcp://127.0.0.1:{free_port()}"
     shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "align": {"method": "psi"}}
     bank = {
         "role": "active",
@@ -170,16 +170,17 @@ def _write_ids(folders: dict[str, Path]) -> None:
         (folders[BANK] / f"{name}_ids.txt").write_text("\n".join(sorted(ids)) + "\n")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def _together(active: Sequence[str], passive: Sequence[str], folders: dict[str, Path]) -> None:
-    """Run one command of each party at the same time; both must succeed."""
+def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path]) -> None:
+    """Run one command of each party at the same time; all must succeed."""
     processes = []
-    for command, party, *options in (active, passive):
+    for command, party, *options in commands:
         call = [sys.executable, "-m", "parties.cli", command, str(folders[party] / "run.yaml"), *options]
         processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
     said = []
@@ -195,7 +196,7 @@ def _together(active: Sequence[str], passive: Sequence[str], folders: dict[str, 
                 process.communicate()
     failed = [
         f"{party}: {_reasons(text)}"
-        for (_, party, *_), process, text in zip((active, passive), processes, said, strict=True)
+        for (_, party, *_), process, text in zip(commands, processes, said, strict=True)
         if process.returncode
     ]
     if failed:

@@ -6,6 +6,7 @@
     ├── ConfigError       a run file or schema file is wrong
     ├── TableError        a data file does not fit its schema
     ├── Disagreement      the two sides' settings or records do not match
+    ├── ChainBroken       an owner of a chain is gone
     ├── RecordsRefused    a passive party did not answer for all records
     ├── RunFolderError    a run folder cannot be used
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
@@ -40,6 +41,10 @@ class TableError(PartyError):
 
 class Disagreement(PartyError):
     """The two sides' settings or records do not match."""
+
+
+class ChainBroken(PartyError):
+    """An owner of a chain is gone."""
 
 
 class RecordsRefused(PartyError):

@@ -76,18 +76,24 @@ class TrainingSection(_Section):
 
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
         """The same as it travels, with a digest of what is public about the columns."""
-        columns = json.dumps([asdict(column) for column in schema.columns], default=str)
-        found: dict[str, JsonValue] = {"schema": hashlib.sha256(columns.encode()).hexdigest()}
-        for name, value in self.model_dump(mode="json").items():
-            if isinstance(value, dict):
-                found |= {f"{name}.{key}": item for key, item in value.items()}
-            else:
-                found[name] = value
-        found["epsilon"] = self.epsilon
-        return found
+        return {**terms_of(self, schema), "epsilon": self.epsilon}
 
 
-class _Run(_Section):
+def terms_of(training: BaseModel, schema: TableSchema) -> dict[str, JsonValue]:
+    """A section as it travels, with a digest of what is public about the columns."""
+    columns = json.dumps([asdict(column) for column in schema.columns], default=str)
+    found: dict[str, JsonValue] = {"schema": hashlib.sha256(columns.encode()).hexdigest()}
+    for name, value in training.model_dump(mode="json").items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": item for key, item in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+class HorizontalRun(_Section):
+    """What every run file of horizontal training has, whatever is trained."""
+
     party: Name
     run_id: Name
     table_schema: Path = Field(alias="schema")
@@ -95,7 +101,7 @@ class _Run(_Section):
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
     folder: Path | None = None
-    training: TrainingSection
+    report: bool = True
     seed: int | None = None
 
     @property
@@ -106,6 +112,10 @@ class _Run(_Section):
     def run_folder(self) -> Path:
         assert self.folder is not None
         return self.folder
+
+
+class _Run(HorizontalRun):
+    training: TrainingSection
 
 
 class CoordinatorRun(_Run):

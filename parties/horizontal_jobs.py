@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from opboost import rng
-from opboost.arrays import Values
 from opboost.horizontal.leaf_noise import leaf_clipping, leaf_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.public_task import PublicTask
@@ -20,20 +13,16 @@ from opboost.horizontal.sgbdt_owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt_printed import printed_noise
 from opboost.horizontal.shared_noise import shared_leaf_noise
 from opboost.metrics import evaluate
-from opboost.preprocess import own_features
 from opboost.schema import TableSchema
-from opboost.trees.model_file import save_model
-from opboost.trees.tree import Ensemble
 from parties.config import read_schema
 from parties.connections import active_channels, own_keys, passive_channel, peer_key
 from parties.coordinator import SharedModel, coordinate
 from parties.errors import ConfigError, RunFolderError, naming
-from parties.files import replacing
 from parties.horizontal_config import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
-from parties.jobs import Terminal, note_end, recorded
-from parties.runlog import RunLog
-from parties.store import RunFolder, RunState
-from parties.table import read_table
+from parties.horizontal_folder import bits_of, logged, save_trees, write_report
+from parties.jobs import Terminal, note_end
+from parties.owner_rows import OwnerRows
+from parties.store import RunFolder
 from parties.worker import WorkerJob, work
 from parties.worker_group import WorkerGroup
 from parties.worker_ledger import RunCharge, worker_ledger
@@ -49,9 +38,9 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
 
     def save(model: SharedModel) -> None:
         folder.write_json("guarantee.json", model.guarantee.to_dict())
-        _save(folder, model.ensemble)
+        save_trees(folder, model.ensemble)
 
-    with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
+    with active_channels(run, insecure) as open_channels, logged(folder, path, run, terminal) as log:
         if log is None:
             return folder
         channels = open_channels(log)
@@ -59,9 +48,13 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
             channels=channels, run_id=run.run_id, terms=run.training.terms(schema), threshold=run.training.threshold,
             wait_s=run.wait, patience_s=run.patience, note=log.step, n_trees=recipe.n_trees, progress=terminal.progress,
         )  # fmt: skip
-        model = coordinate(recipe, workers, rng=_bits(run.seed), save=save)
+        model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
         log.step("guarantee", str(model.guarantee))
         note_end(folder, log, channels, n_rows=0)
+    write_report(
+        folder, run, model,
+        releases=recipe.noise.releases, peers=tuple(worker.name for worker in run.workers), terminal=terminal,
+    )  # fmt: skip
     return folder
 
 
@@ -69,16 +62,16 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run a worker's side of a horizontal training run."""
     run = read_horizontal(path, WorkerRun)
     folder = RunFolder(run.run_folder)
-    rows = _Rows.read(run)
+    rows = OwnerRows.read(run)
     with naming(path):
         recipe = make_recipe(run.training, rows.schema)
-    bits = _bits(run.seed)
+    bits = bits_of(run.seed)
     promise = recipe.guarantee(is_secure=bits.is_secure)
     charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         passive_channel(run, insecure) as open_channel,
-        _logged(folder, path, run, terminal) as log,
+        logged(folder, path, run, terminal) as log,
     ):
         if log is None:
             return folder
@@ -97,7 +90,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         )  # fmt: skip
         model = recipe.ensemble(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
-        _save(folder, model)
+        save_trees(folder, model)
         metrics = evaluate(model.loss.name, rows.labels, model.predict(rows.values)) if rows.can_be_scored else {}
         folder.write_json("metrics.json", {"own_rows": metrics})
         note_end(folder, log, [channel], n_rows=len(rows.labels))
@@ -147,44 +140,9 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
-    """A worker's rows, as the recipe takes them."""
-
-    schema: TableSchema
-    values: Values
-    labels: Values
-
-    @classmethod
-    def read(cls, run: WorkerRun) -> _Rows:
-        schema, ignore = read_schema(run.table_schema)
-        if schema.label is None:
-            raise ConfigError(f"{run.table_schema} names no `label`, which every worker needs")
-        table = read_table(run.data, schema, ignore=ignore, needs_label=True)
-        assert table.labels is not None
-        if run.training.objective == "binary:logistic" and not np.isin(table.labels, (0.0, 1.0)).all():
-            raise ConfigError(f"{run.data}: the labels of two classes must be 0 and 1. Nothing was sent")
-        columns = own_features(table.features, schema.columns)
-        return cls(
-            schema=schema,
-            values=np.column_stack([columns[name] for name in schema.names]),
-            labels=table.labels,
-        )
-
-    @property
-    def digest(self) -> str:
-        """Of everything that the answers depend on; it stays in the worker's own folder."""
-        found = hashlib.sha256(repr(self.values.shape).encode())
-        for part in (self.values, self.labels):
-            found.update(np.ascontiguousarray(part))
-        return found.hexdigest()
-
-    @property
-    def can_be_scored(self) -> bool:
-        return len(np.unique(self.labels)) > 1
-
-
-def _answers(folder: RunFolder, rows: _Rows, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
+def _answers(
+    folder: RunFolder, rows: OwnerRows, *, before_first: Callable[[], None]
+) -> tuple[int, Callable[[int], None]]:
     """The last tree that an earlier process of this run answered for, and how to note further ones."""
     answered, digest = 0, rows.digest
     if folder.has_released:
@@ -205,30 +163,3 @@ def _answers(folder: RunFolder, rows: _Rows, *, before_first: Callable[[], None]
             folder.mark_release()
 
     return answered, note
-
-
-@contextmanager
-def _logged(
-    folder: RunFolder, path: Path, run: CoordinatorRun | WorkerRun, terminal: Terminal
-) -> Iterator[RunLog | None]:
-    """Make the run folder or take it up, for this process alone, with its log; None if the run is finished."""
-    with folder.locked():
-        state = folder.create(path, party=run.party, role=run.role)
-        if state is RunState.FINISHED:
-            finished = folder.read_json("meta.json")["finished"]
-            terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
-            yield None
-            return
-        with recorded(folder, terminal) as log:
-            if state is RunState.UNFINISHED:
-                log.step("resumed", f"{run.party} comes back to run {run.run_id!r}")
-            yield log
-
-
-def _bits(seed: int | None) -> rng.BitSource:
-    return rng.secure() if seed is None else rng.seeded(seed)
-
-
-def _save(folder: RunFolder, ensemble: Ensemble) -> None:
-    with replacing(folder.path / "model.json") as partial:
-        save_model(ensemble, partial)

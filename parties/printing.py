@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -64,6 +65,28 @@ def print_summary(summary: dict[str, object]) -> None:
         ("at a cost of", "cost"),
         ("bytes sent, both sides", "bytes_sent"),
         ("seconds, training and prediction", "seconds"),
+        ("run folders", "folders"),
+    ):
+        facts.add_row(label, str(summary[key]))
+    console.print(facts)
+
+
+def print_horizontal_summary(summary: Mapping[str, Any]) -> None:
+    """The horizontal demo's result as a table."""
+    table = Table(title=f"{summary['dataset']}: {summary['metric']} on {summary['rows_test']} unseen records")
+    table.add_column("model")
+    table.add_column(str(summary["metric"]), justify="right")
+    table.add_row(f"all owners, {summary['scheme']}, private", f"{summary['score_joint']:.4f}")
+    for name, score in summary["score_alone"].items():
+        table.add_row(f"{name} alone, without privacy", f"{score:.4f}")
+    table.add_row("all rows in one place, without privacy", f"{summary['score_central']:.4f}")
+    console = Console(file=sys.stdout)
+    console.print(table)
+    facts = Table(show_header=False)
+    for label, key in (
+        ("promise", "promise"),
+        ("bytes sent, everybody", "bytes_sent"),
+        ("seconds of training", "seconds"),
         ("run folders", "folders"),
     ):
         facts.add_row(label, str(summary[key]))

@@ -17,6 +17,7 @@ file                content
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A only
 ``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
+``coins.json``      an owner in a chain, with ``turns/``: see `parties.kept_turns`
 ==================  ====================================================================================
 """
 
@@ -134,7 +135,7 @@ class RunFolder:
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
         if not (self.path / "meta.json").exists():
             raise taken
-        keeps = self.has_released if role in ("passive", "worker") else Journal.has_received(self.path)
+        keeps = self.has_released if role in ("passive", "worker", "owner") else Journal.has_received(self.path)
         meta = self.read_json("meta.json")
         is_finished = meta.get("finished") is not None
         if not (keeps or is_finished or self.has_model or self.has_released):

@@ -87,6 +87,11 @@ class WorkerLedger:
                 values = (charge.run, charge.coordinator, charge.epsilon, charge.delta, now)
                 self._database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", values)
 
+    def knows(self, charge: RunCharge) -> bool:
+        """Whether the run was charged before."""
+        with reporting(self._path):
+            return self._row(charge) is not None
+
     def spent(self) -> tuple[float, float]:
         """Sums of epsilon and delta over all runs."""
         with reporting(self._path):

@@ -23,6 +23,15 @@
 
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
 `Reveals`, and all of `StartTree`, `Divide` and `FinishTree` so far. Either side may send `Abort` at any time.
+
+A chain has no coordinator; every two owners talk to each other::
+
+    owner                               owner
+    │ ─────────── TakeTurns ──────────► │   who, which run, its terms, how many trees of the run it holds
+    │ ◄────────── TakeTurns ─────────── │   both compare, and nothing was trained yet
+    │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
+    │ ───────────── Done ─────────────► │   the model is saved
+    │ ◄──────────── Done ────────────── │
 """
 
 from __future__ import annotations
@@ -193,6 +202,31 @@ class Shares(Message):
     rows: ByteRows
 
 
+class TakeTurns(Message):
+    """An owner of a chain is there. It holds the trees of the first `n_held` turns."""
+
+    kind: ClassVar[str] = "take turns"
+    party: Name
+    run_id: Name
+    terms: dict[str, JsonValue]
+    n_held: Count
+
+
+class PassTree(Message):
+    """The tree of a turn, in bins of the public grid, and what it promises to each of its owner's records."""
+
+    kind: ClassVar[str] = "pass tree"
+    turn: Count
+    epsilon: float
+    is_secure: bool
+    columns: NodeArray
+    thresholds: NumberArray
+    missing_left: FlagArray
+    lefts: NodeArray
+    rights: NodeArray
+    values: NumberArray
+
+
 HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
     message.kind: message
     for message in (
@@ -212,5 +246,7 @@ HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
         Unmask,
         Shares,
         FinishTree,
+        TakeTurns,
+        PassTree,
     )
 }

@@ -76,6 +76,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.horizontal.dpboost": (*_RECIPE, "opboost.horizontal.gridless"),
     "opboost.horizontal.dpboost_printed": (*_RECIPE, "opboost.horizontal.dpboost"),
     "opboost.horizontal.inprivate": (*_RECIPE, "opboost.horizontal.gridless"),
+    "opboost.horizontal.inprivate_owners": (*_RECIPE, "opboost.horizontal.inprivate"),
     "opboost.horizontal.sgbdt": (*_RECIPE, "opboost.horizontal.column_draws"),
     "opboost.horizontal.sgbdt_printed": (*_RECIPE, "opboost.horizontal.sgbdt"),
     "opboost.horizontal.sgbdt_owners": (

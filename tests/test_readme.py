@@ -13,8 +13,10 @@ import pytest
 import typer
 import yaml
 
+from parties.chain_config import OwnerRun
 from parties.cli import app
 from parties.config import ActiveRun, PassiveRun, read_schema
+from parties.horizontal_config import CoordinatorRun
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -99,6 +101,9 @@ PASSIVE = {"role": "passive", "party": "retailer", "run_id": "q3", "data": "d", 
            "connect": "tcp://b:1", "active": {"name": "bank"}}  # fmt: skip
 
 
+RUNS = {"active": ActiveRun, "passive": PassiveRun, "coordinator": CoordinatorRun, "owner": OwnerRun}
+
+
 @pytest.mark.parametrize("text", blocks("yaml"), ids=names_of(blocks("yaml")))
 def test_an_example_in_yaml_is_valid(text: str, tmp_path: Path) -> None:
     document = yaml.safe_load(text)
@@ -107,7 +112,7 @@ def test_an_example_in_yaml_is_valid(text: str, tmp_path: Path) -> None:
         assert read_schema(tmp_path / "schema.yaml")[0].columns
         return
     if "role" in document:
-        (ActiveRun if document["role"] == "active" else PassiveRun).model_validate(document)
+        RUNS[document["role"]].model_validate(document)
         return
     fits = {kind: {key for key in document if key in kind.model_fields} for kind in (ActiveRun, PassiveRun)}
     assert set(document) == fits[ActiveRun] | fits[PassiveRun], "an example has a key that no run file knows"

@@ -33,6 +33,9 @@ from opboost.trees.complete import grow_complete_tree
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
+# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
+ROUND_DOWN = 1 - 1e-12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -111,6 +114,9 @@ class Owner:
     gradients : callable
         `squared_gradients` or `boosted_residuals`.
     rng : BitSource
+    coins : BitSource, optional
+        For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
+        same ones, or a record could be in a second tree.
     """
 
     def __init__(
@@ -122,12 +128,13 @@ class Owner:
         *,
         gradients: Gradients,
         rng: BitSource,
+        coins: BitSource | None = None,
     ) -> None:
         self._settings = settings
         self._labels = labels
         self._is_regression = gradients is squared_gradients
-        self._draws = {name: rng.fork(name) for name in ("coins", "splits", "leaves")}
-        self._deal: Deal = settings.coins.deal(len(labels), rng=self._draws["coins"])
+        self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
+        self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
         self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
         self._placed = columns.place(rows)
@@ -147,6 +154,11 @@ class Owner:
     def receive(self, tree: Tree) -> None:
         """Take a tree of another owner into the residuals."""
         self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
+
+    def take_back(self, tree: Tree) -> None:
+        """Count a turn as taken that gave this tree in an earlier process; the same coins use its records up."""
+        self._deal.next_part()
+        self.receive(tree)
 
     def take_turn(self, epsilon: float) -> Tree:
         """Train one tree on the records of the next round.

@@ -20,6 +20,7 @@ from opboost.trees.tree import Ensemble
 from parties.config import ActiveRun, PassiveRun, read_role, read_run
 from parties.encoding import guarantee_from_dict
 from parties.errors import RunFolderError
+from parties.horizontal_config import HorizontalRun
 from parties.reports.sentences import column_sentence
 from parties.statement import Statement, read_statement
 from parties.store import RunFolder
@@ -199,7 +200,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
     model, meta = folder.load_joint_model(), _meta(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
     return ActiveFacts(
-        history=_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
+        history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
         guarantees=model.guarantees,
         objective=model.ensemble.loss.name,
         n_trees=len(model.ensemble.trees),
@@ -216,7 +217,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
     sources = [source for source, _ in router.tests.sources]
     return PassiveFacts(
-        history=_history(run, (run.active.name,), folder, drawn),
+        history=run_history(run, (run.active.name,), folder, drawn),
         guarantee=guarantee_from_dict(folder.read_json("guarantee.json")),
         columns=tuple(
             UsedColumn(
@@ -239,7 +240,16 @@ def _meta(folder: RunFolder) -> dict[str, Any]:
     return meta
 
 
-def _history(run: ActiveRun | PassiveRun, peers: tuple[str, ...], folder: RunFolder, randomness: str) -> RunHistory:
+def run_history(
+    run: ActiveRun | PassiveRun | HorizontalRun, peers: tuple[str, ...], folder: RunFolder, randomness: str
+) -> RunHistory:
+    """What any role can tell of a run.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not finished, or its folder is damaged.
+    """
     meta, lines = _meta(folder), list(_log_lines(folder))
     try:
         return RunHistory(
@@ -274,10 +284,10 @@ def _log_lines(folder: RunFolder) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun) -> Step:
+def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
     """A step without the folders of files, which are nobody's business who gets the report."""
     message = str(line["message"])
-    for path in (run.run_folder, run.data, run.table_schema):
+    for path in (run.run_folder, getattr(run, "data", run.run_folder), run.table_schema):
         message = message.replace(f"{path.parent}/", "")
     message = _FOLDERS.sub("", message)
     return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)

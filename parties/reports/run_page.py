@@ -40,7 +40,7 @@ def active_page(facts: ActiveFacts) -> Page:
             *(Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in facts.fits),
             Section("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
-            *_history_sections(history),
+            *history_sections(history),
         ),
     )
 
@@ -68,7 +68,7 @@ def passive_page(facts: PassiveFacts) -> Page:
             Section("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
             leakage_section(),
             ledger_section(facts.ledger),
-            *_history_sections(history),
+            *history_sections(history),
         ),
     )
 
@@ -150,7 +150,8 @@ def _settings_section(facts: ActiveFacts) -> Section:
     return Section("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
 
 
-def _history_sections(history: RunHistory) -> Iterator[Section]:
+def history_sections(history: RunHistory) -> Iterator[Section]:
+    """What left, the steps, versions and seeds."""
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:

@@ -17,6 +17,7 @@ from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 from parties.reports.plan_facts import plan_of
 from parties.reports.plan_page import plan_page
+from parties.reports.record_page import RecordFacts, record_page
 from parties.reports.run_facts import ActiveFacts, is_finished, run_facts
 from parties.reports.run_page import active_page, passive_page
 
@@ -107,6 +108,11 @@ def run_report(path: Path) -> Report:
     facts = run_facts(path)
     page = active_page(facts) if isinstance(facts, ActiveFacts) else passive_page(facts)
     return Report(_document("run", facts), page, read_any_run(path).run_folder / "report.html")
+
+
+def record_report(facts: RecordFacts, run_folder: Path) -> Report:
+    """The report of a finished horizontal run, at the one who puts the model together."""
+    return Report(_document("records", facts), record_page(facts), run_folder / "report.html")
 
 
 def _document(kind: str, facts: object) -> dict[str, Any]:

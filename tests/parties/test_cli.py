@@ -156,7 +156,15 @@ def test_plain_text_is_spoken_only_when_asked_for(
     assert asked == [False, True]
 
 
-@pytest.mark.parametrize(("options", "words"), [(["--epsilon", "0"], "epsilon"), (["--mechanism", "map"], "mechanism")])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--epsilon", "0"], "epsilon"),
+        (["--mechanism", "map"], "mechanism"),
+        (["--horizontal", "--epsilon", "0"], "epsilon"),
+        (["--horizontal", "--scheme", "inprivate", "--epsilon", "0"], "epsilon"),
+    ],
+)
 def test_a_demo_with_impossible_settings_writes_nothing(tmp_path: Path, options: list[str], words: str) -> None:
     code, _, err = run("demo", "--out", str(tmp_path / "demo"), *options)
     assert code == 1

@@ -63,7 +63,7 @@ class Clinics:
             for other in ("hub", *NAMES):
                 key = f"keys/{other}.public"
                 (root / name / key).write_text((root / other / key).read_text())
-        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60}
+        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60, "report": False}
         self.runs: dict[str, dict[str, Any]] = {
             "hub": {
                 **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
@@ -147,6 +147,7 @@ def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tupl
 
 def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finished_then(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path, known_workers=True)
+    clinics.runs["hub"]["report"] = True
     for name in NAMES:
         others = [other for other in NAMES if other != name]
         clinics.runs[name]["peers"] = [{"name": other, "public_key": f"keys/{other}.public"} for other in others]
@@ -160,6 +161,11 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     assert promise["epsilon"] <= 2.0
     assert not promise["is_secure"]
     assert "as long as 2 of the workers in every sum add their share of the noise" in promise["protected"]
+    report = clinics.read("hub", "report.json")
+    assert report["account"]["guarantee"]["epsilon"] == promise["epsilon"]
+    assert report["account"]["queries"][0]["kind"] == "Skellam"
+    assert report["n_trees"] == 6
+    assert "NOT FOR RELEASE" in (clinics.folder("hub") / "report.html").read_text()
     assert clinics.read("w1", "metrics.json")["own_rows"]["auc"] > 0.5
     assert clinics.read("w1", "answers.json")["tree"] == 6
     assert all(clinics.read(name, "meta.json")["finished"] for name in ("hub", *NAMES))
@@ -206,6 +212,8 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
 def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     clinics.runs["w1"]["training"] = {**clinics.training, "epsilon": 1.0}
+    # Whoever comes after the hub has refused finds nobody.
+    clinics.runs["w0"]["wait"] = clinics.runs["w2"]["wait"] = 5
     found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
     ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
     assert "epsilon: w1 has 1.0, this party 2.0" in ends["hub"]

@@ -1,4 +1,4 @@
-"""What coordinator and workers can say: closed fields, closed types, and nothing beyond the sequence diagram."""
+"""What those who train horizontally can say: closed fields, closed types, and nothing beyond the sequence diagram."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from protocols.horizontal_messages import (
     Masked,
     Members,
     ParcelFor,
+    PassTree,
     Reveal,
     Reveals,
     Shares,
     StartTree,
+    TakeTurns,
     Unmask,
     WantHistograms,
     WantTotals,
@@ -59,6 +61,11 @@ EXAMPLES: list[Message] = [
     FinishTree(
         columns=NODES, thresholds=np.array([1.5, 0, 0]), missing_left=FLAGS, lefts=NODES, rights=NODES,
         values=np.array([0.0, -0.25, 1e-300]),
+    ),
+    TakeTurns(party="w", run_id="r", terms={"epsilon": 1.0, "order": ["w", "v"]}, n_held=2),
+    PassTree(
+        turn=2, epsilon=1.0, is_secure=True, columns=NODES, thresholds=np.array([1.5, 0, 0]), missing_left=FLAGS,
+        lefts=NODES, rights=NODES, values=np.array([0.0, -0.25, 1e-300]),
     ),
 ]  # fmt: skip
 

@@ -1,0 +1,72 @@
+"""An owner's run file in, its part in a chain out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opboost.metrics import evaluate
+from parties.chain import ChainJob, take_turns
+from parties.chain_config import read_owner
+from parties.connections import chain_channels
+from parties.coordinator import SharedModel
+from parties.errors import ChainBroken, RunFolderError, naming
+from parties.horizontal_folder import bits_of, logged, save_trees, write_report
+from parties.jobs import Terminal, note_end
+from parties.kept_turns import KeptTurns
+from parties.owner_rows import OwnerRows
+from parties.store import RunFolder
+from parties.worker_ledger import worker_ledger
+
+
+def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
+    """Run an owner's side of a chain, or go on with it where it stopped."""
+    run = read_owner(path)
+    folder, training = RunFolder(run.run_folder), run.training
+    rows = OwnerRows.read(run)
+    with naming(path):
+        recipe = training.recipe_for(rows.schema)
+    charge, kept = run.charge(recipe), KeptTurns(folder)
+
+    def save(model: SharedModel) -> None:
+        folder.write_json("guarantee.json", model.guarantee.to_dict())
+        save_trees(folder, model.ensemble)
+
+    with (
+        worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
+        chain_channels(run, insecure) as open_channels,
+        logged(folder, path, run, terminal) as log,
+    ):
+        if log is None:
+            return folder
+        ledger.check(charge)
+        if ledger.knows(charge) and not folder.has_released:
+            raise RunFolderError(
+                f"{run.ledger.path} was charged for run {run.run_id!r}, but {folder.path} holds nothing of it, and the "
+                "same charge does not pay for other trees. Bring the folder back or choose another run_id. Nothing was "
+                "sent"
+            )
+        bits = bits_of(run.seed)
+        # What a seed gives was used by earlier processes of this run.
+        fresh = bits.fork(f"after {kept.count}" if kept.count else "rows")
+        job = ChainJob(
+            party=run.party, run_id=run.run_id, order=training.order, terms=training.terms(rows.schema),
+            broadcast=training.broadcast, recipe=recipe, is_secure=bits.is_secure, kept=kept,
+            make_owner=lambda: recipe.owner(
+                rows.values, rows.labels, coins=kept.coins(rows.digest, rng=bits.fork("coins")), rng=fresh
+            ),
+            calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
+            before_turn=lambda: ledger.charge(charge),
+        )  # fmt: skip
+        channels = open_channels(log)
+        try:
+            model = take_turns(job, channels, save=save, progress=terminal.progress)
+        except ChainBroken as error:
+            raise ChainBroken(f"{error}. Start the same run again at all owners: it goes on where it stopped") from None
+        log.step("guarantee", str(model.guarantee))
+        ensemble = model.ensemble
+        metrics = evaluate(ensemble.loss.name, rows.labels, ensemble.predict(rows.values)) if rows.can_be_scored else {}
+        folder.write_json("metrics.json", {"own_rows": metrics})
+        note_end(folder, log, list(channels.values()), n_rows=len(rows.labels))
+    peers = tuple(name for name in training.order if name != run.party)
+    write_report(folder, run, model, releases=recipe.releases, peers=peers, terminal=terminal)
+    return folder

@@ -1,0 +1,78 @@
+"""What the roles of horizontal training do with their run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from opboost import rng
+from opboost.privacy.releases import Release
+from opboost.trees.model_file import save_model
+from opboost.trees.tree import Ensemble
+from parties.chain_config import OwnerRun
+from parties.coordinator import SharedModel
+from parties.files import replacing
+from parties.horizontal_config import CoordinatorRun, WorkerRun
+from parties.jobs import EXPECTED_ERRORS, Terminal, recorded
+from parties.runlog import RunLog
+from parties.store import RunFolder, RunState
+
+
+@contextmanager
+def logged(
+    folder: RunFolder, path: Path, run: CoordinatorRun | WorkerRun | OwnerRun, terminal: Terminal
+) -> Iterator[RunLog | None]:
+    """Make the run folder or take it up, for this process alone, with its log; None if the run is finished."""
+    with folder.locked():
+        state = folder.create(path, party=run.party, role=run.role)
+        if state is RunState.FINISHED:
+            finished = folder.read_json("meta.json")["finished"]
+            terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
+            yield None
+            return
+        with recorded(folder, terminal) as log:
+            if state is RunState.UNFINISHED:
+                log.step("resumed", f"{run.party} comes back to run {run.run_id!r}")
+            yield log
+
+
+def bits_of(seed: int | None) -> rng.BitSource:
+    """Secure bits; with a seed bits that can be drawn again, on which no guarantee rests."""
+    return rng.secure() if seed is None else rng.seeded(seed)
+
+
+def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:
+    """Keep the model."""
+    with replacing(folder.path / "model.json") as partial:
+        save_model(ensemble, partial)
+
+
+def write_report(
+    folder: RunFolder,
+    run: CoordinatorRun | OwnerRun,
+    model: SharedModel,
+    *,
+    releases: Sequence[Release],
+    peers: tuple[str, ...],
+    terminal: Terminal,
+) -> None:
+    """Write the finished run's report. The run is done and stays so if that fails."""
+    if not run.report:
+        return
+    from parties.reports.record_account import account_facts
+    from parties.reports.record_page import RecordFacts
+    from parties.reports.run_facts import run_history
+    from parties.reports.writing import record_report
+
+    drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
+    try:
+        facts = RecordFacts(
+            history=run_history(run, peers, folder, drawn),
+            account=account_facts(model.guarantee, releases),
+            n_trees=len(model.ensemble.trees),
+            settings=run.training.model_dump(mode="json"),
+        )
+        record_report(facts, folder.path).write()
+    except EXPECTED_ERRORS as error:
+        terminal.warn(f"the run is done, but its report could not be written: {error}")

@@ -1,0 +1,76 @@
+"""The rows and labels of an owner in horizontal training, from its files."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.preprocess import own_features
+from opboost.schema import TableSchema
+from parties.chain_config import OwnerRun
+from parties.config import read_schema
+from parties.errors import ConfigError
+from parties.horizontal_config import WorkerRun
+from parties.table import read_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerRows:
+    """Rows as the recipe takes them.
+
+    Attributes
+    ----------
+    schema : TableSchema
+    values : ndarray of float64, shape (n_rows, n_columns)
+        NaN for missing.
+    labels : ndarray of float64, shape (n_rows,)
+    """
+
+    schema: TableSchema
+    values: Values
+    labels: Values
+
+    @classmethod
+    def read(cls, run: WorkerRun | OwnerRun) -> OwnerRows:
+        """Read the schema and the data file that a run file names.
+
+        Raises
+        ------
+        ConfigError, TableError
+        """
+        rows = cls.of(run.data, run.table_schema)
+        if run.training.objective == "binary:logistic" and not np.isin(rows.labels, (0.0, 1.0)).all():
+            raise ConfigError(f"{run.data}: the labels of two classes must be 0 and 1. Nothing was sent")
+        return rows
+
+    @classmethod
+    def of(cls, data: Path, table_schema: Path) -> OwnerRows:
+        """Read a data file by a schema file, likewise."""
+        schema, ignore = read_schema(table_schema)
+        if schema.label is None:
+            raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
+        table = read_table(data, schema, ignore=ignore, needs_label=True)
+        assert table.labels is not None
+        columns = own_features(table.features, schema.columns)
+        return cls(
+            schema=schema,
+            values=np.column_stack([columns[name] for name in schema.names]),
+            labels=table.labels,
+        )
+
+    @property
+    def digest(self) -> str:
+        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        found = hashlib.sha256(repr(self.values.shape).encode())
+        for part in (self.values, self.labels):
+            found.update(np.ascontiguousarray(part))
+        return found.hexdigest()
+
+    @property
+    def can_be_scored(self) -> bool:
+        """Whether there are two different labels at least."""
+        return len(np.unique(self.labels)) > 1
