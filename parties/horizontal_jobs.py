@@ -86,7 +86,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         channel = open_channel(log)
         job = WorkerJob(
             party=run.party, run_id=run.run_id, terms=run.training.terms(rows.schema),
-            threshold=run.training.threshold, n_trees=recipe.n_trees, n_bins=recipe.task.grid.axes.n_bins,
+            threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
             make_rows=lambda *, shape_bits: recipe.rows(
                 rows.values, rows.labels, shape_bits=shape_bits, rng=bits.fork("rows")
             ),
@@ -94,7 +94,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
-        model = recipe.ensemble(work(job, channel, progress=terminal.progress))
+        model = recipe.model(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
         _save(folder, model)
         metrics = evaluate(model.loss.name, rows.labels, model.predict(rows.values)) if rows.can_be_scored else {}

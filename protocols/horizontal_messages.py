@@ -10,8 +10,8 @@
     │ ◄────────── Reveals ───────────── │   everybody's: the public bits, from which random trees come
     │ ◄────────── Members ───────────── │   who takes part in secure aggregation; again when somebody comes back
     │ ──────────── Parcel ────────────► │   ahead of the first round (`protocols.secure_sum`)
-    │ ◄── StartTree, Divide, ... ────── │   any number, none of which is answered
-    │ ◄── WantTotals, WantHistograms ── │   what the next sum is of, for one tree or several
+    │ ◄── StartTree, Divide, Place ──── │   any number, none of which is answered
+    │ ◄── WantTotals, WantHistograms ── │   what the next sum is of; those of several trees may be asked together
     │ ◄─────────── AddUp ────────────── │   a round of secure aggregation
     │ ──────────── Masked ────────────► │   the masked vector, and the parcel for the next round
     │ ◄────────── Unmask ────────────── │
@@ -22,7 +22,7 @@
     │ ───────────── Done ─────────────► │
 
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
-`Reveals`, and all of `StartTree`, `Divide` and `FinishTree` so far. Either side may send `Abort` at any time.
+`Reveals`, and all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, with what the next sum is of. Either side may send `Abort` at any time.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from protocols.messages import ByteRows, Count, FlagArray, Message, Name, Random
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
 VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
+NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
@@ -139,6 +140,13 @@ class FinishTree(Message):
     values: NumberArray
 
 
+class Place(Message):
+    """Where columns may be cut from the next tree on, one row per column, ascending."""
+
+    kind: ClassVar[str] = "place"
+    cuts: NumberRows
+
+
 class WantTotals(Message):
     """The next sum has the totals of these nodes of the tree that is being grown."""
 
@@ -154,9 +162,10 @@ class WantHistograms(Message):
 
 
 class AddUp(Message):
-    """Send what is wanted, masked among those who are present."""
+    """Send the answers to the last `n_wanted` questions, masked among those who are present."""
 
     kind: ClassVar[str] = "add up"
+    n_wanted: Count
     epoch: Count
     round: Count
     present: FlagArray
@@ -205,6 +214,7 @@ HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
         ParcelFor,
         StartTree,
         Divide,
+        Place,
         WantTotals,
         WantHistograms,
         AddUp,

@@ -217,9 +217,7 @@ class WalkingHolder:
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        rows = WalkedRows(table.bins, table.axes.sizes, 0.0)
-        rows.scores, rows.gradients = self._rows.scores, self._rows.gradients
-        self._table, self._rows = table, rows
+        self._table, self._rows = table, self._rows.in_other_bins(table.bins, table.axes.sizes)
 
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
