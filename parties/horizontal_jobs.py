@@ -12,6 +12,7 @@ import numpy as np
 
 from opboost import rng
 from opboost.arrays import Values
+from opboost.horizontal.federated_owners import FederatedAmongOwners
 from opboost.horizontal.leaf_noise import leaf_clipping, leaf_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.public_task import PublicTask
@@ -103,18 +104,24 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     return folder
 
 
-def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners:
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
     """The recipe that a run file names; the one `match` over recipes."""
     is_classification = training.objective == "binary:logistic"
     lower, upper = training.label_bounds or (-1.0, 1.0)
+    bounds = [column.bounds for column in schema.columns]
+
+    def task(grid: PublicGrid) -> PublicTask:
+        centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
+
     match training.recipe:
         case "sgbdt":
-            section = training.sgbdt
-            task = PublicTask(
-                schema.names, PublicGrid([column.bounds for column in schema.columns], section.max_cells),
-                (lower + upper) / 2, (upper - lower) / 2, training.epsilon, True, is_classification,
-            )  # fmt: skip
-            return _sgbdt(training, task)
+            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+        case "federated":
+            section = training.federated
+            return section.recipe(
+                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+            )
 
 
 def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:

@@ -217,8 +217,8 @@ class _Session:
         if not isinstance(self._rows, PlacedHolder):
             raise UnexpectedMessage("the cells of this recipe stay where they are; nothing was sent")
         n_columns, n_cuts = len(self._columns.bounds), self._columns.n_cells - 1
-        if message.cuts.shape != (n_columns, n_cuts) or not np.isfinite(message.cuts).all():
-            raise UnexpectedMessage(f"new cells need {n_cuts} finite cuts for each of {n_columns} columns")
+        if message.cuts.shape != (n_columns, n_cuts) or not (np.diff(message.cuts) >= 0).all():
+            raise UnexpectedMessage(f"new cells need {n_cuts} ascending cuts for each of {n_columns} columns")
         self._columns = replace(self._columns, given=tuple(message.cuts))
         self._rows.place(self._columns)
 

@@ -22,7 +22,8 @@
     │ ───────────── Done ─────────────► │
 
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
-`Reveals`, and all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, with what the next sum is of. Either side may send `Abort` at any time.
+`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
+send `Abort` at any time.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
-
 # Has sums that were asked for before.
 Later = Callable[[], Sums]
 

@@ -98,6 +98,23 @@ class Choices:
         return self.n_trees * per_tree + n_refinements * refined
 
 
+def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate) -> int:
+    """A number of trees, or a share of all of them; all of them if vectors do not depend on scores.
+
+    Raises
+    ------
+    ParameterError
+        If a share is not in (0, 1].
+    """
+    if update.name == "averaging":
+        return max(n_trees, 1)
+    if not isinstance(batch_size, (float, np.floating)):
+        return batch_size
+    if not 0 < batch_size <= 1:
+        raise ParameterError(f"batch_size must be a number of trees or a share of them in (0, 1]; got {batch_size!r}")
+    return max(math.ceil(batch_size * n_trees), 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
     """What a training ends with.
