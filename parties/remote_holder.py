@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,14 +49,16 @@ class RemoteHolder:
     -----
     Workers that drop out are missing from the sums from then on. Each worker's vector is seen by nobody; their sum is
     as private as what the workers answer (`opboost.horizontal`). Questions are collected until one's answer is needed;
-    all of them are one round then.
+    all of them are one round then. Splits of several levels are told together.
     """
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         self._open: list[_Question] = []
+        self._splits: list[Splits] = []
 
     def start_tree(self, output: int) -> None:
+        self._tell_splits()
         self._workers.tell(StartTree(output=output))
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
@@ -74,19 +76,10 @@ class RemoteHolder:
         self._workers.tell(Place(cuts=np.stack(columns.cuts).astype("<f8")))
 
     def divide(self, splits: Splits) -> None:
-        self._workers.tell(
-            Divide(
-                nodes=splits.nodes.astype("<i4"),
-                columns=splits.columns.astype("<i4"),
-                cuts=splits.cuts.astype("<i4"),
-                missing_left=splits.missing_left,
-                goes_left=splits.goes_left,
-                lefts=splits.lefts.astype("<i4"),
-                rights=splits.rights.astype("<i4"),
-            )
-        )
+        self._splits.append(splits)
 
     def finish_tree(self, tree: Tree) -> None:
+        self._tell_splits()
         self._workers.tell(
             FinishTree(
                 columns=tree.columns.astype("<i4"),
@@ -98,7 +91,29 @@ class RemoteHolder:
             )
         )
 
+    def _tell_splits(self) -> None:
+        levels, self._splits = self._splits, []
+        if not levels:
+            return
+
+        def together(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(level, name) for level in levels])
+
+        self._workers.tell(
+            Divide(
+                levels=np.array([len(level.nodes) for level in levels], "<i4"),
+                nodes=together("nodes").astype("<i4"),
+                columns=together("columns").astype("<i4"),
+                cuts=together("cuts").astype("<i4"),
+                missing_left=together("missing_left"),
+                goes_left=together("goes_left"),
+                lefts=together("lefts").astype("<i4"),
+                rights=together("rights").astype("<i4"),
+            )
+        )
+
     def _ask(self, wanted: Message, size: int) -> _Question:
+        self._tell_splits()
         self._workers.want(wanted)
         self._open.append(_Question(size))
         return self._open[-1]

@@ -203,9 +203,13 @@ class _Session:
         )
 
     def _divide(self, message: Divide) -> None:
-        parts = {name: getattr(message, name) for name in type(message).model_fields}
         columns, n_nodes = self._newest("split")
-        self._rows.divide(Splits(**parts))
+        names = [name for name in type(message).model_fields if name != "levels"]
+        if (message.levels < 1).any() or any(len(getattr(message, name)) != message.levels.sum() for name in names):
+            raise UnexpectedMessage("splits do not fit their levels; nothing was sent")
+        ends = np.cumsum(message.levels)
+        for begin, end in zip(ends - message.levels, ends, strict=True):
+            self._rows.divide(Splits(**{name: getattr(message, name)[begin:end] for name in names}))
         self._growing[-1] = columns, max(n_nodes, int(message.rights.max(initial=0)) + 1)
 
     def _newest(self, what: str) -> tuple[PublicGrid, int]:

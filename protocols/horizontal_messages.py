@@ -117,9 +117,10 @@ class StartTree(Message):
 
 
 class Divide(Message):
-    """Splits of a level."""
+    """Splits of one or several levels, one after the other; `levels` has how many each level has."""
 
     kind: ClassVar[str] = "divide"
+    levels: NodeArray
     nodes: NodeArray
     columns: NodeArray
     cuts: NodeArray

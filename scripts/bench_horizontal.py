@@ -1,10 +1,11 @@
 """Seconds of a training run with worker processes over CURVE on this machine; one JSON line per setting.
 
 Random trees with Newton updates, 200 in batches of 10: 20 rounds of secure aggregation, noise in shares by the workers.
-Every worker is a process of its own; the coordinator is this one, and has its code loaded. Two clocks stop when the last
-worker has the finished model: `seconds` starts when all processes have loaded their code and wait, `from_start_s` when
-the first process is started; owners who share no machine load their code at the same time. `cpu_s` and `from_start_cpu_s`
-are what all processes together used. `ratio` is `seconds` over those of the same training in one process.
+Every worker is a process of its own; the coordinator is this one, and has its code loaded. Two clocks stop when the
+last worker has the finished model: `seconds` starts when all processes have loaded their code and wait, `from_start_s`
+when the first process is started; owners who share no machine load their code at the same time. `cpu_s` and
+`from_start_cpu_s` are what all processes together used. `ratio` is `seconds` over those of the same training in one
+process.
 """
 
 from __future__ import annotations
