@@ -18,12 +18,12 @@ from opboost.federated_methods import NamedMethods
 from opboost.federated_promise import delta_for, promise
 from opboost.horizontal.client_rows import ClientHolder, ClientRows, SummedClients
 from opboost.horizontal.column_turns import Interaction
-from opboost.horizontal.federated import Choices, Refining, SplitMethod, Trained, train
+from opboost.horizontal.federated import Choices, Refining, SplitMethod, Trained, train, trees_per_batch
 from opboost.horizontal.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.query_account import QueryAccount, query_account
 from opboost.horizontal.split_candidates import log_candidates, quantile_candidates, uniform_candidates
-from opboost.horizontal.weight_updates import LeafRule, UpdateName, WeightUpdate, weight_update
+from opboost.horizontal.weight_updates import LeafRule, UpdateName, WeightUpdate, strength_for, weight_update
 from opboost.rng import BitSource
 from opboost.shape_functions import Shapes, shapes_of
 from opboost.simulated_rows import DividedRows, PublicTask
@@ -32,11 +32,6 @@ from opboost.trees.losses import Logistic, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 
 Candidates = Literal["uniform", "log", "quantile", "ih", "ih_equal_mass", "ih_printed"]
-
-# Deviations of the noise on a leaf's sums that its regulariser is, in default mode. Of 1 to 20, by 3-fold
-# cross-validation inside the training parts of Adult's five splits (`scripts/reproduce_federated.py`), at 0.1, 0.5, 1.
-_NOISE_LAMBDA = 5.0
-_LEAST_LAMBDA = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,15 +208,7 @@ class FederatedFitting(NamedMethods, DividedRows):
     def _choices(self, n_columns: int, update: WeightUpdate) -> Choices:
         self._check_integer("n_estimators", 0)
         n_trees = self.n_estimators * (n_columns if self.trees_per_column else 1)
-        batch = self.batch_size
-        if isinstance(batch, (float, np.floating)):
-            if not 0 < batch <= 1:
-                raise ParameterError(
-                    f"batch_size must be a number of trees or a share of them in (0, 1]; got {batch!r}"
-                )
-            batch = max(math.ceil(batch * n_trees), 1)
-        if update.name == "averaging":
-            batch = max(n_trees, 1)  # its vectors do not depend on scores
+        batch = trees_per_batch(self.batch_size, n_trees, update)
         return Choices(
             split_method=self.split_method, refining=self._refining(), hessian_rounds=self.hessian_rounds,
             interaction=self.interaction, columns_per_tree=self.columns_per_tree, batch_size=batch, n_trees=n_trees,
@@ -267,7 +254,7 @@ class FederatedFitting(NamedMethods, DividedRows):
             if self.local_noise:
                 # Records of one leaf, as if all leaves had as many; whoever adds up knows how many there are.
                 std = account.multiplier * label_distance(update) * math.sqrt(n_rows / 2**self.max_depth)
-            strength = _LEAST_LAMBDA if self.mode == "paper" else max(_LEAST_LAMBDA, _NOISE_LAMBDA * std)
+            strength = strength_for(std, is_printed=self.mode == "paper")
         if not (strength >= 0 and math.isfinite(strength)):
             raise ParameterError(f"reg_lambda must be at least 0 and finite; got {self.reg_lambda!r}")
         return LeafRule(

@@ -66,7 +66,7 @@ def promise(
         Whether delta was given, rather than one over the number of records.
     is_secure : bool
     """
-    is_private = bool(account.releases()) and not reveals_quantiles
+    is_private = bool(account.releases) and not reveals_quantiles
     settings: dict[str, Any] = {}
     hidden = ["what is meant to be public: the schema, the bounds and the settings"]
     if is_local:

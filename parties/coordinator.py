@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from opboost.horizontal.client_rows import ClientHolder
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.rng import BitSource
-from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Ensemble
 from parties.agreement import conversation
 from parties.remote_holder import RemoteHolder
@@ -18,7 +18,7 @@ from parties.worker_group import WorkerGroup
 class Recipe(Protocol):
     """What a coordinator needs of a recipe; it knows nothing of where the rows are."""
 
-    def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
+    def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """Grow a model on the holder's answers; `shape_bits` are known to everybody."""
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:

@@ -12,11 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from opboost.schema import TableSchema
 from parties.config import Name, Peer, explain, read_yaml
 from parties.errors import ConfigError
+from parties.federated_section import FederatedSection
 from parties.sgbdt_section import SGBDTSection
 from parties.worker_ledger import RunBudget
 from protocols.channel import Timing
@@ -37,7 +38,7 @@ class TrainingSection(_Section):
     worker has the others' public keys. In ``paper`` mode every worker draws noise of its own.
     """
 
-    recipe: Literal["sgbdt"] = "sgbdt"
+    recipe: Literal["sgbdt", "federated"] = "sgbdt"
     mode: Literal["certified", "paper"] = "certified"
     objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
     label_bounds: tuple[float, float] | None = None
@@ -49,11 +50,27 @@ class TrainingSection(_Section):
     honest: Annotated[int, Field(ge=1)] | None = None
     known_workers: bool = False
     sgbdt: SGBDTSection = SGBDTSection()
+    federated: FederatedSection = FederatedSection()
+
+    @field_validator("recipe", mode="before")
+    @classmethod
+    def _check_recipe(cls, recipe: object) -> object:
+        if recipe == "dpboost":
+            raise ValueError(
+                "DPBoost chooses splits from exact histograms, of which no worker has an account; it runs in one "
+                "process only"
+            )
+        return recipe
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.workers < 2 * self.threshold <= 2 * self.workers:
             raise ValueError("`threshold` must be more than half of the `workers` and at most all of them")
+        other = "sgbdt" if self.recipe == "federated" else "federated"
+        if other in self.model_fields_set:
+            raise ValueError(f"there is a section `{other}`, but the recipe is {self.recipe}")
+        if self.mode == "paper" and self.recipe != "sgbdt":
+            raise ValueError("`mode: paper` of this recipe is for comparison in one process: leave it out")
         if self.mode == "paper" and self.noise != "workers":
             raise ValueError("in `mode: paper` every worker draws its own noise: say `noise: workers`")
         if self.mode == "paper" and math.isinf(self.epsilon):
@@ -63,7 +80,7 @@ class TrainingSection(_Section):
             raise ValueError("`honest`, how many workers are sure to add their share, goes with noise in shares alone")
         if self.honest is not None and self.honest > self.threshold:
             raise ValueError("a sum may be over `threshold` workers, so no more than these can be promised as `honest`")
-        if is_shared and self.sgbdt.subsample < 1:
+        if is_shared and self.recipe == "sgbdt" and self.sgbdt.subsample < 1:
             raise ValueError("there is no account of sampled records with noise in shares: leave `subsample` at 1")
         if (self.objective == "reg:squarederror") != (self.label_bounds is not None):
             raise ValueError("public `label_bounds` go with `reg:squarederror`, and with nothing else")
@@ -76,14 +93,15 @@ class TrainingSection(_Section):
 
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
         """The same as it travels, with a digest of what is public about the columns."""
-        return {**terms_of(self, schema), "epsilon": self.epsilon}
+        other = "sgbdt" if self.recipe == "federated" else "federated"
+        return {**terms_of(self, schema, without=other), "epsilon": self.epsilon}
 
 
-def terms_of(training: BaseModel, schema: TableSchema) -> dict[str, JsonValue]:
-    """A section as it travels, with a digest of what is public about the columns."""
+def terms_of(training: BaseModel, schema: TableSchema, *, without: str = "") -> dict[str, JsonValue]:
+    """A section as it travels, with a digest of what is public about the columns; `without` one of its parts."""
     columns = json.dumps([asdict(column) for column in schema.columns], default=str)
     found: dict[str, JsonValue] = {"schema": hashlib.sha256(columns.encode()).hexdigest()}
-    for name, value in training.model_dump(mode="json").items():
+    for name, value in training.model_dump(mode="json", exclude={without}).items():
         if isinstance(value, dict):
             found |= {f"{name}.{key}": item for key, item in value.items()}
         else:

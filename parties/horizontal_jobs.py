@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from opboost.horizontal.federated_owners import FederatedAmongOwners
 from opboost.horizontal.leaf_noise import leaf_clipping, leaf_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.public_task import PublicTask
@@ -80,7 +81,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         channel = open_channel(log)
         job = WorkerJob(
             party=run.party, run_id=run.run_id, terms=run.training.terms(rows.schema),
-            threshold=run.training.threshold, n_trees=recipe.n_trees, n_bins=recipe.task.grid.axes.n_bins,
+            threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
             make_rows=lambda *, shape_bits: recipe.rows(
                 rows.values, rows.labels, shape_bits=shape_bits, rng=bits.fork("rows")
             ),
@@ -88,7 +89,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
-        model = recipe.ensemble(work(job, channel, progress=terminal.progress))
+        model = recipe.model(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
         save_trees(folder, model)
         metrics = evaluate(model.loss.name, rows.labels, model.predict(rows.values)) if rows.can_be_scored else {}
@@ -97,18 +98,24 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     return folder
 
 
-def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners:
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
     """The recipe that a run file names; the one `match` over recipes."""
     is_classification = training.objective == "binary:logistic"
     lower, upper = training.label_bounds or (-1.0, 1.0)
+    bounds = [column.bounds for column in schema.columns]
+
+    def task(grid: PublicGrid) -> PublicTask:
+        centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
+
     match training.recipe:
         case "sgbdt":
-            section = training.sgbdt
-            task = PublicTask(
-                schema.names, PublicGrid([column.bounds for column in schema.columns], section.max_cells),
-                (lower + upper) / 2, (upper - lower) / 2, training.epsilon, True, is_classification,
-            )  # fmt: skip
-            return _sgbdt(training, task)
+            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+        case "federated":
+            section = training.federated
+            return section.recipe(
+                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+            )
 
 
 def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from pydantic import JsonValue
 
 from opboost.arrays import Sums
+from opboost.horizontal.client_rows import PlacedHolder
+from opboost.horizontal.public_table import PublicGrid
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
@@ -29,6 +32,7 @@ from protocols.horizontal_messages import (
     Masked,
     Members,
     ParcelFor,
+    Place,
     Reveal,
     Reveals,
     Shares,
@@ -62,15 +66,15 @@ class WorkerJob:
     threshold : int
         How many workers every sum must have.
     n_trees : int
-    n_bins : int
-        Of a histogram.
+    columns : PublicGrid
+        The cells to begin with.
     make_rows : callable
     rng : BitSource
         For the public bits; and whether it is secure is told.
     answered : int
         Trees that an earlier process of this worker answered for.
     note_answer : callable
-        Called with a tree's number before an answer for it leaves.
+        Called with the number of the last tree that an answer is for, before it leaves.
     identity : KeyPair, optional
     lasting_keys : mapping of str to bytes, optional
         The other workers' public keys, with `identity`.
@@ -81,7 +85,7 @@ class WorkerJob:
     terms: Mapping[str, JsonValue]
     threshold: int
     n_trees: int
-    n_bins: int
+    columns: PublicGrid
     make_rows: MakeRows
     rng: BitSource
     answered: int = 0
@@ -91,12 +95,12 @@ class WorkerJob:
 
 
 def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
-    """Take part in one training run; returns the trees, in bins, that the coordinator told of.
+    """Take part in one training run; returns the trees that the coordinator told of, on values.
 
     Notes
     -----
-    Privacy: what leaves are the answers of ``job.make_rows(...)``, masked: at most one per tree and recipe, never for a
-    tree that an earlier process answered for. The coordinator learns sums over at least `threshold` workers.
+    Privacy: what leaves are the answers of ``job.make_rows(...)``, masked, as often as these rows answer, and never for
+    a tree that an earlier process answered for. The coordinator learns sums over at least `threshold` workers.
     """
     with conversation([channel]) as phase:
         phase.enter("greeting")
@@ -149,8 +153,11 @@ class _Session:
         self._summed = summed
         self._rows = rows
         self._epoch: Epoch | None = None
+        self._columns = job.columns
+        self._n_bins = job.columns.axes.n_bins
         self._n_started = 0
-        self._n_nodes = 1
+        # Of the trees that are not finished: the cells at their time, and how many nodes they have by now.
+        self._growing: deque[tuple[PublicGrid, int]] = deque()
         self._wanted: list[Sums] = []
 
     def handle(self, message: Message) -> None:
@@ -158,8 +165,10 @@ class _Session:
         match message:
             case StartTree():
                 self._n_started += 1
-                self._n_nodes, self._wanted = 1, []
+                self._growing.append((self._columns, 1))
                 self._rows.start_tree(message.output)
+            case Place():
+                self._place(message)
             case Divide():
                 self._divide(message)
             case FinishTree():
@@ -194,40 +203,62 @@ class _Session:
         )
 
     def _divide(self, message: Divide) -> None:
-        parts = {name: getattr(message, name) for name in type(message).model_fields}
-        self._rows.divide(Splits(**parts))
-        self._n_nodes = max(self._n_nodes, int(message.rights.max(initial=0)) + 1)
+        columns, n_nodes = self._newest("split")
+        names = [name for name in type(message).model_fields if name != "levels"]
+        if (message.levels < 1).any() or any(len(getattr(message, name)) != message.levels.sum() for name in names):
+            raise UnexpectedMessage("splits do not fit their levels; nothing was sent")
+        ends = np.cumsum(message.levels)
+        for begin, end in zip(ends - message.levels, ends, strict=True):
+            self._rows.divide(Splits(**{name: getattr(message, name)[begin:end] for name in names}))
+        self._growing[-1] = columns, max(n_nodes, int(message.rights.max(initial=0)) + 1)
+
+    def _newest(self, what: str) -> tuple[PublicGrid, int]:
+        if not self._growing:
+            raise UnexpectedMessage(f"a {what} came where no tree is grown; nothing was sent")
+        return self._growing[-1]
+
+    def _place(self, message: Place) -> None:
+        if not isinstance(self._rows, PlacedHolder):
+            raise UnexpectedMessage("the cells of this recipe stay where they are; nothing was sent")
+        n_columns, n_cuts = len(self._columns.bounds), self._columns.n_cells - 1
+        if message.cuts.shape != (n_columns, n_cuts) or not (np.diff(message.cuts) >= 0).all():
+            raise UnexpectedMessage(f"new cells need {n_cuts} ascending cuts for each of {n_columns} columns")
+        self._columns = replace(self._columns, given=tuple(message.cuts))
+        self._rows.place(self._columns)
 
     def _finish_tree(self, message: FinishTree) -> None:
         parts = {name: getattr(message, name) for name in type(message).model_fields}
         zeros = np.zeros(len(message.columns))
         tree = Tree(**parts, gains=zeros, covers=zeros)
-        if tree.n_nodes != self._n_nodes:
-            raise UnexpectedMessage(f"a finished tree has {tree.n_nodes} nodes where {self._n_nodes} were grown")
+        self._newest("finished tree")
+        columns, n_nodes = self._growing.popleft()
+        if tree.n_nodes != n_nodes:
+            raise UnexpectedMessage(f"a finished tree has {tree.n_nodes} nodes where {n_nodes} were grown")
         self._rows.finish_tree(tree)
-        self.trees.append(tree)
+        self.trees.append(columns.in_values(tree))
 
     def _want(self, message: WantTotals | WantHistograms) -> None:
         """Compute a part of the next answer, which nobody sees before it is masked."""
-        nodes = message.nodes
+        nodes, (_, n_nodes) = message.nodes, self._newest("question")
         if self._n_started <= self._job.answered:
             raise UnexpectedMessage("an earlier process of this worker answered for this tree; nothing was sent")
-        if len(nodes) == 0 or nodes.min() < 0 or nodes.max() >= self._n_nodes or len(np.unique(nodes)) < len(nodes):
+        if len(nodes) == 0 or nodes.min() < 0 or nodes.max() >= n_nodes or len(np.unique(nodes)) < len(nodes):
             raise UnexpectedMessage("sums were asked of nodes that the tree does not have; nothing was sent")
-        self._job.note_answer(self._n_started)
         if isinstance(message, WantTotals):
             self._wanted.append(self._rows.totals(nodes))
         else:
-            out = np.zeros((len(nodes), 2, self._job.n_bins), np.int64)
+            out = np.zeros((len(nodes), 2, self._n_bins), np.int64)
             self._rows.add_histograms(nodes, out)
             self._wanted.append(out)
 
     def _add_up(self, message: AddUp) -> None:
         """Send what was wanted, masked, and the parcel for the next round."""
-        if not self._wanted:
-            raise UnexpectedMessage("a sum was asked for, but of nothing; nothing was sent")
-        vector = np.concatenate([part.reshape(-1) for part in self._wanted])
+        if not 0 < message.n_wanted <= len(self._wanted):
+            raise UnexpectedMessage("a sum was asked for, but not of what; nothing was sent")
+        # Before them may be questions of a round that went on without this worker.
+        vector = np.concatenate([part.reshape(-1) for part in self._wanted[-message.n_wanted :]])
         self._wanted = []
+        self._job.note_answer(self._n_started)
         masked = self._summed.mask(message.round, message.present, vector)
         parcel = self._summed.prepare(message.round + 1)
         self._channel.send(

@@ -24,6 +24,7 @@ from protocols.channel import Channel
 from protocols.errors import SumRefused
 from protocols.horizontal_messages import (
     AddUp,
+    FinishTree,
     Join,
     Masked,
     Members,
@@ -71,8 +72,10 @@ class WorkerGroup:
     progress: Progress = no_progress
     _lines: Lines = field(init=False)
     _admission: Admission = field(init=False)
-    _kept: list[Message] = field(init=False, default_factory=list)
+    _kept: list[Message | None] = field(init=False, default_factory=list)
+    _wanted: list[int] = field(init=False, default_factory=list)
     _n_trees: int = field(init=False, default=0)
+    _n_finished: int = field(init=False, default=0)
     _round: int = field(init=False, default=0)
     _epoch: Epoch | None = field(init=False, default=None)
 
@@ -97,11 +100,22 @@ class WorkerGroup:
         if isinstance(message, StartTree):
             self.progress("trees", self._n_trees, self.n_trees)
             self._n_trees += 1
+        self._n_finished += isinstance(message, FinishTree)
         for worker in self._lines.present():
             self._catch_up(worker)
 
-    def total(self, wanted: Sequence[Message], length: int) -> NDArray[np.int64]:
-        """The sum of the workers' vectors, from one round of secure aggregation.
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of secure aggregation so far."""
+        return self._round
+
+    def want(self, message: Message) -> None:
+        """Say what the next sum is of, besides what was wanted before."""
+        self._wanted.append(len(self._kept))
+        self.tell(message)
+
+    def total(self, length: int) -> NDArray[np.int64]:
+        """The sum of the workers' vectors of all that is wanted, from one round of secure aggregation.
 
         Raises
         ------
@@ -120,8 +134,12 @@ class WorkerGroup:
         of = SumRound(epoch, number, length, parcels)
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
-            for message in (*wanted, AddUp(epoch=epoch.number, round=number, present=of.present)):
-                self._lines.send(self._lines.all[name], message)
+            add_up = AddUp(n_wanted=len(self._wanted), epoch=epoch.number, round=number, present=of.present)
+            self._lines.send(self._lines.all[name], add_up)
+        # Whoever comes back after this round is asked for the next sum alone.
+        for place in self._wanted:
+            self._kept[place] = None
+        self._wanted = []
         self._collect_vectors(of, asked)
         survivors = [name for name in asked if of.survivors[epoch.names.index(name)]]
         for name in survivors:
@@ -237,7 +255,7 @@ class WorkerGroup:
                 worker.is_in = True
         for name in away:
             worker = self._lines.all[name]
-            if worker.returns is not None and worker.returns.answered < self._n_trees:
+            if worker.returns is not None and worker.returns.answered <= self._n_finished:
                 worker.is_in, worker.returns = True, None
             if worker.is_in:
                 self.note("returned", f"{name} takes part again")
@@ -245,8 +263,10 @@ class WorkerGroup:
 
     def _catch_up(self, worker: Line) -> None:
         while worker.is_in and worker.n_told < len(self._kept):
-            self._lines.send(worker, self._kept[worker.n_told])
+            message = self._kept[worker.n_told]
             worker.n_told += 1
+            if message is not None:
+                self._lines.send(worker, message)
 
     def _ignore_or_expel(self, worker: Line, message: Message) -> None:
         """Answers to earlier rounds are late; anything else has no place here."""

@@ -10,8 +10,8 @@
     │ ◄────────── Reveals ───────────── │   everybody's: the public bits, from which random trees come
     │ ◄────────── Members ───────────── │   who takes part in secure aggregation; again when somebody comes back
     │ ──────────── Parcel ────────────► │   ahead of the first round (`protocols.secure_sum`)
-    │ ◄── StartTree, Divide, ... ────── │   any number, none of which is answered
-    │ ◄── WantTotals, WantHistograms ── │   what the next sum is of, for one tree or several
+    │ ◄── StartTree, Divide, Place ──── │   any number, none of which is answered
+    │ ◄── WantTotals, WantHistograms ── │   what the next sum is of; those of several trees may be asked together
     │ ◄─────────── AddUp ────────────── │   a round of secure aggregation
     │ ──────────── Masked ────────────► │   the masked vector, and the parcel for the next round
     │ ◄────────── Unmask ────────────── │
@@ -32,6 +32,8 @@ A chain has no coordinator; every two owners talk to each other::
     │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
     │ ───────────── Done ─────────────► │   the model is saved
     │ ◄──────────── Done ────────────── │
+`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
+send `Abort` at any time.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from protocols.messages import ByteRows, Count, FlagArray, Message, Name, Random
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
 VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
+NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 Names = Annotated[tuple[Name, ...], Field(strict=False)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
@@ -124,9 +127,10 @@ class StartTree(Message):
 
 
 class Divide(Message):
-    """Splits of a level."""
+    """Splits of one or several levels, one after the other; `levels` has how many each level has."""
 
     kind: ClassVar[str] = "divide"
+    levels: NodeArray
     nodes: NodeArray
     columns: NodeArray
     cuts: NodeArray
@@ -148,6 +152,13 @@ class FinishTree(Message):
     values: NumberArray
 
 
+class Place(Message):
+    """Where columns may be cut from the next tree on, one row per column, ascending."""
+
+    kind: ClassVar[str] = "place"
+    cuts: NumberRows
+
+
 class WantTotals(Message):
     """The next sum has the totals of these nodes of the tree that is being grown."""
 
@@ -163,9 +174,10 @@ class WantHistograms(Message):
 
 
 class AddUp(Message):
-    """Send what is wanted, masked among those who are present."""
+    """Send the answers to the last `n_wanted` questions, masked among those who are present."""
 
     kind: ClassVar[str] = "add up"
+    n_wanted: Count
     epoch: Count
     round: Count
     present: FlagArray
@@ -239,6 +251,7 @@ HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
         ParcelFor,
         StartTree,
         Divide,
+        Place,
         WantTotals,
         WantHistograms,
         AddUp,

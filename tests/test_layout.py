@@ -83,6 +83,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *_RECIPE,
         "opboost.horizontal.sgbdt",
     ),
+    "opboost.horizontal.asked_rows": (*_RECIPE, "opboost.horizontal.federated"),
+    "opboost.horizontal.federated_owners": (
+        *_RECIPE,
+        "opboost.horizontal.asked_rows",
+        "opboost.horizontal.federated",
+        "opboost.horizontal.query_account",
+    ),
     "opboost.estimators": PACKAGES,
     "opboost.simulated_rows": (*_STEPS, "opboost.horizontal.public_table", "opboost.horizontal.public_task"),
     "opboost.horizontal.public_task": (*_RECIPE, "opboost.horizontal.gridless"),

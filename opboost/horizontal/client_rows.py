@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.horizontal.public_table import PublicGrid
@@ -12,12 +14,27 @@ from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
+# Has sums that were asked for before.
+Later = Callable[[], Sums]
 
-class ClientHolder(RowHolder, Protocol):
+
+@runtime_checkable
+class PlacedHolder(RowHolder, Protocol):
     """A row holder that is told new split candidates."""
 
     def place(self, columns: PublicGrid) -> None:
         """Put the rows into these cells, from the next tree on."""
+
+
+class ClientHolder(PlacedHolder, Protocol):
+    """One that may be asked first and heard later."""
+
+    def totals_later(self, nodes: Nodes) -> Later:
+        """What `totals` gives, to be had by a call.
+
+        Further trees may be started before that, and are finished in the order in which they were started. Whatever was
+        asked by then is one message.
+        """
 
 
 class ClientRows:
@@ -60,6 +77,10 @@ class ClientRows:
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)
 
+    def totals_later(self, nodes: Nodes) -> Later:
+        totals = self.totals(nodes)
+        return lambda: totals
+
     def divide(self, splits: Splits) -> None:
         self._rows.divide(splits)
 
@@ -77,3 +98,7 @@ class SummedClients(SummedHolders):
     def place(self, columns: PublicGrid) -> None:
         for client in self._clients:
             client.place(columns)
+
+    def totals_later(self, nodes: Nodes) -> Later:
+        parts = [client.totals_later(nodes) for client in self._clients]
+        return lambda: np.sum([part() for part in parts], axis=0)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.client_rows import ClientHolder
+from opboost.horizontal.client_rows import ClientHolder, Later
 from opboost.horizontal.column_turns import Interaction, column_turns, uniforms_of
 from opboost.horizontal.noisy_trees import HistogramRule, NoisyRule, OneCutRule, grow_noisy_tree
 from opboost.horizontal.public_table import PublicGrid
@@ -31,7 +31,7 @@ from opboost.horizontal.query_holder import QueryHolder
 from opboost.horizontal.split_candidates import Refinement
 from opboost.horizontal.weight_updates import LeafRule, WeightUpdate
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, Uniforms, grow_complete_tree
+from opboost.trees.complete import RandomRule, Uniforms, grow_complete_shape, leaves_of, with_leaf_values
 from opboost.trees.tree import Tree
 
 SplitMethod = Literal["hist", "pr", "tr"]
@@ -98,6 +98,23 @@ class Choices:
         return self.n_trees * per_tree + n_refinements * refined
 
 
+def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate) -> int:
+    """A number of trees, or a share of all of them; all of them if vectors do not depend on scores.
+
+    Raises
+    ------
+    ParameterError
+        If a share is not in (0, 1].
+    """
+    if update.name == "averaging":
+        return max(n_trees, 1)
+    if not isinstance(batch_size, (float, np.floating)):
+        return batch_size
+    if not 0 < batch_size <= 1:
+        raise ParameterError(f"batch_size must be a number of trees or a share of them in (0, 1]; got {batch_size!r}")
+    return max(math.ceil(batch_size * n_trees), 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
     """What a training ends with.
@@ -127,6 +144,7 @@ def train(
     leaf: LeafRule,
     multiplier: float,
     rng: BitSource,
+    shape_bits: BitSource | None = None,
 ) -> Trained:
     """Train on the rows of clients.
 
@@ -142,13 +160,25 @@ def train(
     multiplier : float
         Deviation of the noise on a query over its sensitivity; 0 for no noise.
     rng : BitSource
+    shape_bits : BitSource, optional
+        Where random columns and cuts come from; by default a part of `rng`. They may be known to everybody.
 
     Notes
     -----
     Privacy: ``choices.n_queries(n_columns)`` Gaussian releases of ``mu = 1 / multiplier`` at most, between data that
     differ by one record, added or removed. No other answer about the data is had.
     """
-    return _Training(clients, columns, choices, update, leaf, multiplier, rng).run()
+    bits = shape_bits or rng.fork("shape")
+    return _Training(clients, columns, choices, update, leaf, multiplier, bits, rng.fork("noise")).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """A tree whose leaves were asked for, in the bins of its time."""
+
+    shape: Tree
+    columns: PublicGrid
+    sums: Later
 
 
 class _Training:
@@ -162,10 +192,11 @@ class _Training:
         update: WeightUpdate,
         leaf: LeafRule,
         multiplier: float,
-        rng: BitSource,
+        shape_bits: BitSource,
+        noise_bits: BitSource,
     ) -> None:
         axes: HistogramAxes = columns.axes
-        uniforms = uniforms_of(rng.fork("shape"))
+        uniforms = uniforms_of(shape_bits)
         self._axes = axes
         self._columns = columns
         self._choices = choices
@@ -173,28 +204,32 @@ class _Training:
         self._leaf = leaf
         self._holder = QueryHolder(
             clients, axes=axes, update=update, multiplier=multiplier, n_queries=choices.n_queries(axes.n_columns),
-            rng=rng.fork("noise"),
+            rng=noise_bits,
         )  # fmt: skip
         self._turns = column_turns(choices.interaction, axes.n_columns, choices.columns_per_tree, uniforms=uniforms)
         self._turn: NDArray[np.int64] = np.arange(axes.n_columns)
         self._random = RandomRule(axes, columns=lambda: self._turn, uniforms=uniforms)
         self._noisy = self._noisy_rule(uniforms)
+        self._unfinished: list[_Unfinished] = []
+        self._trees: list[Tree] = []
         is_refining = choices.refining != "none"
         self._refinement = Refinement(columns, equal_mass=choices.refining == "equal_mass") if is_refining else None
 
     def run(self) -> Trained:
-        trees = []
         for number in range(self._choices.n_trees):
             in_batch = number % self._choices.batch_size
             self._turn = self._turns()
             self._holder.start_tree(in_batch)
             refined = self._refined(number)
-            tree = self._grow(self._share(number))
-            self._holder.finish_tree(tree)
-            trees.append(self._columns.in_values(tree))
+            if self._noisy is None:
+                self._grow_at_random()
+                if number + 1 in (number - in_batch + self._choices.batch_size, self._choices.n_trees):
+                    self._finish_batch(self._share(number))
+            else:
+                self._finish(self._grow(self._noisy, self._share(number)), self._columns)
             self._take(refined if self._choices.split_method != "hist" else self._refined_by_root())
         return Trained(
-            trees=tuple(trees), n_queries=self._holder.n_asked, n_rounds=self._holder.n_rounds,
+            trees=tuple(self._trees), n_queries=self._holder.n_asked, n_rounds=self._holder.n_rounds,
             n_bytes=self._holder.n_bytes,
         )  # fmt: skip
 
@@ -215,19 +250,29 @@ class _Training:
         begin = number - number % choices.batch_size
         return 1.0 / min(choices.batch_size, choices.n_trees - begin)
 
-    def _grow(self, share: float) -> Tree:
-        def leaf_values(sums: Sums) -> Values:
-            return share * self._update.values(*self._update.read(sums), self._leaf)
+    def _leaf_values(self, sums: Sums, share: float) -> Values:
+        return share * self._update.values(*self._update.read(sums), self._leaf)
 
-        depth = self._choices.max_depth
-        if self._noisy is None:
-            return grow_complete_tree(
-                self._holder, rule=self._random, leaf_values=leaf_values, axes=self._axes, depth=depth
-            )
+    def _grow(self, rule: NoisyRule, share: float) -> Tree:
         return grow_noisy_tree(
-            self._holder, rule=self._noisy, columns=self._turn, update=self._update, leaf_values=leaf_values,
-            axes=self._axes, depth=depth,
+            self._holder, rule=rule, columns=self._turn, update=self._update,
+            leaf_values=lambda sums: self._leaf_values(sums, share), axes=self._axes, depth=self._choices.max_depth,
         )  # fmt: skip
+
+    def _grow_at_random(self) -> None:
+        """Begin a tree whose shape needs no answer; the batch's leaves are asked for together."""
+        depth = self._choices.max_depth
+        shape = grow_complete_shape(self._holder, rule=self._random, axes=self._axes, depth=depth)
+        self._unfinished.append(_Unfinished(shape, self._columns, self._holder.totals_later(leaves_of(depth))))
+
+    def _finish_batch(self, share: float) -> None:
+        for each in self._unfinished:
+            self._finish(with_leaf_values(each.shape, self._leaf_values(each.sums(), share)), each.columns)
+        self._unfinished.clear()
+
+    def _finish(self, tree: Tree, columns: PublicGrid) -> None:
+        self._holder.finish_tree(tree)
+        self._trees.append(columns.in_values(tree))
 
     def _refined(self, number: int) -> PublicGrid | None:
         """Candidates for the next tree, from a question of their own."""

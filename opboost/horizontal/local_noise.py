@@ -6,11 +6,14 @@ the clear, and what is protected is the label alone.
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import AccountError
+from opboost.horizontal.client_rows import Later
 from opboost.horizontal.noisy_holder import gaussian_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.weight_updates import WeightUpdate
@@ -61,14 +64,15 @@ class LocallyNoisedRows:
         self._rng = rng
         self._scores = np.zeros(len(labels))
         self._released = np.zeros((2, len(labels)), np.int64)
-        self._nodes = np.zeros(len(labels), np.int64)
+        self._trees: deque[NDArray[np.int64]] = deque()
         self.place(columns)
 
     def place(self, columns: PublicGrid) -> None:
         self._table = columns.place(self._values)
 
     def start_tree(self, output: int) -> None:
-        self._nodes[:] = 0
+        # Trees wait for their values in the order in which they were started.
+        self._trees.append(np.zeros(len(self._labels), np.int64))
         if output > 0:
             return
         if self._n_left == 0:
@@ -93,6 +97,15 @@ class LocallyNoisedRows:
         of_node = [_sums(self._nodes, released, int(nodes.max()) + 1) for released in self._released]
         return np.stack(of_node, axis=1)[nodes]
 
+    def totals_later(self, nodes: Nodes) -> Later:
+        totals = self.totals(nodes)
+        return lambda: totals
+
+    @property
+    def _nodes(self) -> NDArray[np.int64]:
+        """Of the tree that was started last."""
+        return self._trees[-1]
+
     def divide(self, splits: Splits) -> None:
         for k, node in enumerate(splits.nodes):
             here = np.flatnonzero(self._nodes == node)
@@ -100,7 +113,7 @@ class LocallyNoisedRows:
             self._nodes[here] = np.where(goes_left, splits.lefts[k], splits.rights[k])
 
     def finish_tree(self, tree: Tree) -> None:
-        self._scores += tree.values[self._nodes]
+        self._scores += tree.values[self._trees.popleft()]
 
 
 def label_distance(update: WeightUpdate) -> float:

@@ -41,6 +41,17 @@ class PublicTask:
         """Labels in [-1, 1]; classes stay 0 and 1."""
         return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
 
+    def model(self, trees: Sequence[Tree], *, has_scores: bool = True) -> Ensemble:
+        """Trees on values, their leaves on the scale of training, as a model that begins at the score 0.
+
+        Without scores the sum of the leaves is the probability itself.
+        """
+        return Ensemble(
+            tuple(tree.scaled(self.spread) for tree in trees), np.array([self.centre]),
+            Logistic() if self.is_classification and has_scores else SquaredError(),
+            tuple(Feature(name) for name in self.names),
+        )  # fmt: skip
+
     def ensemble(
         self,
         trees: Sequence[Tree],

@@ -31,6 +31,7 @@ class QueryAccount:
     multiplier: float
     excess: float = 1.0
 
+    @property
     def releases(self) -> tuple[Release, ...]:
         """Everything that is released; empty without noise or queries."""
         if self.multiplier == 0 or self.n_queries == 0:
@@ -39,7 +40,7 @@ class QueryAccount:
 
     def epsilon(self, delta: float) -> float:
         """What the queries cost, exactly; infinite without noise."""
-        return by_gaussian(self.releases(), delta) if self.releases() else math.inf
+        return by_gaussian(self.releases, delta) if self.releases else math.inf
 
 
 def query_account(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums
 from opboost.errors import AccountError
-from opboost.horizontal.client_rows import ClientHolder
+from opboost.horizontal.client_rows import ClientHolder, Later
 from opboost.horizontal.noisy_holder import gaussian_noise
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.weight_updates import WeightUpdate
@@ -98,9 +100,14 @@ class QueryHolder:
 
     def totals(self, nodes: Nodes) -> Sums:
         """Noisy sums per node, shape ``(n_nodes, 2)``: one query."""
+        return self.totals_later(nodes)()
+
+    def totals_later(self, nodes: Nodes) -> Later:
+        """The same, to be had by a call, so that trees of a batch are asked together."""
         self._charge(1, nodes)
-        sums = self._holder.totals(nodes)
-        return self._released(sums)
+        later = self._holder.totals_later(nodes)
+        # However often it is called, noise is drawn once.
+        return cache(lambda: self._released(later()))
 
     def histograms(self, nodes: Nodes, columns: NDArray[np.int64]) -> Sums:
         """Noisy sums per bin, shape ``(n_nodes, 2, n_columns, n_value_bins)``: one query per column.

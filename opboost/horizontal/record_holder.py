@@ -156,7 +156,7 @@ class RecordHolder:
         self._admit = admit
         self._scores: Values = np.full(len(labels), initial_score)
         self._fresh: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
-        self.rebin(table)
+        self._rows = self._rows_of(table)
 
     @property
     def scores(self) -> Values:
@@ -169,7 +169,7 @@ class RecordHolder:
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        self._table, self._rows = table, SortedRows(table.bins, self._scores[None], has_gradients=True)
+        self._table, self._rows = table, self._rows_of(table)
 
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
@@ -191,6 +191,9 @@ class RecordHolder:
         assert isinstance(self._rows, SortedRows)
         self._rows.finish_tree(tree, 0)
 
+    def _rows_of(self, table: BinnedTable) -> SortedRows | WalkedRows:
+        return SortedRows(table.bins, self._scores[None], has_gradients=True)
+
 
 class WalkingHolder(RecordHolder):
     """The same for complete trees of which nobody asks more than the leaves' sums; several times faster.
@@ -200,11 +203,15 @@ class WalkingHolder(RecordHolder):
 
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
-        self._table, self._rows = table, WalkedRows(table.bins, table.axes, self._scores)
+        assert isinstance(self._rows, WalkedRows)
+        self._table, self._rows = table, self._rows.in_other_bins(table.bins, table.axes)
 
     def finish_tree(self, tree: Tree) -> None:
         assert isinstance(self._rows, WalkedRows)
         self._rows.finish_tree(tree)
+
+    def _rows_of(self, table: BinnedTable) -> WalkedRows:
+        return WalkedRows(table.bins, table.axes, self._scores)
 
 
 def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None) -> NDArray[np.int64]:

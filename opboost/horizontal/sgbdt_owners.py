@@ -102,11 +102,11 @@ class SGBDTAmongOwners:
         )  # fmt: skip
         training.enrol_holder(holder)
         training.grow(self.n_trees)
-        return self.ensemble(training.trees)
+        return self.model([self.task.grid.in_values(tree) for tree in training.trees])
 
-    def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that trees in bins are."""
-        return self.task.ensemble(trees, 0.0)
+    def model(self, trees: Sequence[Tree]) -> Ensemble:
+        """The model that trees on values are, their leaves on the scale of training."""
+        return self.task.model(trees)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """What the model promises, and to whom not."""

@@ -6,7 +6,7 @@ The shape and the number of questions depend on nothing but the depth. A rule th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
@@ -76,8 +76,14 @@ def grow_complete_tree(
     Tree
         Without gains and covers: these are statistics of the data.
     """
+    tree = grow_complete_shape(holder, rule=rule, axes=axes, depth=depth)
+    return with_leaf_values(tree, leaf_values(holder.totals(leaves_of(depth))))
+
+
+def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAxes, depth: int) -> Tree:
+    """The same without a question for the leaves, whose values are 0."""
     rule.start_tree()
-    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    n_nodes = 2 ** (depth + 1) - 1
     columns, cuts = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
     missing_left = np.zeros(n_nodes, np.bool_)
     for level in range(depth):
@@ -85,14 +91,21 @@ def grow_complete_tree(
         chosen = rule.choose(nodes, holder)
         columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
         holder.divide(splits_of_level(nodes, chosen, axes))
-    values = np.zeros(n_nodes)
-    values[n_inner:] = leaf_values(holder.totals(np.arange(n_inner, n_nodes, dtype=np.int32)))
     lefts, rights = _links(depth)
     alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
-    return Tree(
-        columns, cuts, missing_left, lefts, rights, values, np.zeros(n_nodes), np.zeros(n_nodes),
-        {node: (int(cuts[node]),) for node in alone.tolist()},
-    )  # fmt: skip
+    categories = {node: (int(cuts[node]),) for node in alone.tolist()}
+    nothing = np.zeros(n_nodes)
+    return Tree(columns, cuts, missing_left, lefts, rights, nothing, nothing, nothing, categories)
+
+
+def leaves_of(depth: int) -> Nodes:
+    """The leaves of a complete tree."""
+    return np.arange(2**depth - 1, 2 ** (depth + 1) - 1, dtype=np.int32)
+
+
+def with_leaf_values(tree: Tree, values: Values) -> Tree:
+    """A complete tree with values of its leaves, in the order of `leaves_of`."""
+    return replace(tree, values=np.concatenate([np.zeros(len(values) - 1), values]))
 
 
 def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:

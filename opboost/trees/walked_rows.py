@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,10 @@ class WalkedRows:
     scores : ndarray of float64, shape (n_rows,)
     gradients : ndarray of int64, shape (n_rows,)
         Packed.
+
+    Notes
+    -----
+    Several trees may be started before the first of them is finished; they are finished in the same order.
     """
 
     def __init__(self, bins: Bins, axes: HistogramAxes, scores: Values) -> None:
@@ -49,11 +54,30 @@ class WalkedRows:
         self._places: NDArray[np.uint8] | NDArray[np.uint16] = np.zeros(n_rows, dtype=np.uint8)
         self._levels: list[Splits] = []
         self._is_walked = False
+        self._is_open = False
+        self._waiting: deque[NDArray[np.uint8] | NDArray[np.uint16]] = deque()
 
     def start_tree(self) -> None:
         """Put all rows into the root."""
+        self._set_aside()
         self._levels = []
         self._is_walked = False
+        self._is_open = True
+
+    def in_other_bins(self, bins: Bins, axes: HistogramAxes) -> WalkedRows:
+        """The same rows in other bins from the next tree on, with the trees that wait for their values."""
+        self._set_aside()
+        rows = WalkedRows(bins, axes, self.scores)
+        rows.gradients, rows._waiting = self.gradients, self._waiting
+        return rows
+
+    def _set_aside(self) -> None:
+        """Keep the leaves in which the rows are, if the values of their tree are still to come."""
+        if self._is_open:
+            self._walk()
+            self._waiting.append(self._places)
+            self._places = np.zeros(len(self.scores), dtype=self._places.dtype)
+            self._is_open = False
 
     def divide(self, splits: Splits) -> None:
         """Note the splits of the next level."""
@@ -97,6 +121,13 @@ class WalkedRows:
 
     def finish_tree(self, tree: Tree) -> None:
         """Add each leaf's value to the scores of its rows."""
+        if self._waiting:
+            add_leaves(self.scores, self._waiting.popleft(), tree.values)
+            return
+        self._walk()
+        add_leaves(self.scores, self._places, tree.values)
+        self._is_open = False
+
+    def _walk(self) -> None:
         if not self._is_walked:
             self.totals(np.empty(0, np.int32))
-        add_leaves(self.scores, self._places, tree.values)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from opboost import SGBDTClassifier, SGBDTRegressor
+from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, SGBDTClassifier, SGBDTRegressor
+from opboost.horizontal.federated_owners import FederatedAmongOwners
 from opboost.horizontal.sgbdt_owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders
 from opboost.trees.model_file import load_model
 from parties.config import read_schema
 from parties.errors import ConfigError
+from parties.federated_section import FederatedSection
 from parties.horizontal_agreement import commitment, public_bits
 from parties.horizontal_config import CoordinatorRun, WorkerRun, read_horizontal
 from parties.horizontal_jobs import make_recipe, run_coordinator, run_worker
@@ -54,7 +57,7 @@ class Clinics:
         self.root = root
         self.training: dict[str, Any] = {
             "epsilon": 2.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,
-            "sgbdt": {"n_estimators": 6, "max_depth": 2}, **training,
+            **({} if "recipe" in training else {"sgbdt": {"n_estimators": 6, "max_depth": 2}}), **training,
         }  # fmt: skip
         for name in ("hub", *NAMES):
             (root / name).mkdir()
@@ -113,11 +116,11 @@ class Clinics:
     def read(self, name: str, file: str) -> Any:
         return json.loads((self.folder(name) / file).read_text())
 
-    def recipe(self) -> SGBDTAmongOwners:
+    def recipe(self) -> SGBDTAmongOwners | FederatedAmongOwners:
         run = read_horizontal(self.write("hub"), CoordinatorRun)
         return make_recipe(run.training, read_schema(run.table_schema)[0])
 
-    def simulated(self) -> list[list[float]]:
+    def simulated(self, kind: Callable[[list[Any]], Any] = SummedHolders) -> list[list[float]]:
         """The leaves of the same training in this process."""
         of = self.recipe()
         random = [seeded(place).fork("public").words(4).tobytes() for place in range(3)]
@@ -129,7 +132,7 @@ class Clinics:
             bits = seeded(place).fork("rows")
             X, y = frame[list(COLUMNS)].to_numpy(), frame["y"].to_numpy(float)
             holders.append(of.rows(X, y, shape_bits=public_bits("spring", NAMES, *rows), rng=bits))
-        model = of.train(SummedHolders(holders), shape_bits=public_bits("spring", NAMES, *rows), rng=seeded(8))
+        model = of.train(kind(holders), shape_bits=public_bits("spring", NAMES, *rows), rng=seeded(8))
         return [tree.values.tolist() for tree in model.trees]
 
 
@@ -181,6 +184,32 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     assert "was finished at" in said[0]
 
 
+def test_processes_train_the_federated_model_of_a_simulation_too(tmp_path: Path) -> None:
+    federated = {"n_estimators": 6, "max_depth": 2, "split_candidates": "ih", "batch_size": 3, "hessian_rounds": 2}
+    clinics = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=federated)
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _ in ends] == [0] * 4, ends
+    models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
+    for model in models:
+        assert [tree.values.tolist() for tree in model.trees] == clinics.simulated(AskedClients)
+        assert [tree.thresholds.tolist() for tree in model.trees] == [t.thresholds.tolist() for t in models[0].trees]
+    assert "not against the coordinator" in clinics.read("hub", "guarantee.json")["protected"]
+    assert 1.99 < clinics.read("w0", "guarantee.json")["epsilon"] <= 2.0
+    assert clinics.read("w1", "answers.json")["tree"] == 6
+
+
+class AskedClients(SummedHolders):
+    """Owners of this process, asked and heard at once."""
+
+    def totals_later(self, nodes: Any) -> Any:
+        totals = self.totals(nodes)
+        return lambda: totals
+
+    def place(self, columns: Any) -> None:
+        for holder in self._holders:
+            holder.place(columns)
+
+
 def wait_for(path: Path, words: str, seconds: float = 100) -> None:
     deadline = time.monotonic() + seconds
     while not (path.exists() and words in path.read_text()):
@@ -212,8 +241,8 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
 def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     clinics.runs["w1"]["training"] = {**clinics.training, "epsilon": 1.0}
-    # Whoever comes after the hub has refused finds nobody.
-    clinics.runs["w0"]["wait"] = clinics.runs["w2"]["wait"] = 5
+    for name in NAMES:
+        clinics.runs[name]["wait"] = 30  # the coordinator may have ended before they look for it
     found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
     ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
     assert "epsilon: w1 has 1.0, this party 2.0" in ends["hub"]
@@ -262,6 +291,11 @@ def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
         ("hub", {"mode": "paper", "noise": "aggregator", "honest": None}, "say `noise: workers`"),
         ("hub", {"mode": "paper", "honest": None, "epsilon": float("inf")}, "needs a finite `epsilon`"),
         ("hub", {"recipe": "surprise"}, "training.recipe"),
+        ("hub", {"recipe": "dpboost"}, "of which no worker has an account"),
+        ("hub", {"recipe": "federated", "sgbdt": {}}, "a section `sgbdt`, but the recipe is federated"),
+        ("hub", {"federated": {}}, "a section `federated`, but the recipe is sgbdt"),
+        ("hub", {"recipe": "federated", "mode": "paper", "honest": None}, "for comparison in one process"),
+        ("hub", {"recipe": "federated", "federated": {"split_candidates": "quantile"}}, "split_candidates"),
         ("w0", {"known_workers": True}, "must list 2 other workers"),
     ],
 )
@@ -281,6 +315,19 @@ def test_a_run_file_that_would_not_be_safe_is_refused_with_its_fault_in_words(
         ({}, "the coordinator too, as long as 2"),
         ({"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 5, "subsample": 0.5}}, "claims epsilon 2"),
         ({"objective": "reg:squarederror", "label_bounds": [0, 10]}, "Skellam noise in shares"),
+        ({"recipe": "federated"}, "the coordinator too, as long as 2"),
+        ({"recipe": "federated", "federated": {"weight_update": "averaging"}}, "Skellam noise in shares"),
+        (
+            {
+                "recipe": "federated",
+                "objective": "reg:squarederror",
+                "label_bounds": [0, 10],
+                "honest": None,
+                "noise": "aggregator",
+                "federated": {"split_method": "pr", "split_candidates": "ih", "batch_size": 0.25},
+            },
+            "exact Gaussian composition",
+        ),
     ],
 )
 def test_every_kind_of_run_file_becomes_a_recipe_that_says_what_it_promises(
@@ -297,3 +344,25 @@ def test_defaults_are_those_of_the_estimators() -> None:
         section = SGBDTSection().completed(objective).model_dump()
         assert {name: known[name] for name in section} == section
         assert set(_DEFAULTS[objective]) <= set(section)
+    known = {name: p.default for name, p in inspect.signature(FederatedGBDTRegressor).parameters.items()}
+    section = FederatedSection().model_dump()
+    assert {name: known[name] for name in section} == section
+
+
+def test_noise_in_shares_of_histograms_is_refused_with_the_name_of_the_run_file(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, recipe="federated", federated={"split_method": "hist"})
+    with pytest.raises(ConfigError, match=r"run\.yaml: noise in shares is for random trees"):
+        run_coordinator(clinics.write("hub"), insecure=False, terminal=Terminal())
+
+
+def test_the_noise_of_a_run_file_is_that_of_the_estimator(tmp_path: Path) -> None:
+    settings = {"split_method": "hist", "interaction": "cyclical", "split_candidates": "ih", "n_estimators": 20}
+    of = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=settings).recipe()
+    draw = np.random.default_rng(0)
+    X = draw.random((60, 3))
+    model = FederatedGBDTClassifier(epsilon=2.0, delta=1e-6, bounds=(0, 1), random_state=0, **settings)
+    model.fit(X, X[:, 0] > 0.5)
+    assert of.guarantee(is_secure=True).epsilon == model.guarantee_.epsilon
+    assert isinstance(of, FederatedAmongOwners)
+    assert of.choices == model._choices(3, of.update)
+    assert of.leaf == model._leaf(of.update, of.noise, 60)

@@ -65,7 +65,7 @@ def job(of: SGBDTAmongOwners, place: int, *, n_workers: int = 3, **changes: Any)
     X, y = rows(place, n_workers)
     settings = {
         "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "n_trees": of.n_trees,
-        "n_bins": of.task.grid.axes.n_bins, "rng": bits,
+        "columns": of.task.grid, "rng": bits,
         "make_rows": lambda *, shape_bits: of.rows(X, y, shape_bits=shape_bits, rng=bits.fork("rows")),
     }  # fmt: skip
     return WorkerJob(**{**settings, **changes})

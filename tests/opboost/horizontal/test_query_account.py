@@ -55,4 +55,4 @@ def test_printed_noise_is_worth_more_than_it_claims():
 
 def test_no_noise_and_no_queries_promise_nothing():
     assert query_account(10, epsilon=math.inf, delta=0.0).epsilon(1e-5) == math.inf
-    assert query_account(0, epsilon=1.0, delta=1e-5).releases() == ()
+    assert query_account(0, epsilon=1.0, delta=1e-5).releases == ()
