@@ -56,8 +56,12 @@ def cluster(section: DaskSection) -> Iterator[Client]:
             "engine: dask needs Dask, which is not installed; `pip install 'opboost[dask]'` installs it"
         ) from None
     if section.scheduler is None:
-        # Workers of one thread: the compiled loops of a second one would contend for the same cores.
+        import dask
+
+        # Workers of one thread: the compiled loops of a second one would contend for the same cores. What can run only
+        # on a worker that is gone is given up after a while.
         with (
+            dask.config.set({"distributed.scheduler.no-workers-timeout": f"{WAIT_S}s"}),
             distributed.LocalCluster(
                 n_workers=section.workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
             ) as local,
