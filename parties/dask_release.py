@@ -74,12 +74,18 @@ class PartitionedRelease:
     ranks : tuple of Path
         One Parquet file per partition; unsigned integers, a missing row as the number of ranks.
     columns : tuple of PartitionedColumn
+    rows : tuple of int
+        Rows of each partition.
     mechanisms : tuple of ColumnMechanism
+    is_secure : bool
+        Whether it was drawn from secret bits.
     """
 
     ranks: tuple[Path, ...]
     columns: tuple[PartitionedColumn, ...]
+    rows: tuple[int, ...]
     mechanisms: tuple[ColumnMechanism, ...]
+    is_secure: bool
 
 
 def release_partitions(
@@ -228,7 +234,7 @@ def _read(plan: PartitionPlan, folder: Path) -> PartitionedRelease:
         PartitionedColumn(mechanism.schema.name, category, table, has_missing)
         for mechanism, category, table, _, has_missing in _released(plan, folder)
     )
-    return PartitionedRelease(ranks, columns, plan.mechanisms)
+    return PartitionedRelease(ranks, columns, plan.rows, plan.mechanisms, plan.is_secure)
 
 
 def _released(
@@ -303,7 +309,7 @@ def _rank_part(folder: Path, part: int) -> str:
     lookups = [(number[mechanism.schema.name], ranks) for mechanism, _, _, ranks, _ in _released(plan, folder)]
     schema = pa.schema([(f"c{i}", pa.from_numpy_dtype(ranks.dtype)) for i, (_, ranks) in enumerate(lookups)])
     with replacing(_ranks_path(folder, part), writer=f".{uuid4().hex}") as unfinished:
-        with pq.ParquetWriter(unfinished, schema, compression="NONE", use_dictionary=False) as writer:
+        with pq.ParquetWriter(unfinished, schema, compression="LZ4") as writer:
             for start in range(0, plan.rows[part], PIECE_ROWS):
                 pieces = [_codes_piece(plan, folder, part, c, start) for c in range(len(plan.mechanisms))]
                 writer.write_table(pa.table([ranks[pieces[c]] for c, ranks in lookups], schema=schema))
