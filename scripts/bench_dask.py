@@ -1,7 +1,8 @@
 """What a release, a training and a prediction on Dask cost per value; one JSON line per size and step, then slopes.
 
-Two tables of different length are released, trained on, answered for and scored by a local cluster. The slope between
-them leaves out what does not grow with the rows, such as starting workers and compiling loops.
+Two tables of different length are released, trained on, answered for and scored by a local cluster, after a small one
+that starts workers and compiled loops. The slope between them leaves out what does not grow with the rows. Seconds are
+CPU seconds of all workers together, which other programs on the machine do not lengthen much.
 
     python scripts/bench_dask.py [--rows N] [--columns N] [--trees N] [--workers N]
 """
@@ -60,8 +61,8 @@ def main() -> None:
     (few, before), (many, after) = measured[1:]
     values = (many - few) * options.columns
     for step in ("release_s", "train_s", "answer_s", "predict_s"):
-        ns = (after[step] - before[step]) / values * 1e9 * options.workers
-        say({"step": step, "worker_ns_per_value": round(ns / (options.trees if step == "train_s" else 1), 2)})
+        ns = (after[step] - before[step]) / values * 1e9 / (options.trees if step == "train_s" else 1)
+        say({"step": step, "cpu_ns_per_value": round(ns, 2)})
 
 
 def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any) -> dict[str, float]:
@@ -74,6 +75,7 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     ]
     with Ledger(folder / "ledger.sqlite") as ledger:
         release, release_s = timed(
+            client,
             lambda: release_partitions(
                 parts, mechanisms, folder / "release", id_columns=["id"], client=client, rng=rng.secure(),
                 ledger=ledger, occasion=Occasion(run_id="bench", task="train", peer="a"), budget=Budget(),
@@ -88,14 +90,16 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     own = OwnPartitions(tuple(parts), OWN, "label")
     parameters = BoostingParameters(n_estimators=n_trees, max_depth=6)
     trained, train_s = timed(
-        lambda: train_on_partitions(own, [ranks], loss=Logistic(), parameters=parameters, client=client)
+        client, lambda: train_on_partitions(own, [ranks], loss=Logistic(), parameters=parameters, client=client)
     )
     tests = list_tests(trained)
     wanted = tests["b"]
     router = Router(tuple(mechanisms), resolve(release.columns, wanted.columns, wanted.ranks, wanted.missing_left))
-    bits, answer_s = timed(lambda: answer_partitions(router, parts, folder / "bits", client=client))
+    bits, answer_s = timed(client, lambda: answer_partitions(router, parts, folder / "bits", client=client))
     model = bind(trained, tests)
-    _, predict_s = timed(lambda: predict_partitions(model, (parts, OWN), {"b": bits}, folder / "scores", client=client))
+    _, predict_s = timed(
+        client, lambda: predict_partitions(model, (parts, OWN), {"b": bits}, folder / "scores", client=client)
+    )
     return {
         "release_s": release_s,
         "train_s": train_s,
@@ -118,11 +122,12 @@ def generate(path: Path, seed: int, n_rows: int, n_columns: int) -> Path:
     return path
 
 
-def timed(step: Callable[[], Any]) -> tuple[Any, float]:
-    """What a step returns, and its seconds."""
-    started = time.monotonic()
+def timed(client: Any, step: Callable[[], Any]) -> tuple[Any, float]:
+    """What a step returns, and the CPU seconds of all workers."""
+    before = client.run(time.process_time)
     found = step()
-    return found, round(time.monotonic() - started, 2)
+    after = client.run(time.process_time)
+    return found, round(sum(after[worker] - before[worker] for worker in after), 2)
 
 
 def size(paths: Any) -> int:

@@ -79,6 +79,8 @@ ONLY_IN = {
         "opboost/privacy/sampling.py",
     },
     "private_set_intersection": {"protocols/blinding.py"},
+    "dask": {"parties/dask_cluster.py", "parties/dask_release.py", "parties/dask_training.py"},
+    "distributed": {f"parties/dask_{step}.py" for step in ("cluster", "prediction", "release", "training", "transfer")},
 }
 
 TOP_LEVEL = {

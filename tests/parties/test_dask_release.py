@@ -125,7 +125,9 @@ def test_the_partitions_hold_the_ranks_of_one_machine_and_are_paid_for_once(
     assert not [name for name in left if name.startswith("codes/")]
 
 
-def test_a_worker_killed_in_mid_release_changes_no_code_and_costs_nothing(tmp_path: Path, parts: list[Path]) -> None:
+def test_a_worker_killed_in_mid_release_changes_no_code_and_costs_nothing(
+    tmp_path: Path, parts: list[Path], client: Client
+) -> None:
     folder, killed = tmp_path / "release", threading.Event()
 
     def kill_one(pid: int) -> None:
@@ -135,12 +137,12 @@ def test_a_worker_killed_in_mid_release_changes_no_code_and_costs_nothing(tmp_pa
         os.kill(pid, signal.SIGKILL)
         killed.set()
 
-    with cluster(DaskSection(workers=2)) as client:
-        victim = next(iter(client.run(os.getpid).values()))
-        thread = threading.Thread(target=kill_one, args=(victim,), daemon=True)
-        thread.start()
-        found = release(parts, folder, client)
-        thread.join(10)
+    victim = next(iter(client.run(os.getpid).values()))
+    thread = threading.Thread(target=kill_one, args=(victim,), daemon=True)
+    thread.start()
+    found = release(parts, folder, client)
+    thread.join(10)
+    client.wait_for_workers(2, timeout=30)
     assert killed.is_set()
     assert_same(found, on_one_machine(parts))
     assert charges(tmp_path) == len(MECHANISMS)

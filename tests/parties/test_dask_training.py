@@ -27,6 +27,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, bind, feature_matrix, list_tests, train
+from parties import dask_training
 from parties.balances import Budget
 from parties.dask_cluster import DaskSection, cluster
 from parties.dask_prediction import answer_partitions, predict_partitions
@@ -150,27 +151,31 @@ def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alik
         predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": wrong}, tmp_path / "wrong", client=client)
 
 
-def test_a_worker_killed_in_training_costs_time_and_nothing_else(case: Case) -> None:
-    parameters = BoostingParameters(n_estimators=300, max_depth=4)
-    killed = threading.Event()
+def test_a_worker_killed_in_training_costs_time_and_nothing_else(
+    case: Case, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = BoostingParameters(n_estimators=300, max_depth=2)
+    killed, attempts, grow = threading.Event(), [], dask_training._train
+    monkeypatch.setattr(dask_training, "_train", lambda *arguments: attempts.append(1) or grow(*arguments))
     before = {path: path.read_bytes() for path in case.release.ranks}
 
     def kill_one(address: str, pid: int) -> None:
         with distributed.Client(address, set_as_default=False) as watcher:
             while not any(key.startswith("fn-") for keys in watcher.processing().values() for key in map(str, keys)):
                 time.sleep(0.01)
-            time.sleep(0.3)
+            time.sleep(0.2)
             os.kill(pid, signal.SIGKILL)
             killed.set()
 
-    with cluster(DaskSection(workers=2)) as client:
-        victim = next(iter(client.run(os.getpid).values()))
-        thread = threading.Thread(target=kill_one, args=(client.scheduler.address, victim), daemon=True)
-        thread.start()
-        trained = train_on_partitions(case.bank, [case.ranks], loss=Logistic(), parameters=parameters, client=client)
-        thread.join(10)
-        assert victim not in client.run(os.getpid).values()
+    victim = next(iter(client.run(os.getpid).values()))
+    thread = threading.Thread(target=kill_one, args=(client.scheduler.address, victim), daemon=True)
+    thread.start()
+    trained = train_on_partitions(case.bank, [case.ranks], loss=Logistic(), parameters=parameters, client=client)
+    thread.join(10)
+    client.wait_for_workers(2, timeout=30)
+    assert victim not in client.run(os.getpid).values()
     assert killed.is_set()
+    assert len(attempts) == 2
     assert len(trained.trees) == parameters.n_estimators
     assert {path: path.read_bytes() for path in case.release.ranks} == before
 
