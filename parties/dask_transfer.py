@@ -17,7 +17,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.desensitize import PIECE_ROWS
+from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.errors import DataError
 from opboost.vertical import RankColumn
 from parties.dask_release import PartitionedRelease
@@ -48,6 +48,10 @@ class StoredRelease:
     @property
     def is_secure(self) -> bool:
         return self.release.is_secure
+
+    @property
+    def mechanisms(self) -> tuple[ColumnMechanism, ...]:
+        return self.release.mechanisms
 
     def packed(self) -> list[PackedColumn]:
         """The columns as they will travel; reads each once, for its digest."""

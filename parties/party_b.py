@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn, encode
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import rank
@@ -19,7 +20,7 @@ from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
-from parties.encoding import router_to_dict
+from parties.encoding import mechanism_to_dict, router_to_dict
 from parties.offering import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.progress import Progress, no_progress
 from parties.spool import ArraySpool, EncodedSpool
@@ -49,6 +50,8 @@ class MadeRelease(RankSource, Protocol):
     def n_rows(self) -> int: ...
     @property
     def is_secure(self) -> bool: ...
+    @property
+    def mechanisms(self) -> tuple[ColumnMechanism, ...]: ...
     def packed(self) -> list[PackedColumn]:
         """The columns as they will travel, numbered for `get`."""
         ...
@@ -102,6 +105,14 @@ class PassiveJob:
     made: MadeRelease | None = None
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
+
+    def __post_init__(self) -> None:
+        if self.made is None:
+            return
+        if list(map(mechanism_to_dict, self.made.mechanisms)) != list(map(mechanism_to_dict, self.mechanisms)):
+            raise ParameterError("the stored release was drawn by other mechanisms than this run's. Nothing was sent")
+        if self.order is not None:
+            raise ParameterError("a stored release travels in its own order of records. Nothing was sent")
 
     @property
     def n_rows(self) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, MechanismSettings
-from opboost.errors import DataError
+from opboost.errors import DataError, ParameterError
 from opboost.schema import ColumnSchema, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
@@ -132,6 +132,18 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
         model.ensemble, (bank.paths[:1], OWN), {"shop": bits}, tmp_path / "scores", client=client
     )
     np.testing.assert_array_equal(pd.read_parquet(scores)["prediction"], whole[:600])
+
+
+def test_a_release_is_not_sent_under_another_promise_or_in_another_order(release: PartitionedRelease) -> None:
+    common = {
+        "party": "shop", "run_id": "scale", "id_digest": "0" * 64, "features": pd.DataFrame(), "rng": rng.secure(),
+        "made": StoredRelease(release),
+    }  # fmt: skip
+    weaker = tuple(ColumnMechanism(mechanism.schema, MechanismSettings(epsilon=0.1)) for mechanism in MECHANISMS)
+    with pytest.raises(ParameterError, match="drawn by other mechanisms"):
+        PassiveJob(mechanisms=weaker, **common)
+    with pytest.raises(ParameterError, match="its own order"):
+        PassiveJob(mechanisms=MECHANISMS, order=np.arange(N_ROWS), **common)
 
 
 def test_columns_of_another_length_are_not_cut(tmp_path: Path, client: Client) -> None:
