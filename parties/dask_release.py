@@ -27,7 +27,16 @@ from opboost.rng import BitSource
 from parties.balances import Budget, distinct
 from parties.columns import stamp_of
 from parties.dask_plan import PartitionPlan, forget_keys, write_keys
-from parties.dask_release_tasks import Drawn, Survey, draw_part, rank_part, ranks_path, released_columns, survey
+from parties.dask_release_tasks import (
+    Drawn,
+    Survey,
+    draw_part,
+    file_digest,
+    rank_part,
+    ranks_path,
+    released_columns,
+    survey,
+)
 from parties.drawing import planned_in_parts
 from parties.entries import Occasion, digest_of
 from parties.errors import LedgerError, RunFolderError, TableError
@@ -136,8 +145,11 @@ def release_partitions(
             plan = _begin(paths, mechanisms, folder, id_columns, client, rng, ledger, occasion, budget)
         else:
             plan.check(paths, mechanisms, ledger=ledger.name)
-        if not (folder / "release.json").exists():
+        if (folder / "release.json").exists():
+            _verify(plan, folder, client)
+        else:
             _finish(plan, folder, client, ledger)
+        _tidy(folder)
         return _read(plan, folder)
 
 
@@ -208,6 +220,18 @@ def _finish(plan: PartitionPlan, folder: Path, client: Client, ledger: Ledger) -
     parts = list(range(len(plan.parts)))
     digests: list[str] = client.gather(client.map(partial(rank_part, folder), parts, pure=False))
     write_json(folder / "release.json", {"ranks": digests})
+
+
+def _verify(plan: PartitionPlan, folder: Path, client: Client) -> None:
+    """Compare what an earlier call wrote with what it noted."""
+    paths = [ranks_path(folder, part) for part in range(len(plan.parts))]
+    found = client.gather(client.map(file_digest, paths, pure=False)) if all(map(Path.exists, paths)) else []
+    if found != RunFolder(folder).read_json("release.json")["ranks"]:
+        raise RunFolderError(f"{folder} does not hold the ranks that it released. Restore it; nothing is drawn anew")
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what only drawing and ranking need; also after a crash just before."""
     forget_keys(folder)
     sweep(folder / "ranks")
     for codes in (folder / "codes").iterdir():
@@ -224,8 +248,6 @@ def _summed(client: Client, draw: Callable[[int], Drawn], n_parts: int) -> Drawn
 
 def _read(plan: PartitionPlan, folder: Path) -> PartitionedRelease:
     ranks = tuple(ranks_path(folder, part) for part in range(len(plan.parts)))
-    if not all(path.exists() for path in ranks):
-        raise RunFolderError(f"{folder} lacks ranks that it released. Restore it; nothing is drawn anew")
     columns = tuple(
         PartitionedColumn(mechanism.schema.name, category, table, has_missing)
         for mechanism, category, table, _, has_missing in released_columns(plan, folder)

@@ -91,8 +91,13 @@ def rank_part(folder: Path, part: int) -> str:
             for start in range(0, plan.rows[part], PIECE_ROWS):
                 pieces = [_codes_piece(plan, folder, part, c, start) for c in range(len(plan.mechanisms))]
                 writer.write_table(pa.table([ranks[pieces[c]] for c, ranks in lookups], schema=schema))
-        with unfinished.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(unfinished)
+
+
+def file_digest(path: Path) -> str:
+    """Of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _codes_piece(plan: PartitionPlan, folder: Path, part: int, column: int, start: int) -> NDArray[np.signedinteger]:

@@ -62,7 +62,7 @@ def main() -> None:
     values = (many - few) * options.columns
     for step in ("release_s", "train_s", "answer_s", "predict_s"):
         ns = (after[step] - before[step]) / values * 1e9 / (options.trees if step == "train_s" else 1)
-        say({"step": step, "cpu_ns_per_value": round(ns, 2)})
+        say({"bench": "dask", "step": step, "cpu_ns_per_value": round(ns, 2)})
 
 
 def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any) -> dict[str, float]:

@@ -119,10 +119,15 @@ def test_the_partitions_hold_the_ranks_of_one_machine_and_are_paid_for_once(
     assert_same(found, on_one_machine(parts))
     again = release(parts, tmp_path / "release", client, rng=rng.seeded(99))
     pd.testing.assert_frame_equal(ranks_of(again), ranks_of(found))
+    (tmp_path / "release" / "keys").touch(0o600)
+    release(parts, tmp_path / "release", client)
     assert charges(tmp_path) == len(MECHANISMS)
     left = {path.relative_to(tmp_path / "release").as_posix() for path in (tmp_path / "release").rglob("*")}
     assert "keys" not in left
     assert not [name for name in left if name.startswith("codes/")]
+    found.ranks[0].write_bytes(found.ranks[1].read_bytes())
+    with pytest.raises(RunFolderError, match="does not hold the ranks that it released"):
+        release(parts, tmp_path / "release", client)
 
 
 def test_a_worker_killed_in_mid_release_changes_no_code_and_costs_nothing(
