@@ -169,8 +169,7 @@ class _Rows:
 
     @classmethod
     def of(cls, ids: pd.Index) -> _Rows:
-        short = np.frombuffer(b"".join(digest[:8] for digest in _digests(ids)), "<u8")
-        return cls(distinct(short.astype(np.uint64)), digest_of_ids(ids))
+        return cls(record_keys(ids), digest_of_ids(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +212,39 @@ def planned(
         _release(_offer(mechanism, is_secure=is_secure), column, rows)
         for mechanism, column in zip(mechanisms, encoded, strict=True)
     ]
+
+
+def planned_in_parts(
+    mechanisms: Sequence[ColumnMechanism],
+    data: Sequence[Sequence[str]],
+    ids: Sequence[str],
+    records: RecordKeys,
+    *,
+    is_secure: bool,
+) -> list[Release]:
+    """As `planned`, of columns that lie in parts and are known by digests; no such release stands for a whole one.
+
+    Parameters
+    ----------
+    mechanisms : sequence of ColumnMechanism
+    data : sequence, one for each column, of sequences of str
+        Digests of the exact codes, part by part.
+    ids : sequence of str
+        Digests of the ids, part by part.
+    records : ndarray of uint64
+        `record_keys` of all parts, ascending.
+    """
+    offers = (_offer(mechanism, is_secure=is_secure) for mechanism in mechanisms)
+    return [
+        replace(offer, data=digest_of(list(parts)), ids=digest_of(list(ids)), cost=replace(offer.cost, records=records))
+        for offer, parts in zip(offers, data, strict=True)
+    ]
+
+
+def record_keys(ids: pd.Index) -> RecordKeys:
+    """What the ledger knows records by, each once and ascending."""
+    short = np.frombuffer(b"".join(digest[:8] for digest in _digests(ids)), "<u8")
+    return distinct(short.astype(np.uint64))
 
 
 @contextmanager

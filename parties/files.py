@@ -14,15 +14,21 @@ _SUFFIX = ".partial"
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     """Where to write a file that takes its place as a whole.
+
+    Parameters
+    ----------
+    path : Path
+    writer : str
+        Tells apart writers that may be at work on one file at the same time; the last one's stays.
 
     Raises
     ------
     RunFolderError
         If it cannot be written.
     """
-    partial = path.with_name(f".{path.name}{_SUFFIX}")
+    partial = path.with_name(f".{path.name}{writer}{_SUFFIX}")
     try:
         yield partial
         partial.replace(path)

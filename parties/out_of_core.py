@@ -10,6 +10,7 @@ piece and of the domain, not on the number of rows. Trees are then grown on rank
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism, desensitize
-from opboost.preprocess import encode
+from opboost.preprocess import EncodedColumn, encode
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
 from opboost.schema import Kind
@@ -59,6 +60,25 @@ class RankFile:
         return RankColumn(owner, index, f"c{index}", ranks, self.table.n_ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnCodes:
+    """What the first pass knows of a column that it drew.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (n_codes,)
+        How often each code came.
+    has_missing : bool
+    exact, written : str
+        Digests of the exact codes that were drawn from, and of the file.
+    """
+
+    counts: NDArray[np.int64]
+    has_missing: bool
+    exact: str
+    written: str
+
+
 def release_file(
     data: Path,
     mechanisms: Sequence[ColumnMechanism],
@@ -93,10 +113,10 @@ def release_file(
     for c, mechanism in enumerate(mechanisms):
         codes = folder / f"{c}.codes"
         try:
-            counts, has_missing = _draw(data, mechanism, codes, rng.fork(mechanism.schema.name))
-            for category in _targets(mechanism):
+            drawn = draw_codes(data, mechanism, codes, rng=rng.fork(mechanism.schema.name))
+            for category in targets(mechanism):
                 path = folder / f"{len(files)}.ranks"
-                files.append(_rank(mechanism, category, codes, counts, has_missing, path))
+                files.append(_rank(mechanism, category, codes, drawn, path))
         finally:
             codes.unlink(missing_ok=True)
         progress("desensitizing", c + 1, len(mechanisms))
@@ -121,49 +141,80 @@ def stored_pieces(data: Path, name: str) -> Iterator[pd.Series]:
             yield waiting.to_pandas()[name]
 
 
-def _draw(data: Path, mechanism: ColumnMechanism, target: Path, rng: BitSource) -> tuple[NDArray[np.int64], bool]:
-    """First pass: drawn codes into a file, a missing cell as -1; how often each code came, and if any is missing."""
-    n_codes = len(mechanism.schema.categories) if _is_unordered(mechanism) else mechanism.settings.domain.hi + 1
+def exact_digest(data: Path, mechanism: ColumnMechanism) -> str:
+    """Of a stored column's exact codes; tells whether a draw was made of the same data.
+
+    Raises
+    ------
+    TableError, DataError
+        As `release_file`, before anything is drawn.
+    """
+    digest = hashlib.sha256()
+    for piece in stored_pieces(data, mechanism.schema.name):
+        digest.update(_exact_bytes(encode(piece, mechanism.schema, domain=mechanism.settings.domain)))
+    return digest.hexdigest()
+
+
+def draw_codes(data: Path, mechanism: ColumnMechanism, target: Path, *, rng: BitSource) -> DrawnCodes:
+    """First pass: draw a stored column's release into a file.
+
+    Notes
+    -----
+    Privacy: the file is a release under ``mechanism.guarantee()`` if it is the only one that ever leaves.
+    """
+    n_codes = code_count(mechanism)
     counts, has_missing = np.zeros(n_codes, np.int64), False
+    exact, written = hashlib.sha256(), hashlib.sha256()
     with target.open("wb") as file:
         for piece in stored_pieces(data, mechanism.schema.name):
             encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
+            exact.update(_exact_bytes(encoded))
             released = desensitize(mechanism, encoded, rng=rng)
             counts += np.bincount(released.codes[~released.is_missing], minlength=n_codes)
             has_missing |= bool(released.is_missing.any())
-            codes = np.where(released.is_missing, -1, released.codes).astype(_code_type(n_codes))
-            file.write(memoryview(codes).cast("B"))
-    return counts, has_missing
+            codes = memoryview(np.where(released.is_missing, -1, released.codes).astype(code_type(n_codes))).cast("B")
+            written.update(codes)
+            file.write(codes)
+    return DrawnCodes(counts, has_missing, exact.hexdigest(), written.hexdigest())
 
 
-def _rank(
-    mechanism: ColumnMechanism,
-    category: int | None,
-    codes: Path,
-    counts: NDArray[np.int64],
-    has_missing: bool,
-    target: Path,
-) -> RankFile:
-    """Second pass: ranks by a table with one entry per code, and a last one that -1 finds."""
+def ranks_by_code(counts: NDArray[np.int64], category: int | None) -> tuple[RankTable, NDArray[np.unsignedinteger]]:
+    """The table of a column's ranks, and the rank of every code; a last one, which -1 finds, is for missing."""
     values = np.arange(len(counts)) if category is None else (np.arange(len(counts)) == category).astype(np.int64)
     distinct = np.unique(values[counts > 0])
-    rank_of = np.append(np.searchsorted(distinct, values), len(distinct)).astype(rank_type(len(distinct)))
-    kind, n_rows = _code_type(len(counts)), 0
+    ranks = np.append(np.searchsorted(distinct, values), len(distinct)).astype(rank_type(len(distinct)))
+    return RankTable(distinct), ranks
+
+
+def targets(mechanism: ColumnMechanism) -> Sequence[int | None]:
+    """What a column becomes: an unordered one an indicator per category, any other one a column of ranks."""
+    return range(len(mechanism.schema.categories)) if _is_unordered(mechanism) else (None,)
+
+
+def code_count(mechanism: ColumnMechanism) -> int:
+    """Codes of a column lie in ``0 .. code_count - 1``."""
+    return len(mechanism.schema.categories) if _is_unordered(mechanism) else mechanism.settings.domain.hi + 1
+
+
+def code_type(n_codes: int) -> np.dtype[np.signedinteger]:
+    """The smallest type that holds so many codes, and -1 for a missing cell."""
+    return np.min_scalar_type(-n_codes)
+
+
+def _rank(mechanism: ColumnMechanism, category: int | None, codes: Path, drawn: DrawnCodes, target: Path) -> RankFile:
+    """Second pass: ranks by a table with one entry per code."""
+    table, rank_of = ranks_by_code(drawn.counts, category)
+    kind, n_rows = code_type(len(drawn.counts)), 0
     with codes.open("rb") as source, target.open("wb") as file:
         while len(piece := np.fromfile(source, kind, PIECE_ROWS)):
             file.write(memoryview(rank_of[piece]).cast("B"))
             n_rows += len(piece)
-    return RankFile(target, n_rows, mechanism.schema.name, category, RankTable(distinct), has_missing)
+    return RankFile(target, n_rows, mechanism.schema.name, category, table, drawn.has_missing)
 
 
-def _targets(mechanism: ColumnMechanism) -> Sequence[int | None]:
-    """An unordered column gives an indicator per category."""
-    return range(len(mechanism.schema.categories)) if _is_unordered(mechanism) else (None,)
+def _exact_bytes(encoded: EncodedColumn) -> bytes:
+    return np.where(encoded.is_missing, -1, encoded.codes).astype("<i8").tobytes()
 
 
 def _is_unordered(mechanism: ColumnMechanism) -> bool:
     return mechanism.schema.kind is Kind.UNORDERED
-
-
-def _code_type(n_codes: int) -> np.dtype[np.signedinteger]:
-    return np.min_scalar_type(-n_codes)

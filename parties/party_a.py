@@ -20,7 +20,18 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
-from opboost.vertical import Column, Engine, ListedTests, OwnColumn, ValidationPlan, bind, list_tests, train
+from opboost.vertical import (
+    Column,
+    Engine,
+    ListedTests,
+    OwnColumn,
+    RankColumn,
+    TrainedTrees,
+    ValidationPlan,
+    bind,
+    list_tests,
+    train,
+)
 from parties.agreement import Phase, conversation, greet_all
 from parties.encoding import router_from_dict
 from parties.journal import Journal
@@ -51,6 +62,8 @@ class ActiveJob:
         Rows to hold out of training.
     engine : {"native", "xgboost"}
         What grows the trees.
+    grow : callable, optional
+        Grows them in place of `engine`, from the passive parties' columns alone: for rows that lie elsewhere.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -78,6 +91,7 @@ class ActiveJob:
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
     engine: Engine = "native"
+    grow: Callable[[Sequence[RankColumn]], TrainedTrees] | None = None
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -167,22 +181,10 @@ def train_jointly(
     """
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
-        columns: list[Column] = [*job.own, *(column for receipt in receipts.values() for column in receipt.columns)]
-        if job.column_order:
-            columns.sort(key=lambda column: job.column_order.index(column.name))
+        received = [column for receipt in receipts.values() for column in receipt.columns]
         phase.enter("growing trees")
-        trained = train(
-            columns,
-            job.labels,
-            job.weights,
-            loss=job.loss,
-            parameters=job.parameters,
-            constraints=job.constraints,
-            validation=job.validation,
-            engine=job.engine,
-            seed=job.seed,
-            on_round=_watch(channels, job.on_round, progress),
-        )
+        on_round = _watch(channels, job.on_round, progress)
+        trained = _grow(job, received, on_round) if job.grow is None else job.grow(received)
         tests = list_tests(trained)
         if job.journal is not None:
             job.journal.note_tests(tests)
@@ -203,6 +205,24 @@ def train_jointly(
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
+
+
+def _grow(job: ActiveJob, received: Sequence[RankColumn], on_round: OnRound) -> TrainedTrees:
+    columns: list[Column] = [*job.own, *received]
+    if job.column_order:
+        columns.sort(key=lambda column: job.column_order.index(column.name))
+    return train(
+        columns,
+        job.labels,
+        job.weights,
+        loss=job.loss,
+        parameters=job.parameters,
+        constraints=job.constraints,
+        validation=job.validation,
+        engine=job.engine,
+        seed=job.seed,
+        on_round=on_round,
+    )
 
 
 def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn, encode
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import rank
@@ -18,7 +20,7 @@ from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
-from parties.encoding import router_to_dict
+from parties.encoding import mechanism_to_dict, router_to_dict
 from parties.offering import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.progress import Progress, no_progress
 from parties.spool import ArraySpool, EncodedSpool
@@ -31,6 +33,28 @@ CHUNK_ROWS = 1 << 18
 
 ReleaseColumns = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn]], Iterator[ReleasedColumn]]
 """Makes the release of a training table, column by column; or refuses before the first."""
+
+
+class RankSource(Protocol):
+    """Where ranks wait to be sent; `parties.spool.ArraySpool` is one."""
+
+    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
+        """Of the column of this number, the ranks from `start` to `end`."""
+        ...
+
+
+class MadeRelease(RankSource, Protocol):
+    """A release that was charged, drawn, ranked and kept before the parties meet."""
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def is_secure(self) -> bool: ...
+    @property
+    def mechanisms(self) -> tuple[ColumnMechanism, ...]: ...
+    def packed(self) -> list[PackedColumn]:
+        """The columns as they will travel, numbered for `get`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +82,8 @@ class PassiveJob:
     release : callable, optional
         Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
         default every column is drawn anew from `rng`, without an account.
+    made : MadeRelease, optional
+        What was released before, elsewhere: it is sent as it is, `features` and `release` serve nothing.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
@@ -76,14 +102,28 @@ class PassiveJob:
     alignment: str = "prealigned"
     order: NDArray[np.int64] | None = None
     release: ReleaseColumns | None = None
+    made: MadeRelease | None = None
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
+
+    def __post_init__(self) -> None:
+        if self.made is None:
+            return
+        if list(map(mechanism_to_dict, self.made.mechanisms)) != list(map(mechanism_to_dict, self.mechanisms)):
+            raise ParameterError("the stored release was drawn by other mechanisms than this run's. Nothing was sent")
+        if self.order is not None:
+            raise ParameterError("a stored release travels in its own order of records. Nothing was sent")
+
+    @property
+    def n_rows(self) -> int:
+        """Records."""
+        return len(self.features) if self.made is None else self.made.n_rows
 
     def guarantee(self) -> Guarantee:
         """What the release of all columns promises."""
         return compose(
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
-            is_secure=self.rng.is_secure,
+            is_secure=self.rng.is_secure if self.made is None else self.made.is_secure,
             bounds_are_public=self.bounds_are_public,
         )
 
@@ -103,7 +143,7 @@ class PassiveJob:
             party=self.party,
             run_id=self.run_id,
             task=task,
-            n_rows=len(self.features),
+            n_rows=self.n_rows,
             id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=self.has_label,
@@ -149,20 +189,21 @@ def train(
     with conversation([channel]) as phase, closing(ArraySpool()) as exact, closing(ArraySpool()) as spool:
         phase.enter("encoding its columns")
         encoded = EncodedSpool(exact)
-        for m in job.mechanisms:
+        for m in job.mechanisms if job.made is None else ():
             encoded.append(encode(job.features[m.schema.name], m.schema, domain=m.settings.domain))
         phase.enter("greeting")
         held = greet(channel, job.hello()).held
         phase.enter("desensitizing")
-        columns = _release(job, encoded, spool, progress)
+        columns = _release(job, encoded, spool, progress) if job.made is None else job.made.packed()
+        source: RankSource = spool if job.made is None else job.made
         guarantee = job.guarantee()
         phase.enter("sending ranks")
         offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
         check_held(held, offer, channel.peer)
         channel.send(offer)
-        n_rows = len(job.features)
+        n_rows = job.n_rows
         for c, column in enumerate(columns):
-            _send_ranks(channel, c, spool, column.number, rows=range(first_row(held, c, n_rows), n_rows))
+            _send_ranks(channel, c, source, column.number, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
@@ -174,7 +215,8 @@ def train(
         phase.enter("waiting for the model to be saved")
         expect(channel, Done)
         progress("waiting for the trees", 1, 1)
-        clipped = {m.schema.name: n for m, n in zip(job.mechanisms, encoded.n_clipped, strict=True) if n}
+        counts = zip(job.mechanisms if job.made is None else (), encoded.n_clipped, strict=True)
+        clipped = {mechanism.schema.name: n for mechanism, n in counts if n}
         share = PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
         phase.enter("saving its share")
         save(share)
@@ -234,8 +276,8 @@ def _drawn_from(rng: BitSource) -> ReleaseRecords:
     ]
 
 
-def _send_ranks(channel: Channel, index: int, spool: ArraySpool, number: int, *, rows: range) -> None:
+def _send_ranks(channel: Channel, index: int, source: RankSource, number: int, *, rows: range) -> None:
     """Send some rows of a column in chunks."""
     for first in range(rows.start, rows.stop, CHUNK_ROWS):
-        ranks = spool.get(number, first, first + CHUNK_ROWS)
+        ranks = source.get(number, first, min(first + CHUNK_ROWS, rows.stop))
         channel.send(RankChunk(column=index, start=first, ranks=ranks))

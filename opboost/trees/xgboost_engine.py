@@ -81,7 +81,7 @@ def boost_with_xgboost(
     watch = _watch(xgboost, on_round, parameters.n_estimators)
     booster = xgboost.train(
         {
-            **_settings(parameters, constraints, loss, held_out[2] if held_out else (), seed),
+            **training_settings(parameters, constraints, loss, held_out[2] if held_out else (), seed),
             "max_bin": _max_bin(table),
         },
         matrix,
@@ -124,9 +124,10 @@ def _max_bin(table: BinnedTable) -> int:
     return max(int(table.axes.sizes.max()), 2)
 
 
-def _settings(
+def training_settings(
     parameters: BoostingParameters, constraints: Constraints, loss: Loss, metrics: tuple[Metric, ...], seed: int | None
 ) -> dict[str, Any]:
+    """XGBoost's names and values for what trees are to be grown by; the bins are the caller's."""
     settings = {
         "objective": loss.name, "tree_method": "hist", "seed": 0 if seed is None else seed,
         "eta": parameters.learning_rate, "max_depth": parameters.max_depth, "max_leaves": parameters.max_leaves,
