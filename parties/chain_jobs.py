@@ -9,8 +9,8 @@ from parties.chain import ChainJob, take_turns
 from parties.chain_config import read_owner
 from parties.connections import chain_channels
 from parties.coordinator import SharedModel
-from parties.errors import ChainBroken, RunFolderError, naming
-from parties.horizontal_folder import bits_of, logged, save_trees, write_report
+from parties.errors import ChainBroken, naming
+from parties.horizontal_folder import bits_of, check_charge, logged, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.kept_turns import KeptTurns
 from parties.owner_rows import OwnerRows
@@ -38,13 +38,7 @@ def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     ):
         if log is None:
             return folder
-        ledger.check(charge)
-        if ledger.knows(charge) and not folder.has_released:
-            raise RunFolderError(
-                f"{run.ledger.path} was charged for run {run.run_id!r}, but {folder.path} holds nothing of it, and the "
-                "same charge does not pay for other trees. Bring the folder back or choose another run_id. Nothing was "
-                "sent"
-            )
+        check_charge(ledger, charge, folder)
         bits = bits_of(run.seed)
         # What a seed gives was used by earlier processes of this run.
         fresh = bits.fork(f"after {kept.count}" if kept.count else "rows")

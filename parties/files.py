@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,9 +42,11 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file as a whole."""
-    with replacing(path) as partial:
-        partial.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n")
+    """Write a JSON file as a whole; when this returns, it outlives a power cut, too."""
+    with replacing(path) as partial, partial.open("w") as file:
+        file.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sweep(folder: Path) -> None:

@@ -12,11 +12,13 @@ from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.chain_config import OwnerRun
 from parties.coordinator import SharedModel
+from parties.errors import RunFolderError
 from parties.files import replacing
 from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.jobs import EXPECTED_ERRORS, Terminal, recorded
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
+from parties.worker_ledger import RunCharge, WorkerLedger
 
 
 @contextmanager
@@ -35,6 +37,21 @@ def logged(
             if state is RunState.UNFINISHED:
                 log.step("resumed", f"{run.party} comes back to run {run.run_id!r}")
             yield log
+
+
+def check_charge(ledger: WorkerLedger, charge: RunCharge, folder: RunFolder) -> None:
+    """Refuse a run over the budget, and one that was paid for in a folder that is gone.
+
+    Raises
+    ------
+    OverBudget, RunFolderError
+    """
+    ledger.check(charge)
+    if ledger.knows(charge) and not folder.has_released:
+        raise RunFolderError(
+            f"run {charge.run!r} was charged for, but {folder.path} holds nothing of it, and the same charge does not "
+            "pay for other answers. Bring the folder back or choose another run_id. Nothing was sent"
+        )
 
 
 def bits_of(seed: int | None) -> rng.BitSource:

@@ -20,7 +20,7 @@ from parties.connections import active_channels, own_keys, passive_channel, peer
 from parties.coordinator import SharedModel, coordinate
 from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal_config import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
-from parties.horizontal_folder import bits_of, logged, save_trees, write_report
+from parties.horizontal_folder import bits_of, check_charge, logged, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.owner_rows import OwnerRows
 from parties.store import RunFolder
@@ -76,7 +76,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     ):
         if log is None:
             return folder
-        ledger.check(charge)
+        check_charge(ledger, charge, folder)
         answered, note_answer = _answers(folder, rows, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(

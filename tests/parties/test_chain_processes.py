@@ -200,7 +200,7 @@ def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: 
     assert "the beginning of a run on other rows" in str(found["w0"])
     frame.to_csv(tmp_path / "w0" / "data.csv", index=False)
     clinics.folder("w0").rename(tmp_path / "away")
-    assert "the same charge does not pay for other trees" in str(clinics.together("w0")["w0"])
+    assert "the same charge does not pay for other answers" in str(clinics.together("w0")["w0"])
     shutil.rmtree(clinics.folder("w0"))
     (tmp_path / "away").rename(clinics.folder("w0"))
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())

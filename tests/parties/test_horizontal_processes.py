@@ -36,6 +36,7 @@ from parties.horizontal_jobs import make_recipe, run_coordinator, run_worker
 from parties.jobs import Terminal
 from parties.sgbdt_section import _DEFAULTS, SGBDTSection
 from parties.store import RunFolder
+from parties.worker_ledger import RunCharge, worker_ledger
 from protocols.errors import PeerAborted, PeerLost
 from protocols.keys import generate
 
@@ -274,6 +275,17 @@ def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
     clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}
     clinics.runs["w2"]["wait"] = 0.2
     assert "which is over the budget of 1. Nothing was sent" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+def test_a_worker_that_lost_its_folder_does_not_answer_a_second_time_for_one_charge(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    path = clinics.write("w2")
+    run = read_horizontal(path, WorkerRun)
+    promise = clinics.recipe().guarantee(is_secure=False)
+    charge = RunCharge(run="spring", coordinator="hub", epsilon=promise.epsilon, delta=promise.delta)
+    with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+        ledger.charge(charge)
+    assert "the same charge does not pay for other answers" in str(clinics.in_thread("w2").get(timeout=60))
 
 
 @pytest.mark.parametrize(
