@@ -8,7 +8,7 @@ demo: .venv/run.stamp
 	$(BIN)/opboost demo --out runs/demo
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -229,7 +229,7 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     wait_for(clinics.folder("hub") / "log.txt", "goes on without w2")
     found = clinics.in_thread("w2")
     wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
-    clinics.runs["w2"]["folder"] = "elsewhere"
+    clinics.runs["w2"] |= {"folder": "elsewhere", "ledger": {"path": "elsewhere.sqlite"}}
     with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
         run_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
     ends = finish(*processes.values())
