@@ -8,6 +8,7 @@ result.
 
 import os
 
-# Read when OpenMP is loaded, at the first parallel loop: threads that wait leave their core to others. Beside busy
-# processes, active waiting made training 10 times slower (79 s against 8).
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Read when OpenMP is loaded, at the first parallel loop: a thread that waits spins this often, less than a tenth of a
+# millisecond, and then leaves its core to others. Beside busy processes, the default made training 7 times slower (52 s
+# against 8); without any spinning, 100 trees on 10,000 rows take 0.83 s instead of 0.24.
+os.environ.setdefault("GOMP_SPINCOUNT", "30000")
