@@ -147,10 +147,13 @@ def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
 
 
 def _roc(labels: Values, predictions: Values) -> tuple[tuple[float, float], ...]:
-    # Loads much else, which a party that has no curves to draw need not wait for.
-    from sklearn.metrics import roc_curve
-
-    false_positive, true_positive, _ = roc_curve(labels, predictions)
+    # scikit-learn has this, but to load it takes longer than to train a small model.
+    order = np.argsort(-predictions, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(predictions[order])), len(order) - 1)
+    n_positive = np.cumsum(labels[order])[ends]
+    true_positive = np.append(0.0, n_positive / n_positive[-1])
+    n_negative = ends + 1 - n_positive
+    false_positive = np.append(0.0, n_negative / n_negative[-1])
     at = np.linspace(0, 1, MOST_POINTS)
     return tuple(zip(at.tolist(), np.interp(at, false_positive, true_positive).tolist(), strict=True))
 

@@ -123,7 +123,7 @@ def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
     """A party's run file but for the run and the address."""
     common = {
         "party": party, "data": "data.parquet", "schema": "schema.yaml", "secret_key": f"{party}.secret",
-        "align": {"method": align}, "timeout": 30,
+        "align": {"method": align}, "timeout": 30, "report": False,
     }  # fmt: skip
     if party == "a":
         return {**common, "role": "active", "passive": [{"name": "b", "public_key": "b.public"}], "model": case.model}
