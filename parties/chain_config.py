@@ -8,16 +8,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from opboost.horizontal.inprivate import Settings
 from opboost.horizontal.inprivate_owners import InPrivateAmongOwners
 from opboost.horizontal.public_table import PublicGrid
 from opboost.horizontal.public_task import PublicTask
 from opboost.schema import TableSchema
-from parties.config import Name, explain, read_yaml
-from parties.errors import ConfigError
-from parties.horizontal_config import HorizontalRun, WorkerLedgerSection, terms_of
+from parties.config import Name
+from parties.horizontal_config import HorizontalRun, WorkerLedgerSection, read_common, terms_of
 from parties.worker_ledger import RunCharge
 
 # An owner's tree goes to all others, so that connections grow with the square of their number.
@@ -126,15 +125,8 @@ def read_owner(path: Path) -> OwnerRun:
     ConfigError
         Naming the file, the key, what was found and what is allowed.
     """
-    try:
-        run = OwnerRun.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error)}") from None
-    folder = path.resolve().parent
+    run, folder = read_common(path, OwnerRun)
     update: dict[str, Any] = {
-        "table_schema": folder / run.table_schema,
-        "secret_key": None if run.secret_key is None else folder / run.secret_key,
-        "folder": folder / (run.folder or Path("runs") / run.run_id),
         "data": folder / run.data,
         "ledger": run.ledger.model_copy(update={"path": folder / run.ledger.path}),
         "owners": tuple(

@@ -185,10 +185,31 @@ class WorkerRun(_Run):
 
 
 R = TypeVar("R", CoordinatorRun, WorkerRun)
+H = TypeVar("H", bound=HorizontalRun)
 
 
 def read_horizontal(path: Path, kind: type[R]) -> R:
     """Read a run file of one role.
+
+    Raises
+    ------
+    ConfigError
+        Naming the file, the key, what was found and what is allowed.
+    """
+    run, folder = read_common(path, kind)
+    update: dict[str, Any] = {}
+    if isinstance(run, CoordinatorRun):
+        update["workers"] = tuple(_resolved(worker, folder) for worker in run.workers)
+    else:
+        update["data"] = folder / run.data
+        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
+        update["coordinator"] = _resolved(run.coordinator, folder)
+        update["peers"] = tuple(_resolved(peer, folder) for peer in run.peers)
+    return run.model_copy(update=update)
+
+
+def read_common(path: Path, kind: type[H]) -> tuple[H, Path]:
+    """Read a run file, the paths that all kinds have resolved against its folder, which comes with it.
 
     Raises
     ------
@@ -205,14 +226,7 @@ def read_horizontal(path: Path, kind: type[R]) -> R:
         "secret_key": None if run.secret_key is None else folder / run.secret_key,
         "folder": folder / (run.folder or Path("runs") / run.run_id),
     }
-    if isinstance(run, CoordinatorRun):
-        update["workers"] = tuple(_resolved(worker, folder) for worker in run.workers)
-    else:
-        update["data"] = folder / run.data
-        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
-        update["coordinator"] = _resolved(run.coordinator, folder)
-        update["peers"] = tuple(_resolved(peer, folder) for peer in run.peers)
-    return run.model_copy(update=update)
+    return run.model_copy(update=update), folder
 
 
 def _resolved(peer: Peer, folder: Path) -> Peer:
