@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
@@ -177,7 +178,11 @@ def named(runs: int) -> Iterator[dict[str, Any]]:
 
 
 def speed(runs: int) -> Iterator[dict[str, Any]]:
-    """Seconds of the processor, 22,400 rows of 14 columns, after compilation: the least and the median of runs."""
+    """Seconds of the processor, 22,400 rows of 14 columns, after compilation: the least and the median of runs.
+
+    On one thread: where several wait for each other, the waiting counts too.
+    """
+    numba.set_num_threads(1)
     generator = np.random.default_rng(0)
     X = generator.random((22_400, 14))
     y = X[:, 0] + 0.3 * generator.standard_normal(len(X)) > 0.5
