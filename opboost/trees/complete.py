@@ -189,9 +189,11 @@ def _links(depth: int) -> tuple[Nodes, Nodes]:
 
 def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
     """Splits of a level of a complete tree, as holders carry them out."""
-    n_bins = int(axes.sizes.max())
-    bins, cuts = np.arange(n_bins), chosen.cuts[:, None]
-    goes_left = np.where(axes.is_categorical[chosen.columns][:, None], bins == cuts, bins <= cuts)
+    bins, cuts = np.arange(int(axes.sizes.max()), dtype=np.int32), chosen.cuts[:, None]
+    goes_left = bins <= cuts
+    alone = axes.is_categorical[chosen.columns]
+    if alone.any():
+        goes_left[alone] = bins == cuts[alone]
     goes_left[np.arange(len(nodes)), axes.sizes[chosen.columns] - 1] = chosen.missing_left
     lefts = (2 * nodes + 1).astype(np.int32)
     return Splits(nodes, chosen.columns, chosen.cuts, chosen.missing_left, goes_left, lefts, lefts + np.int32(1))
