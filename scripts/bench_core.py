@@ -20,10 +20,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peak_memory import peak_bytes
 
 ENGINES = ("ours", "xgboost", "lightgbm", "sklearn")
 LEARNING_RATE, REG_LAMBDA, N_TEST = 0.1, 1.0, 100_000
@@ -116,11 +116,11 @@ def measure_training(engine: str, case: Case, threads: int) -> dict[str, Any]:
     TRAINERS[engine](warm_up, *make_data(warm_up, 1000, seed=2), threads)(2)
     train = TRAINERS[engine](case, bins, labels, threads)
     ctypes.CDLL(None).malloc_trim(0)
-    baseline = _peak_bytes(reset=True)
+    baseline = peak_bytes(reset=True)
     started = time.perf_counter()
     predict = train(case.n_trees)
     seconds = time.perf_counter() - started
-    growth = _peak_bytes(reset=False) - baseline
+    growth = peak_bytes(reset=False) - baseline
     gradients = 8 * case.n_rows * case.n_outputs
     ratio = (bins.nbytes + growth) / (bins.nbytes + gradients)
     score = quality(case, test_labels, predict(test_bins))
@@ -281,14 +281,6 @@ def train_sklearn(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int
 
 
 TRAINERS = {"ours": train_ours, "xgboost": train_xgboost, "lightgbm": train_lightgbm, "sklearn": train_sklearn}
-
-
-def _peak_bytes(*, reset: bool) -> int:
-    """The process's largest resident memory since the last reset (Linux)."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
 
 
 def _arguments() -> argparse.Namespace:

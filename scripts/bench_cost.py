@@ -17,10 +17,10 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peak_memory import peak_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ def measure(case: Case) -> dict[str, float]:
     """Train once, after a warm-up, and report seconds, memory and what the passive parties sent."""
     _run(replace(case, rows=1000, trees=2), _data(replace(case, rows=1000)))
     data = _data(case)
-    before = _peak_bytes(reset=True)
+    before = peak_bytes(reset=True)
     started = time.perf_counter()
     sent = _run(case, data)
     seconds = time.perf_counter() - started
     return {
         "train_seconds": round(seconds, 3),
-        "growth_mb": round((_peak_bytes(reset=False) - before) / 1e6, 1),
+        "growth_mb": round((peak_bytes(reset=False) - before) / 1e6, 1),
         "sent_mb": round(sent / 1e6, 3),
     }
 
@@ -144,14 +144,6 @@ def _in_own_process(case: Case) -> dict[str, float]:
     command = [sys.executable, __file__, "--worker", json.dumps(asdict(case))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def _peak_bytes(*, reset: bool) -> int:
-    """The process's largest resident memory since the last reset (Linux)."""
-    if reset:
-        Path("/proc/self/clear_refs").write_text("5")
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ def main() -> None:
     parser.add_argument("--trees", type=int, default=20)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     measured = []
     with cluster(DaskSection(workers=options.workers)) as client:
         for n_rows in (20_000, options.rows // 4, options.rows):

@@ -35,8 +35,6 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=10)
     parser.add_argument("--trees", type=int, default=10)
     options = parser.parse_args()
-    # As the command does: compiled loops that wait leave the cores to others.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as name:
         folder = Path(name)
         started = time.monotonic()
