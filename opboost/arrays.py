@@ -71,6 +71,11 @@ class HistogramAxes:
         """Bins of every column, its missing bin included."""
         return np.diff(self.offsets)
 
+    @cached_property
+    def largest(self) -> int:
+        """Most bins of a column."""
+        return int(self.sizes.max())
+
     @property
     def n_bins(self) -> int:
         return int(self.offsets[-1])

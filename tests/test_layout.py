@@ -107,7 +107,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "parties": ("parties", "protocols", *_STEPS, "opboost.fit_quality", "opboost.vertical", "opboost.horizontal"),
 }
 
-STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads", "walk")
+STEPS_OF_KERNELS = (
+    "packing",
+    "gradients",
+    "histograms",
+    "cuts",
+    "division",
+    "prediction",
+    "random_cuts",
+    "threads",
+    "walk",
+)
 
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},

@@ -31,7 +31,7 @@ from opboost.horizontal.query_holder import QueryHolder
 from opboost.horizontal.split_candidates import Refinement
 from opboost.horizontal.weight_updates import LeafRule, WeightUpdate
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, Uniforms, grow_complete_shape, leaves_of, with_leaf_values
+from opboost.trees.complete import CompleteShape, RandomRule, Uniforms, grow_complete_shape
 from opboost.trees.tree import Tree
 
 SplitMethod = Literal["hist", "pr", "tr"]
@@ -176,7 +176,7 @@ def train(
 class _Unfinished:
     """A tree whose leaves were asked for, in the bins of its time."""
 
-    shape: Tree
+    shape: CompleteShape
     columns: PublicGrid
     sums: Later
 
@@ -263,11 +263,11 @@ class _Training:
         """Begin a tree whose shape needs no answer; the batch's leaves are asked for together."""
         depth = self._choices.max_depth
         shape = grow_complete_shape(self._holder, rule=self._random, axes=self._axes, depth=depth)
-        self._unfinished.append(_Unfinished(shape, self._columns, self._holder.totals_later(leaves_of(depth))))
+        self._unfinished.append(_Unfinished(shape, self._columns, self._holder.totals_later(shape.leaves)))
 
     def _finish_batch(self, share: float) -> None:
         for each in self._unfinished:
-            self._finish(with_leaf_values(each.shape, self._leaf_values(each.sums(), share)), each.columns)
+            self._finish(each.shape.with_leaf_values(self._leaf_values(each.sums(), share)), each.columns)
         self._unfinished.clear()
 
     def _finish(self, tree: Tree, columns: PublicGrid) -> None:

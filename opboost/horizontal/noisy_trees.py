@@ -226,7 +226,7 @@ def _splits(
 ) -> Splits:
     cuts, missing_left = chosen.cuts[is_split].astype(np.int32), chosen.missing_left[is_split]
     of = columns[chosen.places[is_split]].astype(np.int32)
-    goes_left = np.arange(axes.sizes.max()) <= cuts[:, None]
+    goes_left = np.arange(axes.largest) <= cuts[:, None]
     goes_left[np.arange(len(cuts)), axes.sizes[of] - 1] = missing_left
     lefts = (n_nodes + 2 * np.arange(len(cuts))).astype(np.int32)
     return Splits(level.nodes[is_split], of, cuts, missing_left, goes_left, lefts, lefts + np.int32(1))

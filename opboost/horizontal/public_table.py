@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from opboost.trees.kernels.prediction import place_in_bins
 from opboost.trees.tree import MAX_CATEGORIES, Tree
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublicGrid:
     """Cells of equal width per column, between bounds that are not taken from the data; or one per category.
 
@@ -53,7 +54,7 @@ class PublicGrid:
 
         check_category_bounds(self.bounds, self.categorical)
 
-    @property
+    @cached_property
     def axes(self) -> HistogramAxes:
         """Axes of the columns' histograms."""
         is_categorical = [column in self.categorical for column in range(len(self.bounds))]
@@ -63,7 +64,7 @@ class PublicGrid:
         ]
         return HistogramAxes.from_bin_counts(sizes, is_categorical)
 
-    @property
+    @cached_property
     def cuts(self) -> tuple[Values, ...]:
         """The edges between each column's cells, ascending."""
         shares = np.arange(1, self.n_cells) / self.n_cells
@@ -71,6 +72,11 @@ class PublicGrid:
         for column in self.categorical:
             cuts[column] = np.arange(self.bounds[column][1]) + 0.5
         return tuple(cuts)
+
+    @cached_property
+    def _flat_cuts(self) -> tuple[Values, NDArray[np.int64]]:
+        """All columns' cuts one behind the other, and where each column's begin."""
+        return np.concatenate(self.cuts), np.cumsum([0, *(len(each) for each in self.cuts)])
 
     def place(self, rows: Values) -> BinnedTable:
         """Put rows of shape ``(n_rows, n_columns)`` into the cells; NaN is missing.
@@ -82,18 +88,18 @@ class PublicGrid:
         """
         check_categories(rows, self.bounds, self.categorical)
         axes, cuts = self.axes, self.cuts
-        dtype: Any = np.uint8 if axes.sizes.max() <= 256 else np.uint16
+        dtype: Any = np.uint8 if axes.largest <= 256 else np.uint16
         bins: Any = np.empty((len(self.bounds), len(rows)), dtype)
-        place_in_bins(np.ascontiguousarray(rows, np.float64), np.concatenate(cuts), _starts(cuts), bins)
+        place_in_bins(np.ascontiguousarray(rows, np.float64), *self._flat_cuts, bins)
         return BinnedTable(bins, cuts, axes)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
         """A tree in bins as one on values, its leaves multiplied by `scale`."""
-        thresholds, cuts = tree.thresholds.copy(), self.cuts
+        thresholds = tree.thresholds.copy()
+        flat, starts = self._flat_cuts
         is_cut = ~tree.is_leaf
         is_cut[list(tree.left_categories)] = False
-        places = _starts(cuts)[tree.columns[is_cut]] + tree.thresholds[is_cut].astype(np.int64)
-        thresholds[is_cut] = np.concatenate(cuts)[places]
+        thresholds[is_cut] = flat[starts[tree.columns[is_cut]] + thresholds[is_cut].astype(np.int64)]
         return replace(tree, thresholds=thresholds, values=tree.values * scale)
 
 
@@ -123,8 +129,3 @@ def check_categories(rows: Values, bounds: Sequence[tuple[float, float]], catego
                 f"column {column} holds values that are not among its categories 0, 1, ..., {bounds[column][1]:.0f}. "
                 "Nothing was released"
             )
-
-
-def _starts(cuts: tuple[Values, ...]) -> NDArray[np.int64]:
-    """Where each column's cuts begin if they lie one behind the other."""
-    return np.concatenate([[0], np.cumsum([len(each) for each in cuts])])

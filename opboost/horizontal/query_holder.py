@@ -80,7 +80,8 @@ class QueryHolder:
             _stock(each, scale, rng.fork(name))
             for each, scale, name in zip(stds, update.scales, ("first", "second"), strict=True)
         )
-        self._split: list[Nodes] = []
+        self._split: set[int] = set()
+        self._depth = 0
         self._depths_asked: set[int] = set()
         self.n_asked = self.n_rounds = self.n_numbers = 0
 
@@ -93,7 +94,7 @@ class QueryHolder:
         self._holder.place(columns)
 
     def start_tree(self, output: int) -> None:
-        self._split = []
+        self._split, self._depth = set(), 0
         if output == 0:
             self._depths_asked = set()
         self._holder.start_tree(output)
@@ -154,7 +155,8 @@ class QueryHolder:
         raise AccountError("exact histograms are never released; nothing was released")
 
     def divide(self, splits: Splits) -> None:
-        self._split.append(splits.nodes)
+        self._split.update(splits.nodes.tolist())
+        self._depth += 1
         self._holder.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
@@ -162,8 +164,8 @@ class QueryHolder:
 
     def _charge(self, n_queries: int, nodes: Nodes, *, is_round: bool = False) -> None:
         """Refuse what is not in the account, before anything is drawn."""
-        depth = len(self._split)
-        if np.bincount(nodes).max() > 1 or (depth and np.isin(nodes, np.concatenate(self._split)).any()):
+        asked = set(nodes.tolist())
+        if len(asked) < len(nodes) or not asked.isdisjoint(self._split):
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         if self.n_asked + n_queries > self._n_queries:
             raise AccountError(
@@ -171,10 +173,10 @@ class QueryHolder:
                 f"{n_queries} more were asked, and nothing was released"
             )
         self.n_asked += n_queries
-        if is_round or depth not in self._depths_asked:
+        if is_round or self._depth not in self._depths_asked:
             self.n_rounds += 1
         if not is_round:
-            self._depths_asked.add(depth)
+            self._depths_asked.add(self._depth)
 
     def _cells(self, nodes: Nodes) -> Sums:
         """Exact histograms, shape ``(n_nodes, 2, n_columns, n_bins)``; the last bin holds the missing values."""

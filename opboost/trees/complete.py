@@ -5,8 +5,8 @@ The shape and the number of questions depend on nothing but the depth. A rule th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
 from opboost.trees.holder import RowHolder
+from opboost.trees.kernels.random_cuts import draw_cuts
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -43,6 +44,31 @@ class Cuts:
     columns: Nodes
     cuts: Nodes
     missing_left: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteShape:
+    """A complete tree whose leaves have no values yet; the arrays are those of a `Tree`."""
+
+    depth: int
+    columns: Nodes
+    thresholds: Values
+    missing_left: Mask
+    left_categories: Mapping[int, tuple[int, ...]]
+
+    @property
+    def leaves(self) -> Nodes:
+        return np.arange(2**self.depth - 1, 2 ** (self.depth + 1) - 1, dtype=np.int32)
+
+    def with_leaf_values(self, values: Values) -> Tree:
+        """The tree, with values of its leaves in their order."""
+        lefts, rights = _links(self.depth)
+        nothing = np.zeros(len(lefts))
+        values = np.concatenate([nothing[: -len(values)], values])
+        return Tree(
+            self.columns, self.thresholds, self.missing_left, lefts, rights, values, nothing, nothing,
+            self.left_categories,
+        )  # fmt: skip
 
 
 class SplitRule(Protocol):
@@ -76,12 +102,12 @@ def grow_complete_tree(
     Tree
         Without gains and covers: these are statistics of the data.
     """
-    tree = grow_complete_shape(holder, rule=rule, axes=axes, depth=depth)
-    return with_leaf_values(tree, leaf_values(holder.totals(leaves_of(depth))))
+    shape = grow_complete_shape(holder, rule=rule, axes=axes, depth=depth)
+    return shape.with_leaf_values(leaf_values(holder.totals(shape.leaves)))
 
 
-def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAxes, depth: int) -> Tree:
-    """The same without a question for the leaves, whose values are 0."""
+def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAxes, depth: int) -> CompleteShape:
+    """The same without a question for the leaves."""
     rule.start_tree()
     n_nodes = 2 ** (depth + 1) - 1
     columns, cuts = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
@@ -91,21 +117,8 @@ def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAx
         chosen = rule.choose(nodes, holder)
         columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
         holder.divide(splits_of_level(nodes, chosen, axes))
-    lefts, rights = _links(depth)
     alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
-    categories = {node: (int(cuts[node]),) for node in alone.tolist()}
-    nothing = np.zeros(n_nodes)
-    return Tree(columns, cuts, missing_left, lefts, rights, nothing, nothing, nothing, categories)
-
-
-def leaves_of(depth: int) -> Nodes:
-    """The leaves of a complete tree."""
-    return np.arange(2**depth - 1, 2 ** (depth + 1) - 1, dtype=np.int32)
-
-
-def with_leaf_values(tree: Tree, values: Values) -> Tree:
-    """A complete tree with values of its leaves, in the order of `leaves_of`."""
-    return replace(tree, values=np.concatenate([np.zeros(len(values) - 1), values]))
+    return CompleteShape(depth, columns, cuts, missing_left, {node: (int(cuts[node]),) for node in alone.tolist()})
 
 
 def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:
@@ -133,46 +146,30 @@ class RandomRule:
     def __init__(self, axes: HistogramAxes, *, columns: ColumnTurns | None = None, uniforms: Uniforms) -> None:
         if (axes.sizes < 3).any():
             raise ParameterError("every column needs at least two bins to cut between")
-        self._n_bins = axes.sizes - 1
-        self._is_categorical = axes.is_categorical
+        self._axes = axes
         self._columns = columns
         self._uniforms = uniforms
-        self._open: NDArray[np.int64] = np.arange(axes.n_columns)
-        # The first and the last bin of each open column; and those that may reach each node of the level.
-        self._whole = np.stack([np.zeros_like(self._open), self._n_bins - 1])
+        self._use(np.arange(axes.n_columns))
         self._limits = self._whole[None]
 
     def start_tree(self) -> None:
         if self._columns is not None:
-            self._open = self._columns()
-            self._whole = np.stack([np.zeros_like(self._open), self._n_bins[self._open] - 1])
+            self._use(self._columns())
         self._limits = self._whole[None]
+
+    def _use(self, columns: NDArray[np.int64]) -> None:
+        """Draw from these columns, and from all of their bins at the root."""
+        self._open = columns
+        self._is_alone = self._axes.is_categorical[columns]
+        self._whole = np.stack([np.zeros_like(columns), self._axes.sizes[columns] - 2])
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """Draw one split per node. The holder is not asked for anything."""
-        limits, n = self._limits, len(nodes)
-        drawn = self._uniforms(3 * n).reshape(3, n)
-        has_cut: Mask = np.greater(limits[:, 1], limits[:, 0])
-        if has_cut.all():
-            place = (drawn[0] * has_cut.shape[1]).astype(np.int64)
-        else:
-            stuck: Mask = np.asarray(~has_cut.any(axis=1))
-            limits = np.where(stuck[:, None, None], self._whole, limits)
-            has_cut[stuck] = True
-            nth = (drawn[0] * has_cut.sum(axis=1)).astype(np.int64)
-            place = np.argmax(np.cumsum(has_cut, axis=1) > nth[:, None], axis=1)
-        at = np.arange(n)
-        low, high = limits[at, 0, place], limits[at, 1, place]
-        is_alone = self._is_categorical[self._open[place]]
-        cuts = low + (drawn[1] * (high - low + is_alone)).astype(np.int64)
-        self._limits = np.repeat(limits, 2, axis=0)
-        left, right = self._limits[0::2], self._limits[1::2]
-        left[at, 1, place] = cuts
-        # Other categories than the one that was drawn: it is still among them, unless it was the first or the last.
-        left[at, 0, place] = np.where(is_alone, cuts, low)
-        right[at, 0, place] = np.where(is_alone, low + (cuts == low), cuts + 1)
-        right[at, 1, place] = high - (is_alone & (cuts == high))
-        return Cuts(self._open[place].astype(np.int32), cuts.astype(np.int32), (drawn[2] < 0.5) & ~is_alone)
+        drawn = self._uniforms(3 * len(nodes)).reshape(3, -1)
+        places, cuts = np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int32)
+        self._limits = draw_cuts(self._limits, self._whole, self._is_alone, drawn, places, cuts)
+        missing_left = (drawn[2] < 0.5) & ~self._is_alone[places]
+        return Cuts(self._open[places].astype(np.int32), cuts, missing_left)
 
 
 @cache
@@ -189,7 +186,7 @@ def _links(depth: int) -> tuple[Nodes, Nodes]:
 
 def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
     """Splits of a level of a complete tree, as holders carry them out."""
-    bins, cuts = np.arange(int(axes.sizes.max()), dtype=np.int32), chosen.cuts[:, None]
+    bins, cuts = np.arange(axes.largest, dtype=np.int32), chosen.cuts[:, None]
     goes_left = bins <= cuts
     alone = axes.is_categorical[chosen.columns]
     if alone.any():

@@ -163,7 +163,7 @@ class GreedySplitter:
     @cached_property
     def _bins(self) -> Nodes:
         """The bins of the widest column."""
-        return np.arange(self.axes.sizes.max(), dtype=np.int32)
+        return np.arange(self.axes.largest, dtype=np.int32)
 
     @cached_property
     def _least_gain(self) -> float:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Nodes, Values
 from opboost.errors import DataError, ModelFileError, ParameterError
-from opboost.trees.kernels.prediction import predict_scores
+from opboost.trees.kernels.prediction import has_one_parent_each, predict_scores
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
 
@@ -63,18 +63,17 @@ class Tree:
 
     def __post_init__(self) -> None:
         """Refuse anything that a walk from the root could not finish, as a file might hold."""
-        lengths = {len(getattr(self, name)) for name in self.__slots__ if name != "left_categories"}
-        if lengths != {self.n_nodes} or self.n_nodes == 0:
+        numbers = self.thresholds, self.values, self.gains, self.covers
+        links = self.columns, self.lefts, self.rights
+        lengths = {len(array) for array in (*links, *numbers, self.missing_left)}
+        if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
-        splits = np.flatnonzero(self.columns >= 0)
-        children = np.concatenate([self.lefts[splits], self.rights[splits]])
-        is_ordered = (children > np.concatenate([splits, splits])).all()
-        if not is_ordered or not np.array_equal(np.sort(children), np.arange(1, self.n_nodes)):
+        if not has_one_parent_each(np.array(links, np.int64)):
             raise ModelFileError("a tree's children must come after their parent, each with exactly one parent")
-        if not np.isfinite(np.concatenate([getattr(self, name) for name in _NUMBERS])).all():
+        if not np.isfinite(np.array(numbers)).all():
             wrong = [name for name in _NUMBERS if not np.isfinite(getattr(self, name)).all()]
             raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
-        if (self.columns < -1).any():
+        if self.columns.min() < -1:
             raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
         for node, categories in self.left_categories.items():
             is_sorted = all(low < high for low, high in pairwise((-1, *categories, MAX_CATEGORIES)))

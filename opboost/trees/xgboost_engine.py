@@ -121,7 +121,7 @@ def _matrix(
 
 
 def _max_bin(table: BinnedTable) -> int:
-    return max(int(table.axes.sizes.max()), 2)
+    return max(table.axes.largest, 2)
 
 
 def training_settings(
