@@ -113,6 +113,7 @@ STEPS_OF_KERNELS = (
     "histograms",
     "cuts",
     "division",
+    "nodes",
     "prediction",
     "random_cuts",
     "threads",

@@ -173,16 +173,18 @@ def boost(
     )  # fmt: skip
     leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight)
     n_sampled = max(1, round(parameters.colsample_bytree * axes.n_columns)) if axes.n_columns else 0
+    limits = constraints.at_root(np.arange(axes.n_columns))
     followed = holder if validation is None else FollowedHolder(holder, validation)
     trees: list[Tree] = []
     history, room = History(), HistogramRoom(axes.n_bins)
     for finished in range(1, parameters.n_estimators + 1):
         for output in range(n_outputs):
-            columns = np.sort(rng.permutation(axes.n_columns)[:n_sampled])
+            if n_sampled < axes.n_columns:
+                limits = constraints.at_root(rng.permutation(axes.n_columns)[:n_sampled])
             followed.start_tree(output)
             tree = grow_tree(
                 followed, splitter=splitter, leaves=leaves, learning_rate=parameters.learning_rate,
-                max_depth=parameters.max_depth, max_leaves=parameters.max_leaves, columns=columns, room=room,
+                max_depth=parameters.max_depth, max_leaves=parameters.max_leaves, limits=limits, room=room,
             )  # fmt: skip
             followed.finish_tree(tree)
             trees.append(tree)

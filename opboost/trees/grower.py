@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from opboost.arrays import Nodes, Sums, Values
 from opboost.trees.constraints import Limits
 from opboost.trees.holder import RowHolder
+from opboost.trees.kernels.nodes import NODE, split_nodes
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
 # Histograms that a level has room for from the start: those of trees of depth 6, unless bins are many.
 _RESERVED_NODES, _RESERVED_BYTES = 16, 1 << 26
+
+# Nodes that a tree has room for from the start: one of depth 6.
+_ROOM = 127
 
 
 def grow_tree(
@@ -27,7 +31,7 @@ def grow_tree(
     learning_rate: float,
     max_depth: int,
     max_leaves: int,
-    columns: NDArray[np.int64],
+    limits: Limits,
     room: HistogramRoom,
 ) -> Tree:
     """Grow one tree on the holder's current gradients.
@@ -48,11 +52,12 @@ def grow_tree(
     max_leaves : int
         0 splits all nodes of a level at once. Otherwise the leaf with the largest gain is split next, until there are
         so many leaves.
-    columns : ndarray of int64
-        The columns that this tree may split on.
+    limits : Limits
+        Of the root.
     room : HistogramRoom
     """
-    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, columns, room)
+    # The best leaf first: its histogram must last until it is split.
+    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room)
     if max_leaves:
         growth.split_best_leaves(max_leaves)
     else:
@@ -97,51 +102,66 @@ class _OpenNodes:
         return children.parents[children.parent_of[pair]] - children.histograms[pair]
 
 
-@dataclass(slots=True)
 class _Draft:
     """A tree under construction: nodes are numbered as they arise, siblings side by side."""
 
-    totals: list[Sums] = field(default_factory=list)
-    limits: list[Limits] = field(default_factory=list)
-    splits: list[Splits] = field(default_factory=list)
-    gains: list[Values] = field(default_factory=list)
-    categories: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    n_nodes: int = 0
+    def __init__(self, root: Sums, limits: Limits) -> None:
+        self._nodes = np.empty(_ROOM, NODE)
+        self._nodes[0] = (-1, 0, 0.0, False, 0.0, root)
+        self._n_nodes = 1
+        self._limits = [(limits, 1)]
+        self.categories: dict[int, tuple[int, ...]] = {}
 
-    def add_nodes(self, totals: Sums, limits: Limits) -> Nodes:
-        """Number further nodes."""
-        self.totals.append(totals)
-        self.limits.append(limits)
-        first, self.n_nodes = self.n_nodes, self.n_nodes + len(totals)
-        return np.arange(first, self.n_nodes, dtype=np.int32)
+    def split(
+        self, opened: _OpenNodes, chosen: NDArray[np.intp], sizes: NDArray[np.int64]
+    ) -> tuple[Splits, Nodes, Sums]:
+        """Split some of the open nodes by their best cuts.
+
+        Returns
+        -------
+        splits : Splits
+        children : ndarray of int32, shape (2 n_splits,)
+            The lighter one of every two siblings, then the other ones.
+        sums : ndarray of int64, shape (2 n_splits, 2)
+            Of the children, in that order.
+        """
+        first, best = self._n_nodes, opened.best
+        self._n_nodes += 2 * len(chosen)
+        if self._n_nodes > len(self._nodes):
+            self._nodes = np.concatenate([self._nodes, np.empty(self._n_nodes, NODE)])
+        nodes, columns, cuts, missing_left, goes_left, lefts, children, sums = split_nodes(
+            chosen, opened.nodes, opened.children.totals, best.gains, best.columns, best.cuts, best.missing_left,
+            best.left_sums, sizes, first, self._nodes,
+        )  # fmt: skip
+        return Splits(nodes, columns, cuts, missing_left, goes_left, lefts, lefts + np.int32(1)), children, sums
+
+    def limit(self, limits: Limits, n_nodes: int) -> None:
+        """Note the limits of the nodes that arose last."""
+        self._limits.append((limits, n_nodes))
+
+    def latest_sums(self, n_nodes: int) -> Sums:
+        """Sums of the nodes that arose last, in the order of their numbers."""
+        return np.ascontiguousarray(self._nodes["sums"][self._n_nodes - n_nodes : self._n_nodes])
 
     def finish(self, leaves: NewtonLeaves, learning_rate: float) -> Tree:
         """Give every node without a split its value."""
-        columns, cuts = np.full(self.n_nodes, -1, np.int32), np.zeros(self.n_nodes)
-        lefts, rights = np.zeros(self.n_nodes, np.int32), np.zeros(self.n_nodes, np.int32)
-        missing_left, gains = np.zeros(self.n_nodes, np.bool_), np.zeros(self.n_nodes)
-        if self.splits:
-            nodes = np.concatenate([splits.nodes for splits in self.splits])
-            columns[nodes] = np.concatenate([splits.columns for splits in self.splits])
-            cuts[nodes] = np.concatenate([splits.cuts for splits in self.splits])
-            missing_left[nodes] = np.concatenate([splits.missing_left for splits in self.splits])
-            lefts[nodes] = np.concatenate([splits.lefts for splits in self.splits])
-            rights[nodes] = lefts[nodes] + np.int32(1)
-            gains[nodes] = np.concatenate(self.gains)
-        totals = np.concatenate(self.totals)
-        values = np.where(columns < 0, learning_rate * leaves.values(totals, *self._bounds()), 0.0)
-        covers = totals[:, 1] / leaves.grid.hess_scale
+        nodes = self._nodes[: self._n_nodes]
+        columns, cuts, missing_left, lefts, gains, sums = (
+            nodes[name].copy() for name in ("column", "cut", "missing_left", "left", "gain", "sums")
+        )
+        is_leaf = columns < 0
+        values = np.where(is_leaf, learning_rate * leaves.values(sums, *self._bounds()), 0.0)
+        rights = np.where(is_leaf, np.int32(0), lefts + np.int32(1))
+        covers = sums[:, 1] / leaves.grid.hess_scale
         return Tree(columns, cuts, missing_left, lefts, rights, values, gains, covers, self.categories)
 
     def _bounds(self) -> tuple[Values, Values]:
         """Bounds of every node's value, one number if they are the same for all."""
-        if all(len(limits.lower) == 1 for limits in self.limits):
-            return self.limits[0].lower, self.limits[0].upper
-        sizes = [len(totals) for totals in self.totals]
-        lower, upper = (
-            np.concatenate([np.broadcast_to(each, n) for each, n in zip(bounds, sizes, strict=True)])
-            for bounds in ([limits.lower for limits in self.limits], [limits.upper for limits in self.limits])
-        )
+        root, _ = self._limits[0]
+        if all(len(limits.lower) == 1 for limits, _ in self._limits):
+            return root.lower, root.upper
+        lower = np.concatenate([np.broadcast_to(limits.lower, n) for limits, n in self._limits])
+        upper = np.concatenate([np.broadcast_to(limits.upper, n) for limits, n in self._limits])
         return lower, upper
 
 
@@ -154,72 +174,58 @@ class _Growth:
         splitter: GreedySplitter,
         leaves: NewtonLeaves,
         max_depth: float,
-        columns: NDArray[np.int64],
-        room: HistogramRoom,
+        at_root: Limits,
+        room: HistogramRoom | None,
     ) -> None:
         self._holder = holder
         self._splitter = splitter
         self._leaves = leaves
         self._max_depth = max_depth
-        self._room: HistogramRoom | None = room
-        self._at_root = splitter.constraints.at_root(columns)
-        self.draft = _Draft()
+        self._room = room
+        self._at_root = at_root
+        root, nothing = np.zeros(1, dtype=np.int32), np.empty((0, 2, splitter.axes.n_bins), dtype=np.int64)
+        histograms = self._ask(root, n_kept=1, depth=0)
+        # Every row is in one bin of the first column.
+        totals = histograms[:, :, : splitter.axes.sizes[0]].sum(axis=2)
+        children = Children(totals, histograms, nothing, np.zeros(1, np.int64), at_root)
+        self._root = _OpenNodes(root, children, splitter.choose(children), depth=0)
+        self.draft = _Draft(totals[0], at_root)
 
     def split_levels(self) -> None:
         """Split all nodes of a level that are worth it, then those of the next."""
-        level: _OpenNodes | None = self._root()
+        level: _OpenNodes | None = self._root
         while level is not None:
-            chosen = np.flatnonzero(level.best.is_worthwhile)
+            chosen = level.best.worthwhile
             level = self._split(level, chosen) if len(chosen) else None
 
     def split_best_leaves(self, max_leaves: int) -> None:
         """Split the leaf with the largest gain, and again; of equal gains the one that arose first."""
-        self._room = None  # a leaf's histogram must last until the leaf is split
         queue: list[tuple[float, int, _OpenNodes, int]] = []
-        opened: _OpenNodes | None = self._root()
+        opened: _OpenNodes | None = self._root
         for _ in range(max_leaves - 1):
             if opened is not None:
-                for place in np.flatnonzero(opened.best.is_worthwhile).tolist():
+                for place in opened.best.worthwhile.tolist():
                     heapq.heappush(queue, (-opened.best.gains[place], int(opened.nodes[place]), opened, place))
             if not queue:
                 break
             *_, of, place = heapq.heappop(queue)
             opened = self._split(of, np.array([place]))
 
-    def _root(self) -> _OpenNodes:
-        root, nothing = np.zeros(1, dtype=np.int32), np.empty((0, 2, self._splitter.axes.n_bins), dtype=np.int64)
-        histograms = self._ask(root, n_kept=1, depth=0)
-        # Every row is in one bin of the first column.
-        totals = histograms[:, :, : self._splitter.axes.sizes[0]].sum(axis=2)
-        self.draft.add_nodes(totals, self._at_root)
-        children = Children(totals, histograms, nothing, np.zeros(1, np.int64), self._at_root)
-        return _OpenNodes(root, children, self._splitter.choose(children), depth=0)
-
     def _split(self, opened: _OpenNodes, chosen: NDArray[np.intp]) -> _OpenNodes | None:
         """Split some of the open nodes; returns their children if these may be split in turn."""
-        best, splitter, n = opened.best, self._splitter, len(chosen)
-        columns, totals = best.columns[chosen], np.empty((2 * n, 2), dtype=np.int64)
-        totals[0::2] = best.left_sums[chosen]
-        totals[1::2] = opened.children.totals[chosen] - totals[0::2]
-        limits = self._limits_of_children(opened.children.limits.of(chosen), columns, totals)
-        nodes = self.draft.add_nodes(totals, limits)
-        splits = Splits(
-            opened.nodes[chosen], columns, best.cuts[chosen], best.missing_left[chosen],
-            splitter.goes_left(best, chosen, opened.histogram), nodes[0::2], nodes[1::2],
-        )  # fmt: skip
-        self.draft.splits.append(splits)
-        self.draft.gains.append(best.gains[chosen])
-        self.draft.categories |= splitter.left_categories(splits)
+        splitter, n, depth = self._splitter, len(chosen), opened.depth + 1
+        splits, nodes, totals = self.draft.split(opened, chosen, splitter.axes.sizes)
+        self.draft.categories |= splitter.part_categories(splits, lambda k: opened.histogram(int(chosen[k])))
+        limits = self._limits_of_children(opened.children.limits.of(chosen), splits.columns)
+        self.draft.limit(limits, 2 * n)
         self._holder.divide(splits)
-        if opened.depth + 1 >= self._max_depth:
+        if depth >= self._max_depth:
             return None
-        lighter = np.arange(0, 2 * n, 2) + (totals[1::2, 1] < totals[0::2, 1])
-        order, depth = np.concatenate([lighter, lighter ^ 1]), opened.depth + 1
         # The other siblings' histograms are kept for their children, if these will ask.
         n_kept = 2 * n if depth + 1 < self._max_depth else n
-        histograms = self._ask(nodes[lighter], n_kept=n_kept, depth=depth)
-        children = Children(totals[order], histograms, opened.children.histograms, chosen, limits.of(order))
-        return _OpenNodes(nodes[order], children, splitter.choose(children), depth)
+        histograms = self._ask(nodes[:n], n_kept=n_kept, depth=depth)
+        children = Children(totals, histograms, opened.children.histograms, chosen, limits.of(nodes - splits.lefts[0]))
+        return _OpenNodes(nodes, children, splitter.choose(children), depth)
 
     def _ask(self, nodes: Nodes, *, n_kept: int, depth: int) -> Sums:
         """The nodes' histograms, and room for more behind them."""
@@ -230,12 +236,12 @@ class _Growth:
         self._holder.add_histograms(nodes, asked)
         return histograms
 
-    def _limits_of_children(self, limits: Limits, columns: Nodes, totals: Sums) -> Limits:
-        """Limits of the children, left and right by turns, whose sums are `totals`."""
+    def _limits_of_children(self, limits: Limits, columns: Nodes) -> Limits:
+        """Limits of the latest children, left and right by turns; the parents have `limits` and split on `columns`."""
         constraints, n = self._splitter.constraints, len(columns)
         if not constraints.change_below:
             return limits
-        bounds = (np.repeat(bound, len(totals) // len(bound)) for bound in (limits.lower, limits.upper))
-        values = self._leaves.values(totals, *bounds)
+        bounds = (np.repeat(bound, 2 * n // len(bound)) for bound in (limits.lower, limits.upper))
+        values = self._leaves.values(self.draft.latest_sums(2 * n), *bounds)
         below = constraints.at_children(limits, columns, values[0::2], values[1::2], self._at_root)
         return below.of(np.arange(2 * n).reshape(2, n).T.ravel())

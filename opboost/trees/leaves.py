@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opboost.arrays import Sums, Values
+from opboost.trees.kernels.nodes import newton_values
 from opboost.trees.losses import Grid
 
 
@@ -20,8 +21,7 @@ class NewtonLeaves:
 
     def values(self, totals: Sums, lower: Values, upper: Values) -> Values:
         """Leaf values for sums of shape ``(n_leaves, 2)``, within the leaves' bounds."""
-        grad, hess = totals[:, 0] / self.grid.grad_scale, totals[:, 1] / self.grid.hess_scale
-        denominator = hess + self.reg_lambda
-        is_heavy = (hess >= self.min_child_weight) & (hess > 0) & (denominator > 0)
-        newton = np.where(is_heavy, -grad / np.where(is_heavy, denominator, 1.0), 0.0)
-        return np.clip(newton, lower, upper)
+        out, of = np.empty(len(totals)), self.grid
+        least = float(self.min_child_weight)
+        newton_values(totals, lower, upper, of.grad_scale, of.hess_scale, float(self.reg_lambda), least, out)
+        return out

@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, Nodes, Scores, Sums
-from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_rows
+from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes
 from opboost.trees.kernels.histograms import build_histograms, sum_nodes
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 # Rows that are numbered at a time.
 _PIECE = 1 << 16
+
+# Nodes that there is room for from the start: those of a tree of depth 6.
+_ROOM = 127
 
 
 class SortedRows:
@@ -46,7 +49,7 @@ class SortedRows:
         self.scores = scores
         self.numbers = np.empty(n_rows, dtype=np.uint32)
         self.gradients = np.empty(n_rows if has_gradients else 0, dtype=np.int64)
-        self._places = np.empty((2, 1), dtype=np.int64)
+        self._begins, self._ends = np.empty((2, _ROOM), dtype=np.int64)
         self._waiting: Splits | None = None
 
     def start_tree(self) -> None:
@@ -56,14 +59,13 @@ class SortedRows:
         for begin in range(0, n_rows, _PIECE):
             end = min(begin + _PIECE, n_rows)
             self.numbers[begin:end] = np.arange(begin, end, dtype=np.uint32)
-        self._places = np.array([[0], [n_rows]], dtype=np.int64)
+        self._begins[0], self._ends[0] = 0, n_rows
         self._waiting = None
 
     def of(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where each node's rows begin and end."""
         self._divide()
-        begins, ends = self._places[:, nodes]
-        return begins, ends
+        return self._begins[nodes], self._ends[nodes]
 
     def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
         """Add the sums of g and h per bin to `out`; as many as `block` packed gradients fit one sum."""
@@ -83,27 +85,27 @@ class SortedRows:
 
     def finish_tree(self, tree: Tree, output: int) -> None:
         """Add each leaf's value to the scores of its rows."""
-        scores, values, is_placed = self.scores[output], tree.values, tree.is_leaf
-        if self._waiting is not None:
-            splits = self._waiting
-            is_placed = is_placed & (np.arange(tree.n_nodes) < splits.lefts[0])
+        scores, values, splits, n_placed = self.scores[output], tree.values, self._waiting, tree.n_nodes
+        if splits is not None:
+            n_placed = splits.lefts[0]
             add_children_to_scores(
-                self._bins, scores, self.numbers, *self._places[:, splits.nodes], splits.columns, splits.goes_left,
-                values[splits.lefts], values[splits.rights],
+                self._bins, scores, self.numbers, self._begins[splits.nodes], self._ends[splits.nodes], splits.columns,
+                splits.goes_left, values[splits.lefts], values[splits.rights],
             )  # fmt: skip
-        leaves = np.flatnonzero(is_placed)
+        leaves = (tree.columns[:n_placed] < 0).nonzero()[0]
         if len(leaves):
-            add_to_scores(scores, self.numbers, *self._places[:, leaves], values[leaves])
+            add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves])
 
     def _divide(self) -> None:
         if self._waiting is None:
             return
         splits, self._waiting = self._waiting, None
-        begins, ends = self._places[:, splits.nodes]
-        children = np.empty((2, 2 * len(begins)), dtype=np.int64)
-        middles = np.empty_like(begins)
-        divide_rows(self._bins, self.numbers, self.gradients, begins, ends, splits.columns, splits.goes_left, middles)
-        children[0, 0::2], children[1, 1::2] = begins, ends
-        children[1, 0::2] = children[0, 1::2] = middles
         # Children are numbered in order, left before right, behind all nodes before them.
-        self._places = np.concatenate([self._places, children], axis=1)
+        missing = int(splits.rights[-1]) + 1 - len(self._begins)
+        if missing > 0:
+            more = np.empty(missing + len(self._begins), np.int64)
+            self._begins, self._ends = np.concatenate([self._begins, more]), np.concatenate([self._ends, more])
+        divide_nodes(
+            self._bins, self.numbers, self.gradients, self._begins, self._ends, splits.nodes, splits.columns,
+            splits.goes_left, splits.lefts,
+        )  # fmt: skip

@@ -44,9 +44,12 @@ class Splits:
 
 @dataclass(frozen=True, slots=True)
 class BestCuts:
-    """The best cut of each node; all arrays have shape ``(n_nodes,)``, `left_sums` has ``(n_nodes, 2)``."""
+    """The best cut of each node; arrays have shape ``(n_nodes,)``, `left_sums` has ``(n_nodes, 2)``.
 
-    is_worthwhile: Mask
+    `worthwhile` has the places of the nodes whose best cut is worth a split.
+    """
+
+    worthwhile: NDArray[np.intp]
     gains: Values
     columns: Nodes
     cuts: Nodes
@@ -117,33 +120,32 @@ class GreedySplitter:
             *self._steps, float(self.reg_lambda),
             float(self.min_child_weight), gains, columns, cuts, missing_left, left_sums,
         )  # fmt: skip
-        return BestCuts(gains >= self._least_gain, gains, columns, cuts, missing_left, left_sums)
+        worthwhile = (gains >= self._least_gain).nonzero()[0]
+        return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
 
-    def goes_left(self, best: BestCuts, chosen: NDArray[np.intp], histogram_of: Callable[[int], Sums]) -> Mask:
-        """For each chosen node, whether each bin of its column goes left, shape ``(n_chosen, widest column)``.
+    def part_categories(self, splits: Splits, histogram_of: Callable[[int], Sums]) -> dict[int, tuple[int, ...]]:
+        """Put right which bins go left, for the splits on columns of categories.
 
         Parameters
         ----------
-        best : BestCuts
-        chosen : ndarray of int, shape (n_chosen,)
+        splits : Splits
+            Whose cuts of categories are places in their order; `goes_left` is written to.
         histogram_of : callable
-            The histogram of a node, shape ``(2, n_bins)``; asked for where a column of categories was chosen.
-        """
-        sizes, columns = self.axes.sizes, best.columns[chosen]
-        out = self._bins <= best.cuts[chosen, None]
-        for k in self._categorical(columns):
-            left = self._bins_left_of(int(best.cuts[chosen[k]]), int(columns[k]), histogram_of(int(chosen[k])))
-            out[k] = np.isin(self._bins, left)
-        out[np.arange(len(chosen)), sizes[columns] - 1] = best.missing_left[chosen]
-        return out
+            The histogram of the node of a split, by its place, shape ``(2, n_bins)``.
 
-    def left_categories(self, splits: Splits) -> dict[int, tuple[int, ...]]:
-        """The bins of the categories that go left, by node, for splits on columns of categories."""
-        sizes = self.axes.sizes
-        return {
-            int(splits.nodes[k]): tuple(np.flatnonzero(splits.goes_left[k, : sizes[splits.columns[k]] - 1]).tolist())
-            for k in self._categorical(splits.columns)
-        }
+        Returns
+        -------
+        dict of int to tuple of int
+            By node, the categories that go left.
+        """
+        parted = {}
+        for k in self._categorical(splits.columns).tolist():
+            column = int(splits.columns[k])
+            left = self._bins_left_of(int(splits.cuts[k]), column, histogram_of(k))
+            splits.goes_left[k] = np.isin(self._bins, left)
+            splits.goes_left[k, self.axes.sizes[column] - 1] = splits.missing_left[k]
+            parted[int(splits.nodes[k])] = tuple(np.sort(left).tolist())
+        return parted
 
     def _categorical(self, columns: Nodes) -> NDArray[np.intp]:
         """Which of these columns hold categories."""

@@ -34,9 +34,11 @@ def best_cuts(
     found = np.full((len(totals), n_columns), -np.inf)
     found_cuts, found_missing = np.empty((2, len(totals), n_columns), dtype=np.int32)
     found_sums = np.empty((len(totals), n_columns, 2), dtype=np.int64)
+    width = np.max(offsets[1:] - offsets[:-1])
     for task in prange(n_asked * n_columns):
         k, c = task // n_columns, task % n_columns
         begin, end = offsets[c], offsets[c + 1]
+        left_room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
         grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
         for side in range(1 if len(parents) == 0 else 2):
             node = k + side * n_asked
@@ -50,7 +52,7 @@ def best_cuts(
                 found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
                     upper[node % len(upper)], is_bounded, grad_step, hess_step, reg_lambda, min_child_weight,
-                    found_sums[node, c],
+                    found_sums[node, c], left_room, gains_room,
                 )  # fmt: skip
     for node in range(len(totals)):
         best = 0
@@ -73,9 +75,12 @@ def _less(parent, child, out):
 @njit(**OPTIONS)
 def _best_of_column(
     grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, reg_lambda,
-    min_child_weight, left_sums,
+    min_child_weight, left_sums, left_room, gains_room,
 ):  # fmt: skip
-    """Gain, cut and way of missing of one column's best cut; writes the left child's sums."""
+    """Gain, cut and way of missing of one column's best cut; writes the left child's sums.
+
+    The two rooms are for sums and gains of all cuts.
+    """
     total_g, total_h = total[0] * grad_step, total[1] * hess_step
     if total_h < 2 * min_child_weight:
         return -np.inf, 0, 0
@@ -87,7 +92,7 @@ def _best_of_column(
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
     best, best_cut, best_missing = -np.inf, 0, 0
-    left_g, left_h, gains = np.empty(n_cuts, np.int64), np.empty(n_cuts, np.int64), np.empty(n_cuts)
+    left_g, left_h, gains = left_room[0, :n_cuts], left_room[1, :n_cuts], gains_room[:n_cuts]
     for way in range(2 if has_missing else 1):
         _left_sums(grads, hessians, mode == 2, way * missing_g, way * missing_h, left_g, left_h)
         if is_bounded:

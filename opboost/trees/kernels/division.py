@@ -12,6 +12,20 @@ from opboost.trees.kernels.packing import OPTIONS
 ROWS = 1 << 13
 
 
+@njit(**OPTIONS)
+def divide_nodes(bins, rows, gradients, begins, ends, nodes, columns, goes_left, lefts):
+    """Divide the rows of nodes among their children, siblings side by side.
+
+    ``begins[node]`` and ``ends[node]`` say where a node's rows are; they get those of the children.
+    """
+    middles = np.empty(len(nodes), dtype=np.int64)
+    divide_rows(bins, rows, gradients, begins[nodes], ends[nodes], columns, goes_left, middles)
+    for k in range(len(nodes)):
+        left = lefts[k]
+        begins[left], ends[left] = begins[nodes[k]], middles[k]
+        begins[left + 1], ends[left + 1] = middles[k], ends[nodes[k]]
+
+
 @njit(parallel=True, **OPTIONS)
 def divide_rows(bins, rows, gradients, begins, ends, columns, goes_left, middles):
     """Divide every node's rows into those that go left and, from ``middles[node]`` on, those that go right.

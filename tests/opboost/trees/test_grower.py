@@ -80,7 +80,7 @@ def _grow_on(
         learning_rate=1.0,
         max_depth=rules.max_depth,
         max_leaves=0,
-        columns=np.arange(table.axes.n_columns) if columns is None else columns,
+        limits=none.at_root(np.arange(table.axes.n_columns) if columns is None else columns),
         room=HistogramRoom(table.axes.n_bins),
     )
 

@@ -54,13 +54,13 @@ def test_the_gain_is_that_of_both_children_less_that_of_the_node(reg_lambda: flo
 
 @pytest.mark.parametrize(("gamma", "is_worthwhile"), [(7.999, True), (8.0, True), (8.001, False)])
 def test_a_split_needs_a_gain_of_at_least_gamma(gamma: float, is_worthwhile: bool) -> None:
-    assert _choose(OPPOSITE, gamma=gamma).is_worthwhile.tolist() == [is_worthwhile]
+    assert len(_choose(OPPOSITE, gamma=gamma).worthwhile) == is_worthwhile
 
 
 @pytest.mark.parametrize(("grad", "is_worthwhile"), [(0.0, False), (0.0007, False), (0.00071, True), (0.001, True)])
 def test_a_gain_of_rounding_size_is_no_reason_to_split(grad: float, is_worthwhile: bool) -> None:
     """The gain is twice the square, to be compared with 1e-6."""
-    assert _choose([(-grad, 1.0), (grad, 1.0), (0.0, 0.0)]).is_worthwhile.tolist() == [is_worthwhile]
+    assert len(_choose([(-grad, 1.0), (grad, 1.0), (0.0, 0.0)]).worthwhile) == is_worthwhile
 
 
 @pytest.mark.parametrize(("min_child_weight", "is_worthwhile"), [(0.999, True), (1.0, True), (1.001, False)])
@@ -68,11 +68,11 @@ def test_a_gain_of_rounding_size_is_no_reason_to_split(grad: float, is_worthwhil
 def test_both_children_need_the_least_weight(light: int, min_child_weight: float, is_worthwhile: bool) -> None:
     column = [(-2.0, 5.0), (2.0, 5.0), (0.0, 0.0)]
     column[light] = (column[light][0], 1.0)
-    assert _choose(column, min_child_weight=min_child_weight).is_worthwhile.tolist() == [is_worthwhile]
+    assert len(_choose(column, min_child_weight=min_child_weight).worthwhile) == is_worthwhile
 
 
 def test_a_child_without_weight_is_never_made() -> None:
-    assert not _choose([(-2.0, 0.0), (2.0, 1.0), (0.0, 0.0)]).is_worthwhile.any()
+    assert len(_choose([(-2.0, 0.0), (2.0, 1.0), (0.0, 0.0)]).worthwhile) == 0
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_best_column_wins_and_the_earlier_one_of_equals(
 
 def test_only_the_given_columns_are_looked_at() -> None:
     assert _choose(OPPOSITE, WEAKER, columns=(1,)).columns.tolist() == [1]
-    assert not _choose(OPPOSITE, WEAKER, columns=()).is_worthwhile.any()
+    assert len(_choose(OPPOSITE, WEAKER, columns=()).worthwhile) == 0
 
 
 def test_missing_against_present_is_a_cut_behind_the_last_bin() -> None:
@@ -139,13 +139,13 @@ def _of_categories(means: list[float], *, missing: float = 0.0, max_cat_to_oneho
     nothing = np.empty((0, *histogram.shape[1:]), np.int64)
     limits = none.at_root(np.zeros(1, np.int64))
     children = Children(histogram.sum(axis=2), histogram, nothing, np.zeros(1, np.int64), limits)
-    best, chosen = splitter.choose(children), np.zeros(1, np.intp)
-    flags = splitter.goes_left(best, chosen, lambda place: histogram[place])
-    node = np.zeros(1, np.int32)
+    best, node = splitter.choose(children), np.zeros(1, np.int32)
+    flags = np.zeros((1, len(means) + 1), np.bool_)
     splits = Splits(node, best.columns, best.cuts, best.missing_left, flags, node + 1, node + 2)
-    assert set(splitter.left_categories(splits)[0]) == set(np.flatnonzero(flags[0, :-1]).tolist())
+    listed = splitter.part_categories(splits, lambda place: histogram[place])[0]
+    assert listed == tuple(np.flatnonzero(flags[0, :-1]).tolist())
     assert best.left_sums[0].tolist() == histogram[0][:, flags[0]].sum(axis=1).tolist()
-    return flags.tolist(), len(splitter.left_categories(splits)[0])
+    return flags.tolist(), len(listed)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+"""Nodes of a tree while it grows: their splits are noted, and its leaves get their values."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from opboost.trees.kernels.packing import OPTIONS
+
+# A node of a tree that grows; a leaf has the column -1.
+NODE = np.dtype(
+    [
+        ("column", np.int32),
+        ("left", np.int32),
+        ("cut", np.float64),
+        ("missing_left", np.bool_),
+        ("gain", np.float64),
+        ("sums", np.int64, (2,)),
+    ]
+)
+
+
+@njit(**OPTIONS)
+def split_nodes(
+    chosen, nodes, totals, best_gains, best_columns, best_cuts, best_missing_left, best_left_sums, sizes, first, tree
+):  # fmt: skip
+    """Split nodes by their best cuts into children, siblings side by side from number `first` on.
+
+    Parameters
+    ----------
+    chosen : ndarray of int64, shape (n,)
+        Which of `nodes` are split; `totals` and all ``best_...`` belong to these.
+    sizes : ndarray of int64, shape (n_columns,)
+        Bins of every column.
+    tree : ndarray of NODE
+        With room for the children. Gets the splits, and the children as leaves.
+
+    Returns
+    -------
+    tuple
+        Of the splits: nodes, columns, cuts, ways of missing, tables of the bins that go left, left children; then
+        numbers and sums of the children: the lighter one of every two siblings, then the other ones.
+    """
+    n = len(chosen)
+    split, columns, cuts, lefts = np.empty((4, n), dtype=np.int32)
+    missing_left, goes_left = np.empty(n, dtype=np.bool_), np.empty((n, sizes.max()), dtype=np.bool_)
+    children, sums = np.empty(2 * n, dtype=np.int32), np.empty((2 * n, 2), dtype=np.int64)
+    for k in range(n):
+        place, left = chosen[k], first + 2 * k
+        split[k], columns[k], cuts[k], lefts[k] = nodes[place], best_columns[place], best_cuts[place], left
+        missing_left[k] = best_missing_left[place]
+        for b in range(goes_left.shape[1]):
+            goes_left[k, b] = b <= cuts[k]
+        goes_left[k, sizes[columns[k]] - 1] = missing_left[k]
+        node = tree[split[k]]
+        node.column, node.left, node.cut = columns[k], left, cuts[k]
+        node.missing_left, node.gain = missing_left[k], best_gains[place]
+        for child in range(2):
+            leaf = tree[left + child]
+            leaf.column, leaf.left, leaf.cut, leaf.missing_left, leaf.gain = -1, 0, 0.0, False, 0.0
+            for of in range(2):
+                share = best_left_sums[place, of]
+                leaf.sums[of] = share if child == 0 else totals[place, of] - share
+        lighter = left + (tree[left + 1].sums[1] < tree[left].sums[1])
+        other = 2 * left + 1 - lighter
+        children[k], children[n + k] = lighter, other
+        for of in range(2):
+            sums[k, of], sums[n + k, of] = tree[lighter].sums[of], tree[other].sums[of]
+    return split, columns, cuts, missing_left, goes_left, lefts, children, sums
+
+
+@njit(**OPTIONS)
+def newton_values(sums, lower, upper, grad_scale, hess_scale, reg_lambda, min_child_weight, out):
+    """``-G / (H + reg_lambda)`` of every node within its bounds, 0 where it is too light.
+
+    Bounds that are the same for all nodes are given once.
+    """
+    for node in range(len(sums)):
+        grad, hess = sums[node, 0] / grad_scale, sums[node, 1] / hess_scale
+        weight = hess + reg_lambda
+        is_heavy = hess >= min_child_weight and hess > 0 and weight > 0
+        value = -grad / weight if is_heavy else 0.0
+        out[node] = min(max(value, lower[node % len(lower)]), upper[node % len(upper)])
