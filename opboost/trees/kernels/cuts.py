@@ -38,21 +38,21 @@ def best_cuts(
     for task in prange(n_asked * n_columns):
         k, c = task // n_columns, task % n_columns
         begin, end = offsets[c], offsets[c + 1]
-        left_room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
+        room, gains_room = np.empty((4, width), dtype=np.int64), np.empty(width)
         grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
         for side in range(1 if len(parents) == 0 else 2):
             node = k + side * n_asked
             if side == 1:
                 parent = parents[parent_of[k]]
-                others = rest[k, :, :] if len(rest) else np.empty((2, end - begin), dtype=np.int64)
-                shift = begin if len(rest) else 0
-                grads = _less(parent[0, begin:end], grads, others[0, shift : shift + end - begin])
-                hessians = _less(parent[1, begin:end], hessians, others[1, shift : shift + end - begin])
+                other_g = rest[k, 0, begin:end] if len(rest) else room[2, : end - begin]
+                other_h = rest[k, 1, begin:end] if len(rest) else room[3, : end - begin]
+                grads = _less(parent[0, begin:end], grads, other_g)
+                hessians = _less(parent[1, begin:end], hessians, other_h)
             if allowed[node % len(allowed), c]:
                 found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
                     upper[node % len(upper)], is_bounded, grad_step, hess_step, reg_lambda, min_child_weight,
-                    found_sums[node, c], left_room, gains_room,
+                    found_sums[node, c], room, gains_room,
                 )  # fmt: skip
     for node in range(len(totals)):
         best = 0
@@ -75,11 +75,11 @@ def _less(parent, child, out):
 @njit(**OPTIONS)
 def _best_of_column(
     grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, reg_lambda,
-    min_child_weight, left_sums, left_room, gains_room,
+    min_child_weight, left_sums, room, gains_room,
 ):  # fmt: skip
     """Gain, cut and way of missing of one column's best cut; writes the left child's sums.
 
-    The two rooms are for sums and gains of all cuts.
+    There is room for the sums and the gains of all cuts.
     """
     total_g, total_h = total[0] * grad_step, total[1] * hess_step
     if total_h < 2 * min_child_weight:
@@ -92,7 +92,7 @@ def _best_of_column(
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
     best, best_cut, best_missing = -np.inf, 0, 0
-    left_g, left_h, gains = left_room[0, :n_cuts], left_room[1, :n_cuts], gains_room[:n_cuts]
+    left_g, left_h, gains = room[0, :n_cuts], room[1, :n_cuts], gains_room[:n_cuts]
     for way in range(2 if has_missing else 1):
         _left_sums(grads, hessians, mode == 2, way * missing_g, way * missing_h, left_g, left_h)
         if is_bounded:
@@ -158,18 +158,19 @@ def _max(scores):
 
 @njit(**OPTIONS)
 def _first(gains, wanted):
-    cut = 0
-    while gains[cut] != wanted:
-        cut += 1
-    return cut
+    """Where a gain is met first; all are looked at, which the compiler does several at once."""
+    found = len(gains)
+    for cut in range(len(gains)):
+        found = min(found, cut if gains[cut] == wanted else len(gains))
+    return found
 
 
 @njit(**OPTIONS)
 def _last(gains, wanted):
-    cut = len(gains) - 1
-    while gains[cut] != wanted:
-        cut -= 1
-    return cut
+    found = -1
+    for cut in range(len(gains)):
+        found = max(found, cut if gains[cut] == wanted else -1)
+    return found
 
 
 @njit(**OPTIONS)

@@ -83,6 +83,7 @@ def _to_and_fro(value):  # type: ignore[no-untyped-def]
     return bits_of(value), float_of(bits_of(value))
 
 
+@settings(deadline=None)  # The first call compiles.
 @given(st.floats())
 def test_a_number_is_its_bits_and_back(value: float) -> None:
     bits, again = _to_and_fro(value)
