@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from opboost.estimators import OpBoostClassifier, OpBoostRegressor
     from opboost.federated_estimators import FederatedGBDTClassifier, FederatedGBDTRegressor
     from opboost.inprivate_estimators import InPrivateClassifier, InPrivateRegressor
+    from opboost.privacy.adj_map import AdjMap
     from opboost.privacy.domain import IntegerDomain, Partition
     from opboost.privacy.guarantee import Guarantee
-    from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
+    from opboost.privacy.order_preserving import GlobalMap, LocalMap
     from opboost.schema import ColumnSchema
     from opboost.sgbdt_estimators import SGBDTClassifier, SGBDTRegressor
     from opboost.trees.model_file import load_model
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdjMap": "opboost.privacy.order_preserving",
+    "AdjMap": "opboost.privacy.adj_map",
     "ColumnSchema": "opboost.schema",
     "DPBoostClassifier": "opboost.dpboost_estimators",
     "DPBoostRegressor": "opboost.dpboost_estimators",

@@ -16,17 +16,12 @@ import numpy as np
 from opboost.arrays import Codes, Mask
 from opboost.errors import ParameterError
 from opboost.preprocess import EncodedColumn
+from opboost.privacy.adj_map import MAX_UNEVEN_DOMAIN, AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import Law, check_epsilon
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import (
-    MAX_UNEVEN_DOMAIN,
-    AdjMap,
-    GlobalMap,
-    LocalMap,
-    OrderPreservingMap,
-)
+from opboost.privacy.order_preserving import GlobalMap, LocalMap
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema, Kind, Missing
 

@@ -19,8 +19,9 @@ from scipy.optimize import brentq
 from opboost.desensitize import MechanismSettings
 from opboost.errors import ParameterError
 from opboost.order_metrics import Attack, Table, bayes_attack, beta, crossing, expected_weighted_kendall, gammas
+from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import AdjMap, LocalMap
+from opboost.privacy.order_preserving import LocalMap
 
 # A table of so many points has 4 million cells.
 MAX_TABLE_DOMAIN = 2000

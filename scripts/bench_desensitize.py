@@ -21,8 +21,8 @@ import numba
 import numpy as np
 
 from opboost import AdjMap, GlobalMap, IntegerDomain, LocalMap, rng
+from opboost.privacy.adj_map import OrderPreservingMap
 from opboost.privacy.laws import Law
-from opboost.privacy.order_preserving import OrderPreservingMap
 from opboost.ranking import dense_ranks
 
 N_VALUES = 1 << 19

@@ -9,10 +9,11 @@ from typing import Any
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.map_analysis import Choice
+from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import GlobalMap, LocalMap
 
 MECHANISMS = ("global", "local", "adj")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from opboost.desensitize import ColumnMechanism
+from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import AdjMap, LocalMap
+from opboost.privacy.order_preserving import LocalMap
 from opboost.schema import Kind
 
 # Odds above this are written as a power of e: nobody is protected by them.

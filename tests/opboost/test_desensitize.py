@@ -14,10 +14,11 @@ from scipy.stats import chisquare
 from opboost.desensitize import ColumnMechanism, MechanismSettings, desensitize, epsilon_in_units, exact
 from opboost.errors import ParameterError
 from opboost.preprocess import EncodedColumn
+from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import AdjMap, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import GlobalMap, LocalMap
 from opboost.rng import seeded
 from opboost.schema import ColumnSchema, Kind, Missing
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from opboost.errors import ParameterError
+from opboost.privacy.adj_map import MAX_UNEVEN_DOMAIN, AdjMap
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.privacy.laws import Law, kernel
-from opboost.privacy.order_preserving import CHUNK, MAX_UNEVEN_DOMAIN, AdjMap, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import CHUNK, GlobalMap, LocalMap
 from opboost.rng import seeded
 
 # Doubles carry 16 digits; the tables' logs reach 1000.
