@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,7 +206,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),
         fits=folder.load_fits(),
-        importance=_importance(model.ensemble),
+        importance=importance_of(model.ensemble)[0],
         shares_thresholds=tuple(sorted(model.routers)),
     )
 
@@ -250,7 +250,7 @@ def run_history(
     RunFolderError
         If the run is not finished, or its folder is damaged.
     """
-    meta, lines = _meta(folder), list(_log_lines(folder))
+    meta, lines = _meta(folder), log_lines(folder)
     try:
         return RunHistory(
             party=run.party,
@@ -271,9 +271,14 @@ def run_history(
         raise RunFolderError(f"the log or the meta data in {folder.path} are malformed") from None
 
 
-def _log_lines(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    """The log, line by line."""
-    path = folder.path / "log.jsonl"
+def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
+    """A folder's log, line by line.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    path, found = folder.path / "log.jsonl", []
     try:
         text = path.read_text()
     except OSError as error:
@@ -281,7 +286,8 @@ def _log_lines(folder: RunFolder) -> Iterator[dict[str, Any]]:
     for line in text.splitlines():
         # A crash may have cut a line short.
         with suppress(ValueError):
-            yield json.loads(line)
+            found.append(json.loads(line))
+    return found
 
 
 def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
@@ -299,10 +305,18 @@ def _outgoing(line: Mapping[str, Any]) -> OutgoingMessage:
     )
 
 
-def _importance(ensemble: Ensemble) -> tuple[Importance, ...]:
-    """Gain and splits summed over the tests of each column."""
+def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
+    """Gain and splits summed over the tests of each column; and whether the trees know gains.
+
+    Where they do not, shares are of the splits.
+    """
+    has_gains = any(tree.gains.any() for tree in ensemble.trees)
     gains: dict[tuple[str, str], list[float]] = {}
-    pairs = zip(ensemble.importance("total_gain").tolist(), ensemble.importance("split").tolist(), strict=True)
+    pairs = zip(
+        ensemble.importance("total_gain" if has_gains else "split").tolist(),
+        ensemble.importance("split").tolist(),
+        strict=True,
+    )
     for feature, (gain, n_splits) in zip(ensemble.features, pairs, strict=True):
         sums = gains.setdefault((feature.name, feature.owner or ""), [0.0, 0.0])
         sums[0] += gain
@@ -312,4 +326,4 @@ def _importance(ensemble: Ensemble) -> tuple[Importance, ...]:
         Importance(column=name, owner=owner, share=gain / total, n_splits=round(n_splits))
         for (name, owner), (gain, n_splits) in gains.items()
     )
-    return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column)))
+    return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
-from parties.reports.run_facts import ActiveFacts, PassiveFacts, RunHistory
+from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, RunHistory
 from parties.reports.words import (
     columns_grid,
     guarantee_blocks,
@@ -37,7 +37,7 @@ def active_page(facts: ActiveFacts) -> Page:
         sections=(
             Section("Guarantee", tuple(_promises(facts))),
             leakage_section(),
-            *(Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in facts.fits),
+            *fit_sections(facts.fits),
             Section("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
             *history_sections(history),
@@ -84,10 +84,15 @@ def _promises(facts: ActiveFacts) -> Iterator[Block]:
     )
 
 
+def fit_sections(fits: Iterable[FitQuality]) -> Iterator[Section]:
+    """How well a model fits rows, a section per set of rows."""
+    return (Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
+
+
 def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield Grid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
-    if fit.basis == "training rows":
+    if fit.basis.endswith("training rows"):
         yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
@@ -122,21 +127,35 @@ def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
-    shown = facts.importance[:MOST_COLUMNS]
-    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
-    rows = tuple(
-        (name, one.owner or facts.history.party, percent(one.share), str(one.n_splits))
-        for name, one in zip(names, shown, strict=True)
-    )
     yield Prose(
         "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
     )
-    yield Grid("Importance", ("column", "owner", "share of the gain", "splits"), rows)
+    yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
+
+
+def importance_blocks(
+    importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
+) -> Iterator[Block]:
+    """Which columns trees split on; with the owners of columns, where these are at several parties."""
+    shown = importance[:MOST_COLUMNS]
+    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
+    of_what = "the gain" if has_gains else "the splits"
+    if not has_gains:
+        yield Prose(
+            "These trees know no gains. Where splits are drawn at random, their number says nothing of what a column "
+            "is worth."
+        )
+    headings = ("column", *(["owner"] if party else []), f"share of {of_what}", "splits")
+    rows = tuple(
+        (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
+        for name, one in zip(names, shown, strict=True)
+    )
+    yield Grid("Importance", headings, rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
-            ranking(names, [100 * one.share for one in shown], x=Axis(label="share of the gain, %"),
+            ranking(names, [100 * one.share for one in shown], x=Axis(label=f"share of {of_what}, %"),
                     alt=f"Importance of {len(shown)} columns; the first is {names[0]}"),
-            "Share of the total gain of all splits, by column.",
+            "Share of the total gain of all splits, by column." if has_gains else "Share of all splits, by column.",
         )  # fmt: skip
 
 
