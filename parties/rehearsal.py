@@ -38,8 +38,9 @@ class Traffic:
     sent_bytes, received_bytes : int
         By a worker, with what secure aggregation adds; greetings and the drawing of public bits not counted.
     n_queries, paper_rounds, paper_bytes : int or None
-        Queries of the account, and rounds and bytes per owner as the publication counts them (Maddock et al., 2022,
-        appendix B: 8 bytes for every number that is released, without secure aggregation); None for other recipes.
+        Queries that the account is for, and rounds and bytes per owner as the publication counts them (Maddock et al.,
+        2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
+        recipes.
     """
 
     n_rounds: int
@@ -60,7 +61,7 @@ def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) ->
     by_paper: tuple[int | None, int | None, int | None] = (None, None, None)
     if isinstance(recipe, FederatedAmongOwners):
         trained = recipe.trained(holder, shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
-        by_paper = trained.n_queries, trained.n_rounds, trained.n_bytes
+        by_paper = recipe.choices.n_queries(len(recipe.task.names)), trained.n_rounds, trained.n_bytes
     else:
         recipe.train(holder, shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
     return Traffic(

@@ -182,6 +182,11 @@ class RunFolder:
         self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
 
     @property
+    def is_finished(self) -> bool:
+        """Whether this is the folder of a finished run."""
+        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("finished") is not None
+
+    @property
     def has_model(self) -> bool:
         """Whether a model, or a share of one, is saved."""
         return (self.path / "model.json").exists()

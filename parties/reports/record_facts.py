@@ -20,7 +20,8 @@ from parties.horizontal_config import CoordinatorRun
 from parties.horizontal_files import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.reports.record_account import AccountFacts, account_facts
 from parties.reports.record_words import Observer, observers_of, settings_of
-from parties.reports.run_facts import Importance, RunHistory, importance_of, log_lines, run_history
+from parties.reports.run_facts import Importance, importance_of
+from parties.reports.run_history import RunHistory, log_lines, run_history
 from parties.store import RunFolder
 from parties.worker_ledger import LedgerPosition, ledger_position
 

@@ -68,7 +68,8 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
         (number(one.epsilon) + (" (agreed)" if one.epsilon == agreed else ""), number(one.multiplier))
         for one in plan.noises
     )
-    yield Grid("Noise that a budget needs, on every answer", ("epsilon", "sigma, in sensitivities"), rows)
+    budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
+    yield Grid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
@@ -112,7 +113,8 @@ def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
     assert traffic is not None
     yield Prose(
         "For a run in which nobody drops out, without greetings; counted by running the recipe on answers of nothing. "
-        "Random trees take just so much; trees that are chosen by noisy answers more or less."
+        "Random trees take just so much; trees that are chosen by noisy answers are "
+        "larger where there is something to find."
     )
     rows = [
         ("rounds of secure aggregation", str(traffic.n_rounds)),
@@ -124,7 +126,7 @@ def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
     ]
     if traffic.n_queries is not None:
         rows += [
-            ("queries of the account", str(traffic.n_queries)),
+            ("queries that the account is for", str(traffic.n_queries)),
             ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
             ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
         ]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
-from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, RunHistory
+from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
+from parties.reports.run_history import RunHistory
 from parties.reports.words import (
     columns_grid,
     guarantee_blocks,
@@ -169,8 +170,31 @@ def _settings_section(facts: ActiveFacts) -> Section:
     return Section("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
 
 
+def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
+    """What the model was used for since the run."""
+    later = history.outgoing[history.n_trained :]
+    told = (
+        f"Since the run was finished, {len(later)} messages with {size(sum(one.bytes for one in later))} left "
+        f"{history.party}."
+    )
+    answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
+    if answered:
+        bits = sum(one.n_routed_bits or 0 for one in history.predictions)
+        told += (
+            f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits, one per record and test."
+        )
+    yield Prose(told)
+    rows = tuple((one.time, one.message) for one in history.predictions)
+    if len(rows) > MOST_MESSAGES:
+        yield Prose(f"The last {MOST_MESSAGES} of {len(rows)}; all of them stand in report.json.")
+    if rows:
+        yield Grid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
+
+
 def history_sections(history: RunHistory) -> Iterator[Section]:
-    """What left, the steps, versions and seeds."""
+    """What the model was used for, what left, the steps, versions and seeds."""
+    if history.predictions or history.n_trained < len(history.outgoing):
+        yield Section("Predictions", tuple(_prediction_blocks(history)))
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:
@@ -179,8 +203,9 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
     listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
     blocks: list[Block] = [
         Prose(
-            f"Everything that left {history.party} in this run, by size and digest: {len(listed)} messages. The "
-            "digests are those of the bytes before encryption; nothing of the content is kept."
+            f"Everything that left {history.party} in this run and in predictions since, by size and digest: "
+            f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "
+            "kept."
         ),
         Grid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         Grid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
@@ -197,8 +222,8 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
         ("started", history.started),
         ("finished", history.finished),
         ("taken up again", ", ".join(history.resumed) or "never"),
-        ("sent", size(history.sent_bytes)),
-        ("received", size(history.received_bytes)),
+        ("sent in training", size(history.sent_bytes)),
+        ("received in training", size(history.received_bytes)),
         ("randomness", history.randomness),
         *history.versions.items(),
     )

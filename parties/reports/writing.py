@@ -17,8 +17,9 @@ from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 from parties.reports.plan_facts import plan_of
 from parties.reports.plan_page import plan_page
-from parties.reports.run_facts import ActiveFacts, is_finished, run_facts
+from parties.reports.run_facts import ActiveFacts, run_facts
 from parties.reports.run_page import active_page, passive_page
+from parties.store import RunFolder
 
 FORMAT, VERSION = "opboost-report", 1
 
@@ -82,7 +83,7 @@ def report_of(
     if read_role(path) in HORIZONTAL_ROLES:
         return _record_report_of(path, before=before, grid=grid, wanted_order=wanted_order, progress=progress)
     run = read_any_run(path)
-    if is_finished(run.run_folder) and not before:
+    if RunFolder(run.run_folder).is_finished and not before:
         _check_no_comparison(run.run_id, grid, wanted_order)
         return run_report(path)
     if isinstance(run, ActiveRun):
@@ -104,7 +105,7 @@ def _record_report_of(
     from parties.reports.record_plan_page import record_plan_page
 
     run = read_record_run(path)
-    if is_finished(run.run_folder) and not before:
+    if RunFolder(run.run_folder).is_finished and not before:
         _check_no_comparison(run.run_id, grid, wanted_order)
         return record_report(path)
     if wanted_order or (grid is not None and replace(grid, epsilons=()) != Grid()):

@@ -15,7 +15,8 @@ from parties.config import read_any_run
 from parties.errors import RunFolderError
 from parties.jobs import Terminal, train_active, train_passive
 from parties.reports import writing
-from parties.reports.run_facts import _step, run_facts
+from parties.reports.run_facts import run_facts
+from parties.reports.run_history import _step
 from parties.reports.writing import report_of
 
 
