@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate_owners import InPrivateAmongOwners
+from opboost.horizontal.leaf_noise import LeafNoise
 from opboost.horizontal.query_account import QueryAccount
-from opboost.privacy.accounting import by_renyi
+from opboost.privacy.accounting import by_loss_distribution, by_renyi
 from opboost.privacy.releases import SkellamRelease
 from opboost.schema import TableSchema
 from parties.config import read_schema
@@ -130,7 +132,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     return RecordPlan(
         party=run.party, role=run.role, run_id=run.run_id, peers=peers_of(run), n_columns=len(schema.names),
         n_trees=_n_trees(run, recipe), n_records=n_records, account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise), noises=_noises(run, schema, path, epsilons, progress),
+        observers=observers_of(run.training, promise), noises=_noises(run, recipe, schema, path, epsilons, progress),
         shares=_shares(run, recipe),
         traffic=_traffic(run, recipe),
         ledger=None if isinstance(run, CoordinatorRun)
@@ -152,24 +154,32 @@ def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
 
 
 def _noises(
-    run: RecordRun, schema: TableSchema, path: Path, epsilons: Sequence[float], progress: Progress
+    run: RecordRun,
+    recipe: RecordRecipe,
+    schema: TableSchema,
+    path: Path,
+    epsilons: Sequence[float],
+    progress: Progress,
 ) -> tuple[NoiseAt, ...]:
-    """The noise of the same recipe for other budgets; those that cannot be had are left out."""
+    """The noise of the same recipe for other budgets; those that cannot be had are left out.
+
+    A search for noise by loss distributions takes seconds, so that those are for budgets that were asked for.
+    """
     training = run.training
-    if not isinstance(training, TrainingSection) or math.isinf(training.epsilon):
+    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(training, TrainingSection) or not releases_of(recipe):
         return ()
-    wanted = sorted({training.epsilon, *(epsilons or [training.epsilon * multiple for multiple in MULTIPLES])})
-    found = []
-    for done, epsilon in enumerate(wanted, start=1):
+    agreed, noise = training.epsilon, recipe.noise
+    is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
+    wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in MULTIPLES}
+    found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
+    for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
         other = run.model_copy(update={"training": training.model_copy(update={"epsilon": epsilon})})
-        try:
-            recipe = recipe_of(other, schema, path)
-        except (OpBoostError, PartyError):
-            continue
-        assert not isinstance(recipe, InPrivateAmongOwners)
-        found.append(NoiseAt(epsilon=epsilon, multiplier=recipe.noise.multiplier))
+        with suppress(OpBoostError, PartyError):
+            one = recipe_of(other, schema, path)
+            assert not isinstance(one, InPrivateAmongOwners)
+            found.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
         progress("noise for other budgets", done, len(wanted))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one.epsilon))
 
 
 def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
