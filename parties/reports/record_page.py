@@ -59,9 +59,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
     if facts.n_rounds is not None:
         asked = " and ".join(f"{count} times {kind.removeprefix('want ')}" for kind, count in facts.questions.items())
         whose = "in all" if facts.role == "coordinator" else "that this worker answered"
-        yield Prose(
-            f"{facts.n_rounds} rounds of secure aggregation {whose}, for questions of two kinds: {asked or 'none'}."
-        )
+        yield Prose(f"{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}.")
     if facts.role == "coordinator":
         rows = tuple(
             (one.name, str(one.n_answered), str((facts.n_rounds or 0) - one.n_answered), "not told",

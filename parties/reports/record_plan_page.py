@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parties.reports.figures import Axis, Series, lines
+from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
 from parties.reports.record_account import account_section
 from parties.reports.record_plan_facts import RecordPlan
@@ -73,8 +73,8 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
-            lines([Series("noise", xs, ys)], x=Axis(label="epsilon", is_log=True),
-                  y=Axis(label="sigma, in sensitivities", is_log=True),
+            lines([Series("noise", xs, ys)], x=Axis(label="epsilon"),
+                  y=Axis(label="sigma, in sensitivities"),
                   alt=f"Noise against budget: sigma {ys[0]:.3g} at epsilon {xs[0]:.3g}, {ys[-1]:.3g} at {xs[-1]:.3g}"),
             "Noise on every answer, in sensitivities of one record, for budgets around the agreed one.",
         )  # fmt: skip
@@ -99,11 +99,11 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
     )
     headings = ("workers whose share is in the sum", "sigma, in sensitivities", "epsilon")
     yield Grid("What shares of the noise promise", headings, rows)
-    xs, ys = zip(*((float(one.n_workers), one.epsilon) for one in plan.shares), strict=True)
+    epsilons = [one.epsilon for one in plan.shares]
     yield Figure(
-        lines([Series("epsilon", xs, ys)], x=Axis(label="workers whose share is in the sum"),
-              y=Axis(label="epsilon", is_log=True),
-              alt=f"Epsilon against shares of noise: {ys[0]:.3g} with one share, {ys[-1]:.3g} with {xs[-1]:.0f}"),
+        bars([str(one.n_workers) for one in plan.shares], {"epsilon": epsilons},
+             x=Axis(label="workers whose share is in the sum"), y=Axis(label="epsilon"),
+             alt=f"Epsilon by shares of noise: {epsilons[0]:.3g} with one, {epsilons[-1]:.3g} with {len(epsilons)}"),
         "What drop-outs and dishonest workers cost: epsilon by how many shares of the noise are in every sum.",
     )  # fmt: skip
 
