@@ -19,6 +19,7 @@ from opboost.privacy.accounting import (
     by_loss_distribution,
     by_pure,
     by_renyi,
+    loss_distribution_profile,
     renyi_account,
     renyi_curve,
 )
@@ -117,6 +118,8 @@ def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) 
 def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[float]) -> tuple[tuple[float, float], ...]:
     """Epsilon at each delta; nothing if the account does not know these releases."""
     try:
+        if account is by_loss_distribution:
+            return tuple(zip(deltas, loss_distribution_profile(releases, deltas), strict=True))
         return tuple((delta, float(account(releases, delta))) for delta in deltas)
     except AccountError:
         return ()

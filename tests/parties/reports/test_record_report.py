@@ -105,7 +105,7 @@ def test_gaussian_answers_have_a_loss_distribution_too(hospitals: Any) -> None:
 
 
 def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospitals: Any) -> None:
-    hospitals.training |= {"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 4, "subsample": 0.5}}
+    hospitals.training |= {"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 60, "subsample": 0.05}}
     text = report_of(hospitals.write("north"), grid=Grid(epsilons=(3.0,))).text("md")
     assert "| certified or paper | not certified (paper mode) |" in text
     assert "| epsilon that the publication claims | 3 |" in text
