@@ -117,7 +117,7 @@ def record_facts(path: Path) -> RecordFacts:
         observers=observers_of(run.training, promise), objective=model.loss.name, n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),
         questions={} if is_chain else _questions(run, lines),
-        participants=tuple(_participant(name, lines) for name in history.peers if _has_line(run, name)),
+        participants=_participants(run, lines),
         absences=tuple(
             (line["time"], line["message"]) for line in lines if line["event"] in ("dropped out", "returned", "resumed")
         ),
@@ -133,21 +133,22 @@ def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
     return recipe.releases if isinstance(recipe, InPrivateAmongOwners) else recipe.noise.releases
 
 
-def _has_line(run: RecordRun, name: str) -> bool:
-    """Whether the party talks to this one; workers talk to the coordinator alone."""
-    return run.role != "worker" or name == peers_of(run)[0]
-
-
-def _participant(name: str, lines: list[dict[str, Any]]) -> Participant:
-    sent = [line for line in lines if line["event"] == "sent" and line["peer"] == name]
-    received = [line for line in lines if line["event"] == "received" and line["peer"] == name]
-    return Participant(
-        name=name,
-        n_asked=sum(line["kind"] == "add up" for line in sent),
-        n_answered=sum(line["kind"] == "masked" for line in received),
-        sent_bytes=sum(line["bytes"] for line in sent),
-        received_bytes=sum(line["bytes"] for line in received),
-    )
+def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
+    """Everybody whom the party talks to; workers talk to the coordinator alone."""
+    n_bytes, n_messages = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for line in lines:
+        if line["event"] in ("sent", "received"):
+            n_bytes[line["event"], line["peer"]] += line["bytes"]
+            n_messages[line["kind"], line["peer"]] += 1
+    names = peers_of(run)[:1] if run.role == "worker" else peers_of(run)
+    is_hub = run.role == "coordinator"
+    return tuple(
+        Participant(
+            name=name, n_asked=is_hub * n_messages["add up", name], n_answered=is_hub * n_messages["masked", name],
+            sent_bytes=n_bytes["sent", name], received_bytes=n_bytes["received", name],
+        )
+        for name in names
+    )  # fmt: skip
 
 
 def _rounds(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> int:

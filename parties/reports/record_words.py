@@ -62,8 +62,7 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
             )
     peers = Observer(
         who="other workers", gradients="none: what passes through them is sealed or masked", histograms="none",
-        trees="every tree, and the random bits that shape it",
-        promise=said + "; a worker knows its own rows and its own noise, and can take these out of what it sees",
+        trees="every tree, and the random bits that shape it", promise=said + _besides_itself(training),
     )  # fmt: skip
     return (
         Observer(
@@ -73,6 +72,20 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
         _readers(said),
         _network("sums, trees or keys"),
     )
+
+
+def _besides_itself(training: TrainingSection) -> str:
+    """What a worker that looks at the model can take out of it: its own share of the noise."""
+    if training.honest is None:
+        return ""
+    said = (
+        f", as long as {training.honest} workers besides it in every sum add their share of the noise: it knows its "
+        "own, and can take it out of what it sees"
+    )
+    left = training.threshold - 1
+    if left < training.honest:
+        said += f". Where only {training.threshold} workers are left in a sum, that leaves {left} against each of them"
+    return said
 
 
 def _promise(promise: RecordGuarantee) -> str:

@@ -83,6 +83,7 @@ def test_a_plan_tells_the_promise_the_noise_and_what_drop_outs_cost_and_begins_n
     agreed = [one for one in plan.noises if one.epsilon == 3.0]
     assert [one.multiplier for one in agreed] == [noise.multiplier]
     assert np.all(np.diff([one.multiplier for one in plan.noises]) < 0)
+    assert "that leaves 1 against each of them" in plan.observers[1].promise
     assert plan.ledger is not None
     assert plan.ledger.remaining == (pytest.approx(5.0 - plan.account.guarantee.epsilon), None)
 
