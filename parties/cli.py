@@ -288,7 +288,8 @@ def doctor(
     from parties.findings import is_sound, report
     from parties.printing import print_findings
 
-    with _terminal():
+    with _terminal() as terminal:
+        terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
         found = examine(run_file, insecure=insecure, wait_s=wait)
     if form is Format.JSON:
         typer.echo(json.dumps(report(found)))

@@ -169,6 +169,17 @@ def _noise(release: Release) -> str:
             return f"{len(parts)} parts; the costliest counts"
 
 
+def uncertified(promise: RecordGuarantee) -> str:
+    """Why a promise must not be relied on, in a few words; empty if it may be."""
+    if promise.certified:
+        return ""
+    if promise.notion == "none":
+        return "no noise"
+    if promise.mode == "paper":
+        return "paper mode"
+    return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"
+
+
 def account_section(facts: AccountFacts) -> Section:
     """The account as a section of a page."""
     promise = facts.guarantee
@@ -178,7 +189,7 @@ def account_section(facts: AccountFacts) -> Section:
         ("delta", f"{promise.delta:.3g}"),
         ("account", promise.account),
         ("neighbours", promise.neighbours),
-        ("certified or paper", "certified" if promise.certified else f"not certified ({promise.mode} mode)"),
+        ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
     ]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))

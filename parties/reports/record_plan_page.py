@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
-from parties.reports.record_account import account_section
+from parties.reports.record_account import account_section, uncertified
 from parties.reports.record_plan_facts import RecordPlan
 from parties.reports.record_words import observers_section, position_section, settings_section
 from parties.reports.sentences import odds
@@ -51,11 +51,8 @@ def _plain_blocks(plan: RecordPlan) -> Iterator[Block]:
             f"{but}, whatever else is known.",
             is_strong=True,
         )
-    if not promise.certified:
-        why = "the publication is followed to the letter" if promise.mode == "paper" else "there is no noise"
-        if not promise.is_secure:
-            why = "noise comes from a seed: NOT FOR RELEASE"
-        yield Prose(f"The promise is not certified: {why}.", is_strong=True)
+    if why := uncertified(promise):
+        yield Prose(f"Not certified: {why}.", is_strong=True)
 
 
 def _size(plan: RecordPlan) -> str:

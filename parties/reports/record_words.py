@@ -105,7 +105,10 @@ def _readers(said: str) -> Observer:
 def _network(what: str) -> Observer:
     return Observer(
         who="the network", gradients="none", histograms="none", trees="none",
-        promise=f"everything is encrypted: addresses, times and sizes show, {what} do not",
+        promise=(
+            f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on one "
+            "machine (--insecure)"
+        ),
     )  # fmt: skip
 
 

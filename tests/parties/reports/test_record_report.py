@@ -110,7 +110,7 @@ def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospita
     text = report_of(hospitals.write("north"), grid=Grid(epsilons=(3.0,))).text("md")
     assert "| certified or paper | not certified (paper mode) |" in text
     assert "| epsilon that the publication claims | 3 |" in text
-    assert "The promise is not certified: the publication is followed to the letter." in text
+    assert "Not certified: paper mode." in text
     assert "loss distribution (PLD)" in text
 
 
