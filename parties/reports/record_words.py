@@ -106,8 +106,8 @@ def _network(what: str) -> Observer:
     return Observer(
         who="the network", gradients="none", histograms="none", trees="none",
         promise=(
-            f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on one "
-            "machine (--insecure)"
+            f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on "
+            "one machine (--insecure)"
         ),
     )  # fmt: skip
 
