@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from parties.answering import Tally
 from parties.cli import app
 from parties.config import read_any_run
 from parties.errors import RunFolderError
@@ -19,6 +22,8 @@ from parties.reports import writing
 from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
+from parties.runlog import RunLog
+from parties.serving import _log_session
 
 
 def document(site: Any) -> dict[str, Any]:
@@ -189,3 +194,15 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
     basis = [fit["basis"] for fit in document(bank)["fits"]]
     assert basis[1:] == ["records scored in mode routed", "records scored in mode desensitized"]
     assert [one["n_records"] for one in document(bank)["history"]["predictions"]] == [30, 30]
+
+
+def test_sessions_of_a_service_are_uses_of_the_model(finished: Any, tmp_path: Path) -> None:
+    shutil.copytree(finished.shop.path, tmp_path / "shop")
+    log = tmp_path / "shop" / "runs" / "spring" / "log.jsonl"
+    tally = Tally(n_requests=2, n_asked=12, n_answered=11, n_routed_bits=99, modes={"routed"}, began=0.0)
+    with contextlib.closing(RunLog(log.parent)) as written:
+        _log_session(written, 1, tally, 9, "done")
+    found = run_facts(tmp_path / "shop" / "run.yaml").history
+    assert [(one.n_records, one.n_answered, one.n_routed_bits) for one in found.predictions] == [(12, 11, 99)]
+    text = report_of(tmp_path / "shop" / "run.yaml").text("md")
+    assert "It answered for 11 records, with 99 exact routing bits" in text
