@@ -12,10 +12,10 @@ file                content
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
-``fit.json``        A only: how predictions compare with labels, in training and wherever labels were known later
+``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever labels were known later
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
-``predictions.csv`` A only
+``predictions.csv`` A, or whoever has a model of horizontal training
 ``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.kept_turns`
 ==================  ====================================================================================

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import socket
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -260,6 +261,18 @@ def test_a_doctor_finds_a_sound_run_sound(hospitals: Any, name: str) -> None:
     other = examine(hospitals.write("south"), wait_s=0.2)
     assert terms == [one.sentence for one in other if one.check == "terms"]
     assert not (hospitals.root / name / "runs").exists()
+
+
+def test_a_doctor_looks_whether_somebody_listens_and_says_nothing(hospitals: Any) -> None:
+    host, port = hospitals.runs["hub"]["listen"].removeprefix("tcp://").split(":")
+    with socket.create_server((host, int(port))) as hub:
+        found = {one.check: one for one in examine(hospitals.write("north"), wait_s=0.5)}
+        assert (found["peer"].status, found["keys"].status) == (Status.OK, Status.OK)
+        line, _ = hub.accept()
+        with line:
+            assert line.recv(1) == b""
+        taken = {one.check: one for one in examine(hospitals.write("hub"), wait_s=0.5)}
+        assert taken["address"].status is Status.PROBLEM
 
 
 def test_a_doctor_names_what_is_wrong(hospitals: Any) -> None:
