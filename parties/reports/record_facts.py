@@ -109,7 +109,7 @@ def record_facts(path: Path) -> RecordFacts:
     recipe = recipe_of(run, schema, path)
     drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
     history = run_history(run, peers_of(run), folder, drawn)
-    promise = recipe.guarantee(is_secure=folder.read_json("guarantee.json")["is_secure"])
+    promise = recipe.guarantee(is_secure=folder.read_json("guarantee.json").get("is_secure") is True)
     model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
     importance, has_gains = importance_of(model)
     return RecordFacts(
