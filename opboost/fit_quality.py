@@ -5,7 +5,7 @@ They are statistics of labels, and stay with whoever holds those.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -93,22 +93,38 @@ def training_quality(
     rows = np.arange(len(labels)) if is_held_out is None else np.flatnonzero(is_held_out)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64)]
     basis = "training rows" if is_held_out is None else "held-out rows"
-    metric = metric_by_name(default_metric(trained.loss), trained.loss)
-    ends, scores = _staged_scores(trained, ensemble, rows)
-    predictions = [trained.loss.predictions(one) for one in scores]
-    truth = labels[rows]
-    final = fit_quality(trained.loss.name, truth, predictions[-1], basis=basis, metric=metric.name)
+    return model_quality(ensemble, lambda some: _features(trained, ensemble, rows[some]), labels[rows], basis=basis)
+
+
+def model_quality(
+    ensemble: Ensemble, features: Callable[[NDArray[np.int64]], Values], labels: Values, *, basis: str
+) -> FitQuality | None:
+    """How a model fits rows, with the curve over its rounds; None where labels cannot tell anything.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    features : callable
+        Takes indices of rows; what the ensemble reads of them, shape ``(n_indices, n_features)``.
+    labels : ndarray of float64, shape (n_rows,)
+    basis : str
+        Which rows these are.
+    """
+    metric = metric_by_name(default_metric(ensemble.loss), ensemble.loss)
+    ends, scores = _staged_scores(ensemble, features, len(labels))
+    predictions = [ensemble.loss.predictions(one) for one in scores]
+    final = fit_quality(ensemble.loss.name, labels, predictions[-1], basis=basis, metric=metric.name)
     if final is None:
         return None
     points = zip(ends, predictions, strict=True)
-    return replace(final, curve=tuple((end, metric.of(truth, predicted)) for end, predicted in points))
+    return replace(final, curve=tuple((end, metric.of(labels, predicted)) for end, predicted in points))
 
 
 def _staged_scores(
-    trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
+    ensemble: Ensemble, features: Callable[[NDArray[np.int64]], Values], n_rows: int
 ) -> tuple[list[int], NDArray[np.float64]]:
     """Scores after some of the rounds, shape ``(n_stages, n_rows, n_outputs)``, and which rounds."""
-    n_outputs = trained.loss.n_outputs
+    n_outputs = ensemble.loss.n_outputs
     n_rounds = len(ensemble.trees) // n_outputs
     ends = np.unique(np.linspace(0, n_rounds, min(n_rounds + 1, MOST_POINTS)).round().astype(np.int64)).tolist()
     stages = [
@@ -119,12 +135,12 @@ def _staged_scores(
         )
         for begin, end in zip([0, *ends], ends, strict=False)
     ]
-    scores = np.empty((len(ends), len(rows), n_outputs))
-    for first in range(0, len(rows), CHUNK_ROWS):
-        chunk = slice(first, first + CHUNK_ROWS)
-        features = _features(trained, ensemble, rows[chunk])
+    scores = np.empty((len(ends), n_rows, n_outputs))
+    for first in range(0, n_rows, CHUNK_ROWS):
+        chunk = np.arange(first, min(first + CHUNK_ROWS, n_rows))
+        matrix = features(chunk)
         for stage, part in enumerate(stages):
-            scores[stage, chunk] = part.scores(features)
+            scores[stage, chunk] = part.scores(matrix)
     return ends, np.cumsum(scores, axis=0)
 
 

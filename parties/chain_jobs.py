@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opboost.metrics import evaluate
 from parties.chain import ChainJob, take_turns
 from parties.chain_config import read_owner
 from parties.connections import chain_channels
 from parties.coordinator import SharedModel
 from parties.errors import ChainBroken, naming
-from parties.horizontal_folder import bits_of, check_charge, logged, save_trees, write_report
+from parties.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.kept_turns import KeptTurns
 from parties.owner_rows import OwnerRows
@@ -57,10 +56,7 @@ def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         except ChainBroken as error:
             raise ChainBroken(f"{error}. Start the same run again at all owners: it goes on where it stopped") from None
         log.step("guarantee", str(model.guarantee))
-        ensemble = model.ensemble
-        metrics = evaluate(ensemble.loss.name, rows.labels, ensemble.predict(rows.values)) if rows.can_be_scored else {}
-        folder.write_json("metrics.json", {"own_rows": metrics})
+        note_own_fit(folder, model.ensemble, rows)
         note_end(folder, log, list(channels.values()), n_rows=len(rows.labels))
-    peers = tuple(name for name in training.order if name != run.party)
-    write_report(folder, run, model, releases=recipe.releases, peers=peers, terminal=terminal)
+    write_report(path, run, terminal)
     return folder

@@ -161,23 +161,37 @@ def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Fo
 def predict(
     run_file: RunFile,
     data: DataOption = None,
-    ids: Annotated[Path | None, typer.Option(help="Score only the ids listed in this file (active party).")] = None,
-    mode: Annotated[Mode, typer.Option(help="How the passive parties take part (active party).")] = Mode.ROUTED,
-    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet (active party).")] = None,
+    ids: Annotated[Path | None, typer.Option(help="Score only the ids listed in this file.")] = None,
+    mode: Annotated[
+        Mode | None, typer.Option(help="How the passive parties take part (active party); by default routed.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet.")] = None,
     insecure: Insecure = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Score records with a trained model. Each party runs this with its own run file.
 
-    The active party gets the predictions; a passive party answers for its columns. No labels are needed.
+    The active party gets the predictions; a passive party answers for its columns. No labels are needed. The model of a
+    coordinator, a worker or an owner in a chain is complete: each predicts alone.
     """
-    from parties.config import read_role
-    from parties.prediction_jobs import predict_active, serve_passive
+    from parties.config import HORIZONTAL_ROLES, read_role
 
     with _terminal() as terminal:
-        if read_role(run_file) == "active":
+        role = read_role(run_file)
+        if role in HORIZONTAL_ROLES:
+            from parties.horizontal_prediction import predict_alone
+
+            if mode is not None:
+                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint="--mode")
+            target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
+            _result(form, predictions=str(target))
+            return
+        from parties.prediction_jobs import predict_active, serve_passive
+
+        if role == "active":
+            chosen = (mode or Mode.ROUTED).value
             target = predict_active(
-                run_file, data=data, ids=ids, mode=mode.value, out=out, insecure=insecure, terminal=terminal
+                run_file, data=data, ids=ids, mode=chosen, out=out, insecure=insecure, terminal=terminal
             )
             _result(form, predictions=str(target))
         else:
@@ -243,9 +257,10 @@ def report(
     theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
 ) -> None:
-    """Before a run, at a passive party: what it would promise and keep. After it, at either: what it did.
+    """Before a run: what a release would promise and keep. After it: what it did.
 
-    Nothing is drawn, charged or sent. A finished run's report is written by the run itself; this writes it again.
+    Nothing is drawn, charged or sent. An active party, which releases no columns, has a report afterwards only. A
+    finished run's report is written by the run itself, and again after predictions; so does this.
     """
     from parties.reports.command import asked_grid, deliver
     from parties.reports.writing import report_of
@@ -273,7 +288,8 @@ def doctor(
     from parties.findings import is_sound, report
     from parties.printing import print_findings
 
-    with _terminal():
+    with _terminal() as terminal:
+        terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
         found = examine(run_file, insecure=insecure, wait_s=wait)
     if form is Format.JSON:
         typer.echo(json.dumps(report(found)))

@@ -28,6 +28,9 @@ from protocols.keys import NAME_PATTERN
 # FATE's names for the roles, accepted here and nowhere else.
 _ALIASES = {"guest": "active", "host": "passive"}
 
+# Of training on rows that are divided between owners; `parties.horizontal_files` reads their run files.
+HORIZONTAL_ROLES = ("coordinator", "worker", "owner")
+
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 Positive = Annotated[float, Field(gt=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
@@ -190,7 +193,7 @@ def read_run(path: Path, kind: type[R]) -> R:
 
 
 def read_any_run(path: Path) -> Run:
-    """Read a run file of either role.
+    """Read a run file of either role of vertical training.
 
     Raises
     ------
@@ -216,8 +219,11 @@ def read_role(path: Path) -> str:
     """Which role a run file is for."""
     role = read_yaml(path).get("role")
     role = _ALIASES.get(role, role) if isinstance(role, str) else role
-    if role not in ("active", "passive"):
-        raise ConfigError(f"{path}: role must be active or passive; found {role!r}")
+    if role not in ("active", "passive", *HORIZONTAL_ROLES):
+        raise ConfigError(
+            f"{path}: role must be active or passive, or {', '.join(HORIZONTAL_ROLES[:-1])} or {HORIZONTAL_ROLES[-1]}; "
+            f"found {role!r}"
+        )
     return str(role)
 
 

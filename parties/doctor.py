@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from opboost.errors import OpBoostError
 from opboost.preprocess import encode
 from parties.balances import Balances, Budget
-from parties.config import ActiveRun, PassiveRun, read_any_run, read_schema
-from parties.connections import own_keys, peer_key
+from parties.config import HORIZONTAL_ROLES, ActiveRun, PassiveRun, read_any_run, read_role, read_schema
+from parties.doctor_files import examine_folder, examine_keys
 from parties.doctor_peer import ask_active, ask_passive
-from parties.doctor_table import examine_table
+from parties.doctor_table import TableUse, examine_table
 from parties.drawing import open_books, planned
 from parties.entries import Release
-from parties.errors import ConfigError, OverBudget, PartyError
+from parties.errors import OverBudget
 from parties.findings import Finding, Status, is_sound
+from parties.jobs import EXPECTED_ERRORS
 from parties.ledger import Ledger
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.preparing import PreparedPassive, prepare_active, prepare_passive
 from parties.releases import store_path
-from parties.store import RunFolder, RunState
-from protocols.errors import ProtocolError
-from protocols.keys import KeyPair, check_loopback
-
-_EXPECTED = (OpBoostError, PartyError, ProtocolError)
+from parties.store import RunFolder
 
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
-    """Check a run file of either role and all that it names; then the peers, for at most `wait_s` seconds."""
+    """Check a run file of any role and all that it names; then the peers, for at most `wait_s` seconds."""
     try:
+        if read_role(path) in HORIZONTAL_ROLES:
+            # Loaded here: the doctor of vertical training does without the recipes of horizontal training.
+            from parties.doctor_rows import examine_rows
+
+            return examine_rows(path, insecure=insecure, wait_s=wait_s)
         run = read_any_run(path)
         findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
-    except _EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         return [Finding("run file", Status.PROBLEM, str(error))]
-    keys_fit, keys = _keys(run, insecure, findings)
-    findings += _folder(run, path)
+    peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
+    address = run.listen if isinstance(run, ActiveRun) else run.connect
+    keys_fit, keys = examine_keys(run, peers, [address], insecure, findings)
+    findings += examine_folder(run, path)
     job = _prepare(run, path, findings)
     if job is None or not keys_fit:
         findings.append(Finding("peer", Status.SKIPPED, "not asked: what is wrong here comes first"))
@@ -54,10 +56,10 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
     """Check schema, data, settings and account; returns the job if it could be started."""
     try:
         schema, ignore = read_schema(run.table_schema)
-    except _EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         findings.append(Finding("schema", Status.PROBLEM, str(error)))
         return None
-    of_table = list(examine_table(run, schema, ignore))
+    of_table = list(examine_table(TableUse.of(run), schema, ignore))
     findings += of_table
     if not is_sound(of_table):
         return None
@@ -65,33 +67,11 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
         if isinstance(run, ActiveRun):
             return prepare_active(run, path).job()
         prepared = prepare_passive(run, path)
-    except _EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         findings.append(Finding("settings", Status.PROBLEM, str(error)))
         return None
     findings += _account(run, prepared)
     return prepared.job()
-
-
-def _keys(run: ActiveRun | PassiveRun, insecure: bool, findings: list[Finding]) -> tuple[bool, KeyPair | None]:
-    """Whether this party's key and those of its peers can be used; and its own."""
-    peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
-    address = run.listen if isinstance(run, ActiveRun) else run.connect
-    try:
-        keys = own_keys(run, insecure)
-        check_loopback(address, keys)
-        publics = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in peers}
-        if keys is not None and keys.public in publics.values():
-            raise ConfigError("a peer's public key is this party's own")
-        if keys is not None and len(set(publics.values())) < len(publics):
-            raise ConfigError("two peers have the same public key")
-    except _EXPECTED as error:
-        findings.append(Finding("keys", Status.PROBLEM, str(error)))
-        return False, None
-    if keys is None:
-        findings.append(Finding("keys", Status.WARNING, "none: the run is in plain text, on this machine alone"))
-    else:
-        findings.append(Finding("keys", Status.OK, f"this party's, and those of {', '.join(publics)}"))
-    return True, keys
 
 
 def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
@@ -121,7 +101,7 @@ def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
             yield Finding("ledger", Status.OK, sentence)
     except OverBudget as error:
         yield Finding("budget", Status.PROBLEM, str(error))
-    except _EXPECTED as error:
+    except EXPECTED_ERRORS as error:
         yield Finding("ledger", Status.PROBLEM, str(error))
 
 
@@ -140,25 +120,3 @@ def _before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budge
         ledger.balances.check([release.cost for release in releases], budget)
     except OverBudget as error:
         yield Finding("budget", Status.WARNING, f"if they are to be drawn: {error}")
-
-
-def _folder(run: ActiveRun | PassiveRun, path: Path) -> Iterator[Finding]:
-    """Whether the run folder may be used."""
-    folder = RunFolder(run.run_folder)
-    try:
-        state = folder.state(path, party=run.party, role=run.role)
-    except _EXPECTED as error:
-        yield Finding("run folder", Status.PROBLEM, str(error))
-        return
-    there = folder.path
-    while not there.exists():
-        there = there.parent
-    if not os.access(there, os.W_OK | os.X_OK):
-        yield Finding("run folder", Status.PROBLEM, f"{there} cannot be written")
-        return
-    sentences = {
-        RunState.NEW: f"{folder.path} is free",
-        RunState.UNFINISHED: f"{folder.path} holds the beginning of this run, which goes on where it stopped",
-        RunState.FINISHED: f"{folder.path} holds this run, which is finished: starting it does nothing",
-    }
-    yield Finding("run folder", Status.WARNING if state is RunState.FINISHED else Status.OK, sentences[state])

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from opboost import rng
-from opboost.privacy.releases import Release
+from opboost.fit_quality import model_quality
 from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.chain_config import OwnerRun
-from parties.coordinator import SharedModel
 from parties.errors import RunFolderError
 from parties.files import replacing
 from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.jobs import EXPECTED_ERRORS, Terminal, recorded
+from parties.owner_rows import OwnerRows
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
 from parties.worker_ledger import RunCharge, WorkerLedger
@@ -65,31 +65,26 @@ def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:
         save_model(ensemble, partial)
 
 
-def write_report(
-    folder: RunFolder,
-    run: CoordinatorRun | OwnerRun,
-    model: SharedModel,
-    *,
-    releases: Sequence[Release],
-    peers: tuple[str, ...],
-    terminal: Terminal,
-) -> None:
+def note_own_fit(folder: RunFolder, model: Ensemble, rows: OwnerRows) -> None:
+    """Keep how the model fits an owner's own rows; both files are statistics of its labels and stay with it."""
+    metrics: dict[str, float] = {}
+    if rows.can_be_scored:
+        fit = model_quality(model, lambda some: rows.values[some], rows.labels, basis="own training rows")
+        if fit is not None:
+            folder.note_fit(fit)
+            metrics = fit.metrics
+    folder.write_json("metrics.json", {"own_rows": metrics})
+
+
+def write_report(path: Path, run: CoordinatorRun | WorkerRun | OwnerRun, terminal: Terminal) -> None:
     """Write the finished run's report. The run is done and stays so if that fails."""
     if not run.report:
         return
-    from parties.reports.record_account import account_facts
-    from parties.reports.record_page import RecordFacts
-    from parties.reports.run_facts import run_history
     from parties.reports.writing import record_report
 
-    drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
     try:
-        facts = RecordFacts(
-            history=run_history(run, peers, folder, drawn),
-            account=account_facts(model.guarantee, releases),
-            n_trees=len(model.ensemble.trees),
-            settings=run.training.model_dump(mode="json"),
-        )
-        record_report(facts, folder.path).write()
+        record_report(path).write()
     except EXPECTED_ERRORS as error:
-        terminal.warn(f"the run is done, but its report could not be written: {error}")
+        terminal.warn(
+            f"the run is done, but its report could not be written: {error}. `opboost report` writes it again"
+        )

@@ -13,14 +13,13 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.sgbdt_owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt_printed import printed_noise
 from opboost.horizontal.shared_noise import shared_leaf_noise
-from opboost.metrics import evaluate
 from opboost.schema import TableSchema
 from parties.config import read_schema
 from parties.connections import active_channels, own_keys, passive_channel, peer_key
 from parties.coordinator import SharedModel, coordinate
 from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal_config import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
-from parties.horizontal_folder import bits_of, check_charge, logged, save_trees, write_report
+from parties.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
 from parties.jobs import Terminal, note_end
 from parties.owner_rows import OwnerRows
 from parties.store import RunFolder
@@ -51,11 +50,8 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
         )  # fmt: skip
         model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
         log.step("guarantee", str(model.guarantee))
-        note_end(folder, log, channels, n_rows=0)
-    write_report(
-        folder, run, model,
-        releases=recipe.noise.releases, peers=tuple(worker.name for worker in run.workers), terminal=terminal,
-    )  # fmt: skip
+        note_end(folder, log, channels, n_rows=0, n_rounds=workers.n_rounds)
+    write_report(path, run, terminal)
     return folder
 
 
@@ -92,9 +88,9 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         model = recipe.model(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
         save_trees(folder, model)
-        metrics = evaluate(model.loss.name, rows.labels, model.predict(rows.values)) if rows.can_be_scored else {}
-        folder.write_json("metrics.json", {"own_rows": metrics})
+        note_own_fit(folder, model, rows)
         note_end(folder, log, [channel], n_rows=len(rows.labels))
+    write_report(path, run, terminal)
     return folder
 
 

@@ -101,6 +101,16 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     return folder
 
 
+@contextmanager
+def reporting_afterwards(path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> Iterator[None]:
+    """Write the run's report again, however a job with its model ends: what left and what was charged is in it."""
+    try:
+        yield
+    finally:
+        if RunFolder(run.run_folder).is_finished:
+            _report(path, run, terminal)
+
+
 def _report(path: Path, run: ActiveRun | PassiveRun, terminal: Terminal) -> None:
     """Write the finished run's report. The run is done and stays so if that fails."""
     if not run.report:

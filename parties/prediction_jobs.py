@@ -14,7 +14,7 @@ from parties.answering import AnswerableRecords, Tally, answer_session, predicti
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
 from parties.errors import ConfigError, RecordsRefused
-from parties.jobs import Terminal, recorded
+from parties.jobs import Terminal, recorded, reporting_afterwards
 from parties.party_a import JointModel
 from parties.predicting import Statuses, predict_jointly, predict_locally
 from parties.predictions import prediction_table, score, status_word
@@ -56,6 +56,7 @@ def predict_active(
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
+        stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(recorded(folder, terminal))
         if mode == "local":
             predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
@@ -74,7 +75,7 @@ def predict_active(
             )
         written = run.reveal.apply(prediction_table(table.ids, predictions, status))
         write_predictions(with_parts(written, schema.id_columns), target)
-        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", n_rows=len(written))
+        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
         _note_unanswered(status, log, target)
     return target
@@ -90,6 +91,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
     records = AnswerableRecords.of(router, table.ids, table.frame)
     with ExitStack() as stack:
+        stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(recorded(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
@@ -98,7 +100,13 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         )  # fmt: skip
         tally = Tally()
         answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
-        log.step("answered", f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent")
+        log.step(
+            "answered",
+            f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
+            records=tally.n_asked,
+            answered=tally.n_answered,
+            routed_bits=tally.n_routed_bits,
+        )
     return tally.n_answered
 
 
@@ -124,6 +132,7 @@ def serve_until_stopped(
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
+        stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(recorded(folder, terminal))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))

@@ -103,8 +103,13 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     """
     budget = Budget()
     if run_file is not None:
-        if read_role(run_file) != "passive":
+        if (role := read_role(run_file)) == "active":
             raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
+        if role != "passive":
+            raise ConfigError(
+                f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
+                "worker, or of an owner in a chain, stands in `opboost report`"
+            )
         run = read_run(run_file, PassiveRun)
         schema, _ = read_schema(run.table_schema)
         with naming(run_file):

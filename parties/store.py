@@ -12,10 +12,10 @@ file                content
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
-``fit.json``        A only: how predictions compare with labels, in training and wherever labels were known later
+``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
-``predictions.csv`` A only
+``predictions.csv`` A, or whoever has a model of horizontal training
 ``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.kept_turns`
 ==================  ====================================================================================
@@ -180,6 +180,11 @@ class RunFolder:
     def mark_release(self) -> None:
         """Note, before anything is sent, that this run's columns were drawn and stored."""
         self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether this is the folder of a finished run."""
+        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("finished") is not None
 
     @property
     def has_model(self) -> bool:

@@ -44,6 +44,50 @@ class RunBudget:
     epsilon: float | None = None
     delta: float | None = None
 
+    def check(self, path: Path, spent: tuple[float, float], charge: RunCharge) -> None:
+        """Refuse a run that would go over it, after so much epsilon and delta was spent.
+
+        Raises
+        ------
+        OverBudget
+        """
+        for name, limit, before, more in (
+            ("epsilon", self.epsilon, spent[0], charge.epsilon),
+            ("delta", self.delta, spent[1], charge.delta),
+        ):
+            if limit is not None and not before + more <= limit * (1 + 1e-12):
+                raise OverBudget(
+                    f"{path}: {name} {before:.6g} was spent and this run costs {more:.6g}, which is over the "
+                    f"budget of {limit:.6g}. Nothing was sent"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPosition:
+    """Where a run stands in an account.
+
+    Attributes
+    ----------
+    path : Path
+    n_runs : int
+        That were charged so far.
+    spent : tuple of (float, float)
+        Sums of epsilon and delta over them.
+    cost : tuple of (float, float)
+        Of the run in question.
+    is_charged : bool
+        Whether it is one of them.
+    remaining : tuple of (float or None, float or None)
+        Of the budget, after the run; below 0 if it would be refused, None for no limit.
+    """
+
+    path: Path
+    n_runs: int
+    spent: tuple[float, float]
+    cost: tuple[float, float]
+    is_charged: bool
+    remaining: tuple[float | None, float | None]
+
 
 class WorkerLedger:
     """The account.
@@ -98,6 +142,11 @@ class WorkerLedger:
             row = self._database.execute("SELECT TOTAL(epsilon), TOTAL(delta) FROM runs").fetchone()
         return float(row[0]), float(row[1])
 
+    def n_runs(self) -> int:
+        """How many runs were charged."""
+        with reporting(self._path):
+            return int(self._database.execute("SELECT COUNT(*) FROM runs").fetchone()[0])
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()
@@ -111,16 +160,7 @@ class WorkerLedger:
                     f"{self._path} has run {charge.run!r} with another promise; choose another run_id. Nothing was sent"
                 )
             return True
-        spent = self.spent()
-        for name, limit, before, more in (
-            ("epsilon", self._budget.epsilon, spent[0], charge.epsilon),
-            ("delta", self._budget.delta, spent[1], charge.delta),
-        ):
-            if limit is not None and not before + more <= limit * (1 + 1e-12):
-                raise OverBudget(
-                    f"{self._path}: {name} {before:.6g} was spent and this run costs {more:.6g}, which is over the "
-                    f"budget of {limit:.6g}. Nothing was sent"
-                )
+        self._budget.check(self._path, self.spent(), charge)
         return False
 
     def _row(self, charge: RunCharge) -> tuple[float, float] | None:
@@ -137,3 +177,24 @@ def worker_ledger(path: Path, budget: RunBudget) -> Iterator[WorkerLedger]:
         yield ledger
     finally:
         ledger.close()
+
+
+def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerPosition:
+    """Where a run stands in an account, which is not begun by asking.
+
+    Raises
+    ------
+    LedgerError
+        If the file cannot be used.
+    """
+    n_runs, spent, is_charged = 0, (0.0, 0.0), False
+    if path.exists():
+        with worker_ledger(path, budget) as ledger:
+            n_runs, spent, is_charged = ledger.n_runs(), ledger.spent(), ledger.knows(charge)
+    more = (0.0, 0.0) if is_charged else (charge.epsilon, charge.delta)
+    limits = budget.epsilon, budget.delta
+    left = [None if limit is None else limit - a - b for limit, a, b in zip(limits, spent, more, strict=True)]
+    return LedgerPosition(
+        path=path, n_runs=n_runs, spent=spent, cost=(charge.epsilon, charge.delta), is_charged=is_charged,
+        remaining=(left[0], left[1]),
+    )  # fmt: skip

@@ -91,10 +91,17 @@ def by_loss_distribution(releases: Sequence[Release], delta: float) -> float:
 
     Gaussian releases are composed exactly first; pure ones enter as randomised response, which dominates them.
     """
+    return loss_distribution_profile(releases, (delta,))[0]
+
+
+def loss_distribution_profile(releases: Sequence[Release], deltas: Sequence[float]) -> tuple[float, ...]:
+    """The same at several deltas, from one composition, which is most of the work."""
     _check_list(releases)
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
-    return float(_loss_distribution(releases).get_epsilon_for_delta(delta))
+    for delta in deltas:
+        if not 0 < delta < 1:
+            raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
+    found = _loss_distribution(releases)
+    return tuple(float(found.get_epsilon_for_delta(delta)) for delta in deltas)
 
 
 def calibrate(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import (
@@ -26,7 +25,7 @@ from opboost.map_analysis import (
     analyse_column,
     least_epsilon,
 )
-from opboost.order_metrics import Table, expected_weighted_kendall
+from opboost.order_metrics import expected_weighted_kendall
 from opboost.preprocess import encode
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
 from opboost.privacy.local import RandomisedResponse
@@ -34,17 +33,12 @@ from parties.config import PassiveRun, read_run
 from parties.preparing import bits, prepare_passive
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
+from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.sentences import column_sentence, everyday_difference, loss_between
 from parties.statement import Statement, read_statement
 
-# Bars of a histogram.
-MOST_BARS = 40
-
 # Multiples of the chosen budget at which a column's order is shown.
 ORDER_MULTIPLES = tuple(2.0**k for k in range(-6, 4))
-
-# Shares of the outputs between which an observer sees a value with probability 0.9.
-OBSERVED = (0.05, 0.5, 0.95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,40 +56,6 @@ class Candidate:
     settings: dict[str, Any]
     promise: MapAnalysis
     outlook: ColumnAnalysis | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """What becomes of a value that is not from the data: a point of the public range.
-
-    Attributes
-    ----------
-    value : float
-    low, middle, high : float
-        The release lies below each with probability 0.05, 0.5 and 0.95. An observer sees its rank alone.
-    """
-
-    value: float
-    low: float
-    middle: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
-    """How often values occur, and how often they are expected to after the noise.
-
-    Attributes
-    ----------
-    labels : tuple of str
-        Lower edge of each bar, or the category.
-    before, after : tuple of float
-        Records; `after` is empty for a domain that is too large to tabulate.
-    """
-
-    labels: tuple[str, ...]
-    before: tuple[float, ...]
-    after: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +88,8 @@ class ColumnPlan:
         Wanted coefficient, and the smallest budget of the chosen map that keeps it; None if there is none.
     examples : tuple of Example
     histogram : Histogram
+    keep : float or None
+        With which probability an unordered category is published as it is; None for other columns.
     """
 
     promise: ColumnGuarantee
@@ -143,6 +105,7 @@ class ColumnPlan:
     least: tuple[tuple[float, float | None], ...]
     examples: tuple[Example, ...]
     histogram: Histogram
+    keep: float | None
 
     @property
     def chosen(self) -> Candidate:
@@ -277,8 +240,9 @@ def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_orde
         least=tuple((wanted, least_epsilon(mechanism.settings, column.counts, wanted)) for wanted in wanted_order)
         if has_order
         else (),
-        examples=_examples(mechanism, table) if is_numeric and table is not None else (),
-        histogram=_histogram(mechanism, column.counts, table),
+        examples=examples_of(mechanism, table, column.counts) if is_numeric and table is not None else (),
+        histogram=histogram_of(mechanism, column.counts, table),
+        keep=mechanism.value.keep if isinstance(mechanism.value, RandomisedResponse) else None,
     )
 
 
@@ -290,32 +254,3 @@ def _orders(mechanism: ColumnMechanism, counts: Counts) -> tuple[tuple[float, fl
             table = replace(mechanism.settings, epsilon=epsilon).build().log_probabilities()
             found.append((epsilon, expected_weighted_kendall(table, counts)))
     return tuple(found)
-
-
-def _examples(mechanism: ColumnMechanism, table: Table) -> tuple[Example, ...]:
-    """A quarter, half and three quarters up the public range."""
-    n, (lower, upper) = len(table), mechanism.schema.bounds
-    found = []
-    for share in (0.25, 0.5, 0.75):
-        position = round(share * (n - 1))
-        cumulative = np.cumsum(np.exp(table[position]))
-        outputs = np.searchsorted(cumulative, np.array(OBSERVED) * cumulative[-1])
-        low, middle, high = (lower + outputs * (upper - lower) / (n - 1)).tolist()
-        found.append(Example(value=lower + position * (upper - lower) / (n - 1), low=low, middle=middle, high=high))
-    return tuple(found)
-
-
-def _histogram(mechanism: ColumnMechanism, counts: Counts, table: Table | None) -> Histogram:
-    after = counts @ np.exp(table) if table is not None else np.empty(0)
-    n, schema = len(counts), mechanism.schema
-    if isinstance(mechanism.value, RandomisedResponse):
-        return Histogram(labels=schema.categories, before=_floats(counts), after=_floats(after))
-    lower, upper = schema.bounds
-    starts = np.unique(np.linspace(0, n, min(n, MOST_BARS) + 1)[:-1].astype(np.int64))
-    labels = tuple(f"{lower + start * (upper - lower) / (n - 1):.4g}" for start in starts.tolist())
-    heights = [_floats(np.add.reduceat(part, starts)) if len(part) else () for part in (counts, after)]
-    return Histogram(labels=labels, before=heights[0], after=heights[1])
-
-
-def _floats(numbers: NDArray[Any]) -> tuple[float, ...]:
-    return tuple(map(float, numbers.tolist()))

@@ -29,6 +29,7 @@ def plan_page(plan: Plan) -> Page:
             Section("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
             ledger_section(plan.ledger),
             leakage_section(),
+            _example_record(plan),
             *(Section(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
             _how_to_read(),
         ),
@@ -47,6 +48,30 @@ def _summary(plan: Plan) -> Section:
         f"{plan.n_records:,} records to {plan.peer}. {lets_out}"
     )
     return Section("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
+
+
+def _example_record(plan: Plan) -> Section:
+    """One record in the middle of every public range, and the ranks that it would be seen by."""
+    rows = []
+    for column in plan.columns:
+        name, seen = column.promise.column, "not tabulated: the domain is too large"
+        value = "-"
+        if column.keep is not None:
+            value = column.histogram.labels[0]
+            seen = f"this category with probability {column.keep:.2f}, else another one"
+        elif column.examples:
+            middle = column.examples[len(column.examples) // 2]
+            value = number(middle.value)
+            seen = f"a rank between {percent(middle.rank_low)} and {percent(middle.rank_high)} of all releases"
+        rows.append((name, value, seen))
+    told = (
+        f"A record that is not from the data, with a value in the middle of every public range, and what {plan.peer} "
+        "would see of it: one rank per column, and 9 of 10 times as here."
+    )
+    return Section(
+        "An example record",
+        (Prose(told), Grid("What an observer sees of an example record", ("column", "value", "seen"), tuple(rows))),
+    )
 
 
 def _column_blocks(column: ColumnPlan) -> Iterator[Block]:

@@ -10,8 +10,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from opboost.errors import AccountError
-from opboost.privacy.accounting import Account, by_gaussian, by_loss_distribution, by_pure, by_renyi, renyi_curve
+from opboost.privacy.accounting import (
+    Account,
+    by_gaussian,
+    by_loss_distribution,
+    by_pure,
+    by_renyi,
+    loss_distribution_profile,
+    renyi_account,
+    renyi_curve,
+)
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.privacy.releases import (
     DiscreteGaussianRelease,
@@ -25,6 +36,7 @@ from opboost.privacy.releases import (
     SharedByCoins,
     SkellamRelease,
 )
+from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Block, Figure, Grid, Prose, Section
 from parties.reports.words import number
@@ -68,6 +80,8 @@ class AccountFacts:
     queries : tuple of Query
     renyi : tuple of (int, float)
         Order, and the sum of the divergences at it.
+    converted : tuple of (int, float)
+        Order, and the epsilon that it alone gives at the promise's delta; the smallest counts. None for a pure promise.
     profiles : dict of str to tuple of (float, float)
         By account that knows all of these releases: delta, and the epsilon at it.
     """
@@ -75,6 +89,7 @@ class AccountFacts:
     guarantee: RecordGuarantee
     queries: tuple[Query, ...] = ()
     renyi: tuple[tuple[int, float], ...] = ()
+    converted: tuple[tuple[int, float], ...] = ()
     profiles: dict[str, tuple[tuple[float, float], ...]]
 
 
@@ -82,20 +97,30 @@ def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) 
     """The facts of an account; without the releases, those of the guarantee alone."""
     if not releases:
         return AccountFacts(guarantee=guarantee, profiles={})
-    curve = renyi_curve(releases, SHOWN_ORDERS).tolist()
-    profiles = {name: _profile(account, releases) for name, account in _ACCOUNTS.items()}
+    delta = guarantee.delta
+    # The order that counts for the promise is shown too; after a filter it is the only one.
+    orders = tuple(sorted({*SHOWN_ORDERS, renyi_account(releases, delta or SHOWN_DELTAS[0])[1]}))
+    curve = renyi_curve(releases, orders)
+    finite = [(order, rho) for order, rho in zip(orders, curve.tolist(), strict=True) if math.isfinite(rho)]
+    deltas = tuple(sorted({*SHOWN_DELTAS, *([delta] if delta else [])}, reverse=True))
+    profiles = {name: _profile(account, releases, deltas) for name, account in _ACCOUNTS.items()}
     return AccountFacts(
         guarantee=guarantee,
         queries=tuple(_query(release) for release in releases),
-        renyi=tuple((order, rho) for order, rho in zip(SHOWN_ORDERS, curve, strict=True) if math.isfinite(rho)),
+        renyi=tuple(finite),
+        converted=tuple((order, renyi_epsilon((order,), np.array([rho]), delta)[0]) for order, rho in finite)
+        if delta
+        else (),
         profiles={name: profile for name, profile in profiles.items() if profile},
     )
 
 
-def _profile(account: Account, releases: Sequence[Release]) -> tuple[tuple[float, float], ...]:
+def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[float]) -> tuple[tuple[float, float], ...]:
     """Epsilon at each delta; nothing if the account does not know these releases."""
     try:
-        return tuple((delta, float(account(releases, delta))) for delta in SHOWN_DELTAS)
+        if account is by_loss_distribution:
+            return tuple(zip(deltas, loss_distribution_profile(releases, deltas), strict=True))
+        return tuple((delta, float(account(releases, delta))) for delta in deltas)
     except AccountError:
         return ()
 
@@ -144,6 +169,17 @@ def _noise(release: Release) -> str:
             return f"{len(parts)} parts; the costliest counts"
 
 
+def uncertified(promise: RecordGuarantee) -> str:
+    """Why a promise must not be relied on, in a few words; empty if it may be."""
+    if promise.certified:
+        return ""
+    if promise.notion == "none":
+        return "no noise"
+    if promise.mode == "paper":
+        return "paper mode"
+    return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"
+
+
 def account_section(facts: AccountFacts) -> Section:
     """The account as a section of a page."""
     promise = facts.guarantee
@@ -153,7 +189,7 @@ def account_section(facts: AccountFacts) -> Section:
         ("delta", f"{promise.delta:.3g}"),
         ("account", promise.account),
         ("neighbours", promise.neighbours),
-        ("certified or paper", "certified" if promise.certified else f"not certified ({promise.mode} mode)"),
+        ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
     ]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
@@ -163,13 +199,14 @@ def account_section(facts: AccountFacts) -> Section:
         blocks.append(Grid("What was asked of the records", ("kind", "how often", "noise"), queries))
     if facts.renyi:
         orders, rhos = zip(*facts.renyi, strict=True)
-        blocks.append(
+        blocks += [
+            _order_grid(facts),
             Figure(
                 lines([Series("Renyi", orders, rhos)], x=Axis(label="order", is_log=True),
                       y=Axis(label="divergence", is_log=True), alt="Renyi divergence against its order"),
                 "RDP: the sum of all releases' divergences at each order.",
-            )
-        )  # fmt: skip
+            ),
+        ]  # fmt: skip
     if facts.profiles:
         curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
         blocks.append(_profile_grid(facts))
@@ -180,12 +217,27 @@ def account_section(facts: AccountFacts) -> Section:
                 "What the same releases promise at each delta, by account; all hold, the lowest is the tightest.",
             )
         )  # fmt: skip
+        if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
+            blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
     return Section("Account", tuple(blocks))
 
 
+def _order_grid(facts: AccountFacts) -> Grid:
+    """The curve of divergences as a table, and what each order gives by itself."""
+    if not facts.converted:
+        rows = tuple((str(order), number(rho)) for order, rho in facts.renyi)
+        return Grid("RDP, by order", ("order", "divergence"), rows)
+    converted = tuple(
+        (str(order), number(rho), number(epsilon))
+        for (order, rho), (_, epsilon) in zip(facts.renyi, facts.converted, strict=True)
+    )
+    return Grid("RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted)
+
+
 def _profile_grid(facts: AccountFacts) -> Grid:
+    deltas = [delta for delta, _ in next(iter(facts.profiles.values()))]
     rows = tuple(
-        (f"{delta:.0e}", *(number(profile[k][1]) for profile in facts.profiles.values()))
-        for k, delta in enumerate(SHOWN_DELTAS)
+        (f"{delta:.3g}", *(number(profile[k][1]) for profile in facts.profiles.values()))
+        for k, delta in enumerate(deltas)
     )
     return Grid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)

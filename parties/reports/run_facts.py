@@ -6,10 +6,6 @@ B's hold its columns' names and how many thresholds are used, and nothing else o
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,76 +15,10 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
 from parties.config import ActiveRun, PassiveRun, read_role, read_run
 from parties.encoding import guarantee_from_dict
-from parties.errors import RunFolderError
-from parties.horizontal_config import HorizontalRun
+from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
 from parties.statement import Statement, read_statement
 from parties.store import RunFolder
-
-# The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
-_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingMessage:
-    """One line of the audit list: that something left, never what.
-
-    Attributes
-    ----------
-    time, peer, kind, sha256 : str
-    bytes : int
-    """
-
-    time: str
-    peer: str
-    kind: str
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step of the run: when, how many seconds after this process began, and in words."""
-
-    time: str
-    seconds: float
-    event: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunHistory:
-    """What both roles can tell of a run.
-
-    Attributes
-    ----------
-    party, run_id : str
-    peers : tuple of str
-    started, finished : str
-    resumed : tuple of str
-    n_records, sent_bytes, received_bytes : int
-    versions : dict of str to str
-        Of Python, the packages and the protocol.
-    randomness : str
-        Where it came from. A's seed serves sampling and is told; a seed of noise is not.
-    steps : tuple of Step
-    outgoing : tuple of OutgoingMessage
-        Everything that left, in order; over all attempts at this run, and predictions.
-    """
-
-    party: str
-    run_id: str
-    peers: tuple[str, ...]
-    started: str
-    finished: str
-    resumed: tuple[str, ...]
-    n_records: int
-    sent_bytes: int
-    received_bytes: int
-    versions: dict[str, str]
-    randomness: str
-    steps: tuple[Step, ...]
-    outgoing: tuple[OutgoingMessage, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,16 +118,9 @@ def run_facts(path: Path) -> ActiveFacts | PassiveFacts:
     return _passive_facts(read_run(path, PassiveRun), path)
 
 
-def is_finished(run_folder: Path) -> bool:
-    """Whether a folder holds a finished run."""
-    if not (run_folder / "meta.json").exists():
-        return False
-    return RunFolder(run_folder).read_json("meta.json").get("finished") is not None
-
-
 def _active_facts(run: ActiveRun) -> ActiveFacts:
     folder = RunFolder(run.run_folder)
-    model, meta = folder.load_joint_model(), _meta(folder)
+    model, meta = folder.load_joint_model(), meta_of(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
@@ -206,7 +129,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),
         fits=folder.load_fits(),
-        importance=_importance(model.ensemble),
+        importance=importance_of(model.ensemble)[0],
         shares_thresholds=tuple(sorted(model.routers)),
     )
 
@@ -233,76 +156,18 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     )
 
 
-def _meta(folder: RunFolder) -> dict[str, Any]:
-    meta: dict[str, Any] = folder.read_json("meta.json")
-    if meta.get("finished") is None:
-        raise RunFolderError(f"{folder.path} holds no finished run; there is nothing to report yet")
-    return meta
+def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
+    """Gain and splits summed over the tests of each column; and whether the trees know gains.
 
-
-def run_history(
-    run: ActiveRun | PassiveRun | HorizontalRun, peers: tuple[str, ...], folder: RunFolder, randomness: str
-) -> RunHistory:
-    """What any role can tell of a run.
-
-    Raises
-    ------
-    RunFolderError
-        If the run is not finished, or its folder is damaged.
+    Where they do not, shares are of the splits.
     """
-    meta, lines = _meta(folder), list(_log_lines(folder))
-    try:
-        return RunHistory(
-            party=run.party,
-            run_id=run.run_id,
-            peers=peers,
-            started=meta["started"],
-            finished=meta["finished"],
-            resumed=tuple(meta.get("resumed", ())),
-            n_records=meta.get("n_rows", 0),
-            sent_bytes=meta.get("sent_bytes", 0),
-            received_bytes=meta.get("received_bytes", 0),
-            versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
-            randomness=randomness,
-            steps=tuple(_step(line, run) for line in lines if "message" in line),
-            outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
-        )
-    except (KeyError, TypeError):
-        raise RunFolderError(f"the log or the meta data in {folder.path} are malformed") from None
-
-
-def _log_lines(folder: RunFolder) -> Iterator[dict[str, Any]]:
-    """The log, line by line."""
-    path = folder.path / "log.jsonl"
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
-    for line in text.splitlines():
-        # A crash may have cut a line short.
-        with suppress(ValueError):
-            yield json.loads(line)
-
-
-def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
-    """A step without the folders of files, which are nobody's business who gets the report."""
-    message = str(line["message"])
-    for path in (run.run_folder, getattr(run, "data", run.run_folder), run.table_schema):
-        message = message.replace(f"{path.parent}/", "")
-    message = _FOLDERS.sub("", message)
-    return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)
-
-
-def _outgoing(line: Mapping[str, Any]) -> OutgoingMessage:
-    return OutgoingMessage(
-        time=line["time"], peer=line["peer"], kind=line["kind"], bytes=line["bytes"], sha256=line["sha256"]
-    )
-
-
-def _importance(ensemble: Ensemble) -> tuple[Importance, ...]:
-    """Gain and splits summed over the tests of each column."""
+    has_gains = any(tree.gains.any() for tree in ensemble.trees)
     gains: dict[tuple[str, str], list[float]] = {}
-    pairs = zip(ensemble.importance("total_gain").tolist(), ensemble.importance("split").tolist(), strict=True)
+    pairs = zip(
+        ensemble.importance("total_gain" if has_gains else "split").tolist(),
+        ensemble.importance("split").tolist(),
+        strict=True,
+    )
     for feature, (gain, n_splits) in zip(ensemble.features, pairs, strict=True):
         sums = gains.setdefault((feature.name, feature.owner or ""), [0.0, 0.0])
         sums[0] += gain
@@ -312,4 +177,4 @@ def _importance(ensemble: Ensemble) -> tuple[Importance, ...]:
         Importance(column=name, owner=owner, share=gain / total, n_splits=round(n_splits))
         for (name, owner), (gain, n_splits) in gains.items()
     )
-    return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column)))
+    return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains

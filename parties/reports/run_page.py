@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
-from parties.reports.run_facts import ActiveFacts, PassiveFacts, RunHistory
+from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
+from parties.reports.run_history import RunHistory
 from parties.reports.words import (
     columns_grid,
     guarantee_blocks,
@@ -37,7 +38,7 @@ def active_page(facts: ActiveFacts) -> Page:
         sections=(
             Section("Guarantee", tuple(_promises(facts))),
             leakage_section(),
-            *(Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in facts.fits),
+            *fit_sections(facts.fits),
             Section("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
             *history_sections(history),
@@ -84,10 +85,15 @@ def _promises(facts: ActiveFacts) -> Iterator[Block]:
     )
 
 
+def fit_sections(fits: Iterable[FitQuality]) -> Iterator[Section]:
+    """How well a model fits rows, a section per set of rows."""
+    return (Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
+
+
 def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield Grid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
-    if fit.basis == "training rows":
+    if fit.basis.endswith("training rows"):
         yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
@@ -122,21 +128,35 @@ def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
-    shown = facts.importance[:MOST_COLUMNS]
-    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
-    rows = tuple(
-        (name, one.owner or facts.history.party, percent(one.share), str(one.n_splits))
-        for name, one in zip(names, shown, strict=True)
-    )
     yield Prose(
         "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
     )
-    yield Grid("Importance", ("column", "owner", "share of the gain", "splits"), rows)
+    yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
+
+
+def importance_blocks(
+    importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
+) -> Iterator[Block]:
+    """Which columns trees split on; with the owners of columns, where these are at several parties."""
+    shown = importance[:MOST_COLUMNS]
+    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
+    of_what = "the gain" if has_gains else "the splits"
+    if not has_gains:
+        yield Prose(
+            "These trees know no gains. Where splits are drawn at random, their number says nothing of what a column "
+            "is worth."
+        )
+    headings = ("column", *(["owner"] if party else []), f"share of {of_what}", "splits")
+    rows = tuple(
+        (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
+        for name, one in zip(names, shown, strict=True)
+    )
+    yield Grid("Importance", headings, rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
-            ranking(names, [100 * one.share for one in shown], x=Axis(label="share of the gain, %"),
+            ranking(names, [100 * one.share for one in shown], x=Axis(label=f"share of {of_what}, %"),
                     alt=f"Importance of {len(shown)} columns; the first is {names[0]}"),
-            "Share of the total gain of all splits, by column.",
+            "Share of the total gain of all splits, by column." if has_gains else "Share of all splits, by column.",
         )  # fmt: skip
 
 
@@ -150,8 +170,31 @@ def _settings_section(facts: ActiveFacts) -> Section:
     return Section("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
 
 
+def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
+    """What the model was used for since the run."""
+    later = history.outgoing[history.n_trained :]
+    told = (
+        f"Since the run was finished, {len(later)} messages with {size(sum(one.bytes for one in later))} left "
+        f"{history.party}."
+    )
+    answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
+    if answered:
+        bits = sum(one.n_routed_bits or 0 for one in history.predictions)
+        told += (
+            f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits, one per record and test."
+        )
+    yield Prose(told)
+    rows = tuple((one.time, one.message) for one in history.predictions)
+    if len(rows) > MOST_MESSAGES:
+        yield Prose(f"The last {MOST_MESSAGES} of {len(rows)}; all of them stand in report.json.")
+    if rows:
+        yield Grid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
+
+
 def history_sections(history: RunHistory) -> Iterator[Section]:
-    """What left, the steps, versions and seeds."""
+    """What the model was used for, what left, the steps, versions and seeds."""
+    if history.predictions or history.n_trained < len(history.outgoing):
+        yield Section("Predictions", tuple(_prediction_blocks(history)))
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:
@@ -160,8 +203,9 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
     listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
     blocks: list[Block] = [
         Prose(
-            f"Everything that left {history.party} in this run, by size and digest: {len(listed)} messages. The "
-            "digests are those of the bytes before encryption; nothing of the content is kept."
+            f"Everything that left {history.party} in this run and in predictions since, by size and digest: "
+            f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "
+            "kept."
         ),
         Grid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         Grid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
@@ -178,8 +222,8 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
         ("started", history.started),
         ("finished", history.finished),
         ("taken up again", ", ".join(history.resumed) or "never"),
-        ("sent", size(history.sent_bytes)),
-        ("received", size(history.received_bytes)),
+        ("sent in training", size(history.sent_bytes)),
+        ("received in training", size(history.received_bytes)),
         ("randomness", history.randomness),
         *history.versions.items(),
     )

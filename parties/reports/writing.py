@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parties.config import ActiveRun, read_any_run
+from parties.config import HORIZONTAL_ROLES, ActiveRun, read_any_run, read_role
 from parties.errors import ConfigError, RunFolderError
 from parties.files import replacing, write_json
 from parties.progress import Progress, no_progress
@@ -17,9 +17,9 @@ from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 from parties.reports.plan_facts import plan_of
 from parties.reports.plan_page import plan_page
-from parties.reports.record_page import RecordFacts, record_page
-from parties.reports.run_facts import ActiveFacts, is_finished, run_facts
+from parties.reports.run_facts import ActiveFacts, run_facts
 from parties.reports.run_page import active_page, passive_page
+from parties.store import RunFolder
 
 FORMAT, VERSION = "opboost-report", 1
 
@@ -73,19 +73,18 @@ def report_of(
     wanted_order: tuple[float, ...] = (),
     progress: Progress = no_progress,
 ) -> Report:
-    """The report of a finished run; before that, or where asked for, a passive party's plan.
+    """The report of a finished run; before that, or where asked for, the plan of whoever releases anything.
 
     Raises
     ------
     ConfigError
         If there is nothing to report: an active party plans no release.
     """
+    if read_role(path) in HORIZONTAL_ROLES:
+        return _record_report_of(path, before=before, grid=grid, wanted_order=wanted_order, progress=progress)
     run = read_any_run(path)
-    if is_finished(run.run_folder) and not before:
-        if grid is not None or wanted_order:
-            raise ConfigError(
-                f"run {run.run_id!r} is finished: its report compares no mechanisms; ask for the plan with --before"
-            )
+    if RunFolder(run.run_folder).is_finished and not before:
+        _check_no_comparison(run.run_id, grid, wanted_order)
         return run_report(path)
     if isinstance(run, ActiveRun):
         raise ConfigError(
@@ -93,8 +92,39 @@ def report_of(
             "there is nothing to report yet"
         )
     plan = plan_of(path, grid or Grid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
-    home = run.run_folder.with_name(f"{run.run_folder.name}.plan.html")
-    return Report(_document("plan", plan), plan_page(plan), home)
+    return Report(_document("plan", plan), plan_page(plan), _plan_home(run.run_folder))
+
+
+def _record_report_of(
+    path: Path, *, before: bool, grid: Grid | None, wanted_order: tuple[float, ...], progress: Progress
+) -> Report:
+    """The same for a coordinator, a worker or an owner in a chain."""
+    # Loaded here: the parties of vertical training write their reports without the recipes of horizontal training.
+    from parties.horizontal_files import read_record_run
+    from parties.reports.record_plan_facts import record_plan
+    from parties.reports.record_plan_page import record_plan_page
+
+    run = read_record_run(path)
+    if RunFolder(run.run_folder).is_finished and not before:
+        _check_no_comparison(run.run_id, grid, wanted_order)
+        return record_report(path)
+    if wanted_order or (grid is not None and replace(grid, epsilons=()) != Grid()):
+        raise ConfigError(
+            f"run {run.run_id!r} maps no columns: of what a plan compares there is --epsilon alone, for other budgets"
+        )
+    plan = record_plan(path, epsilons=grid.epsilons if grid else (), progress=progress)
+    return Report(_document("record plan", plan), record_plan_page(plan), _plan_home(run.run_folder))
+
+
+def _check_no_comparison(run_id: str, grid: Grid | None, wanted_order: tuple[float, ...]) -> None:
+    if grid is not None or wanted_order:
+        raise ConfigError(
+            f"run {run_id!r} is finished: its report compares no mechanisms; ask for the plan with --before"
+        )
+
+
+def _plan_home(run_folder: Path) -> Path:
+    return run_folder.with_name(f"{run_folder.name}.plan.html")
 
 
 def run_report(path: Path) -> Report:
@@ -110,9 +140,20 @@ def run_report(path: Path) -> Report:
     return Report(_document("run", facts), page, read_any_run(path).run_folder / "report.html")
 
 
-def record_report(facts: RecordFacts, run_folder: Path) -> Report:
-    """The report of a finished horizontal run, at the one who puts the model together."""
-    return Report(_document("records", facts), record_page(facts), run_folder / "report.html")
+def record_report(path: Path) -> Report:
+    """The report of a finished horizontal run.
+
+    Raises
+    ------
+    RunFolderError
+        If it is not finished.
+    """
+    from parties.horizontal_files import read_record_run
+    from parties.reports.record_facts import record_facts
+    from parties.reports.record_page import record_page
+
+    facts = record_facts(path)
+    return Report(_document("records", facts), record_page(facts), read_record_run(path).run_folder / "report.html")
 
 
 def _document(kind: str, facts: object) -> dict[str, Any]:

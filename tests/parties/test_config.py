@@ -118,10 +118,12 @@ def test_the_roles_have_aliases(tmp_path: Path, alias: str, role: str) -> None:
     assert read_role(tmp_path / "run.yaml") == role
 
 
-def test_a_role_is_one_of_two(tmp_path: Path) -> None:
+def test_a_role_is_one_of_five(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_text("role: boss")
-    with pytest.raises(ConfigError, match="role must be active or passive; found 'boss'"):
+    with pytest.raises(
+        ConfigError, match="role must be active or passive, or coordinator, worker or owner; found 'boss'"
+    ):
         read_role(path)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parties.errors import LedgerError, OverBudget
-from parties.worker_ledger import RunBudget, RunCharge, worker_ledger
+from parties.worker_ledger import RunBudget, RunCharge, ledger_position, worker_ledger
 
 
 def charge(run: str = "spring", *, epsilon: float = 1.0, delta: float = 1e-6, coordinator: str = "hub") -> RunCharge:
@@ -74,3 +74,20 @@ def test_lines_cannot_be_changed_and_the_file_is_its_owners(tmp_path: Path) -> N
     path.chmod(0o644)
     with pytest.raises(LedgerError, match="readable by its owner alone"), worker_ledger(path, RunBudget()):
         pass
+
+
+def test_asking_where_a_run_stands_begins_no_ledger_and_charges_nothing(tmp_path: Path) -> None:
+    path, budget = tmp_path / "runs" / "ledger.sqlite", RunBudget(epsilon=1.5)
+    before = ledger_position(path, budget, charge("a"))
+    assert not path.parent.exists()
+    assert (before.n_runs, before.spent, before.is_charged) == (0, (0.0, 0.0), False)
+    assert before.remaining == (0.5, None)
+    with worker_ledger(path, budget) as ledger:
+        ledger.charge(charge("a"))
+    after = ledger_position(path, budget, charge("a"))
+    assert (after.n_runs, after.spent, after.is_charged) == (1, (1.0, 1e-6), True)
+    assert after.remaining == before.remaining
+    # A second run would be over the budget, and is only told so.
+    other = ledger_position(path, budget, charge("b"))
+    assert (other.is_charged, other.remaining[0]) == (False, -0.5)
+    assert ledger_position(path, budget, charge("a")) == after

@@ -20,6 +20,7 @@ from opboost.privacy.accounting import (
     by_pure,
     by_renyi,
     calibrate,
+    loss_distribution_profile,
     renyi_account,
     total_mu,
 )
@@ -149,6 +150,9 @@ def test_a_loss_distribution_covers_several_kinds_and_pure_releases_by_their_wor
     parts = 1.0 + by_loss_distribution([sampled], DELTA / 2) + by_gaussian([gaussian], DELTA / 2)
     assert by_loss_distribution([pure], 1e-3) == pytest.approx(1.0, rel=0.01)
     assert 1.0 < by_loss_distribution(released, DELTA) < parts
+    assert loss_distribution_profile([pure], (1e-3, DELTA)) == tuple(
+        by_loss_distribution([pure], delta) for delta in (1e-3, DELTA)
+    )
 
 
 def test_noise_multipliers_of_the_tight_account_are_the_published_ones():

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,9 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import yaml
 
+from parties.horizontal_jobs import run_coordinator, run_worker
 from parties.jobs import Terminal, train_active, train_passive
+from parties.runlog import RunLog
+from protocols.keys import generate
 
 # Every wait for the browser ends after so many seconds.
 PATIENCE_S = 60
@@ -41,6 +48,107 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make_sites: Any, outcomes
     for found in outcomes(60, calls).values():
         assert not isinstance(found, BaseException), found
     return sites
+
+
+CLINICS = ("north", "south", "west")
+
+
+class Hospitals:
+    """A hub and three clinics with rows of their own, each with what a run needs in a folder of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # Everything that the hub received, once it has run.
+        self.received: list[bytes] = []
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        names = ("hub", *CLINICS)
+        for name in names:
+            generate(root / name / "keys", name)
+        for name in names:
+            for other in names:
+                (root / name / "keys" / f"{other}.public").write_text(
+                    (root / other / "keys" / f"{other}.public").read_text()
+                )
+        self.schema = {
+            "id": "id", "label": "ill",
+            "columns": {
+                "age": {"lower": 0, "upper": 100}, "dose": {"lower": 0, "upper": 5}, "size": {"lower": 0, "upper": 200},
+            },
+        }  # fmt: skip
+        self.training = {
+            "epsilon": 3.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,
+            "sgbdt": {"n_estimators": 8, "max_depth": 2},
+        }  # fmt: skip
+        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60}
+        self.runs: dict[str, dict[str, Any]] = {
+            "hub": {
+                **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
+                "workers": [{"name": name, "public_key": f"keys/{name}.public"} for name in CLINICS],
+            }
+        }  # fmt: skip
+        self.tables = {}
+        draw = np.random.default_rng(4)
+        for name in CLINICS:
+            self.runs[name] = {
+                **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
+                "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"},
+                "ledger": {"epsilon": 5.0},
+            }  # fmt: skip
+            values = (draw.random((90, 3)) * (100, 5, 200)).round(6)
+            table = pd.DataFrame(values, columns=list(self.schema["columns"])).assign(
+                ill=(values[:, 0] > 50).astype(int)
+            )
+            table.insert(0, "id", [f"{name}-{i:03}" for i in range(90)])
+            self.tables[name] = table
+
+    def write(self, name: str) -> Path:
+        folder = self.root / name
+        (folder / "schema.yaml").write_text(yaml.safe_dump(self.schema, sort_keys=False))
+        (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": self.training}))
+        if name in self.tables:
+            self.tables[name].to_csv(folder / "data.csv", index=False)
+        return folder / "run.yaml"
+
+    def folder(self, name: str) -> Path:
+        return self.root / name / "runs" / "spring"
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> Hospitals:
+    """A hub and its clinics before a run."""
+    return Hospitals(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def treated(tmp_path_factory: pytest.TempPathFactory, outcomes: Any) -> Hospitals:
+    """The same after it; one of north's rows holds values that occur nowhere else."""
+    found = Hospitals(tmp_path_factory.mktemp("treated"))
+    found.tables["north"].loc[7, ["id", "age", "dose"]] = ["zebra-7731-quagga", 73.19046285, 2.71828182846]
+    original = RunLog.received
+
+    def received(log: RunLog, peer: str) -> Any:
+        note = original(log, peer)
+
+        def tap(kind: str, frames: Any) -> None:
+            if peer != "hub":
+                found.received.extend(bytes(frame) for frame in frames)
+            note(kind, frames)
+
+        return tap
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunLog, "received", received)
+        calls = {
+            name: lambda name=name, run=run_coordinator if name == "hub" else run_worker: run(
+                found.write(name), insecure=False, terminal=Terminal()
+            )
+            for name in found.runs
+        }
+        for one in outcomes(60, calls).values():
+            assert not isinstance(one, BaseException), one
+    return found
 
 
 class Browser:

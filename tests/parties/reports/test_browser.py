@@ -28,18 +28,36 @@ DOUBLE_NAMES = """(() => {
 
 
 @pytest.fixture(scope="module")
-def pages(finished: Any) -> dict[str, Path]:
-    plan = report_of(finished.shop.write(), before=True)
-    plan.write()
+def pages(finished: Any, treated: Any) -> dict[str, Path]:
+    plans = [
+        report_of(path, before=True) for path in (finished.shop.write(), treated.write("hub"), treated.write("west"))
+    ]
+    for plan in plans:
+        plan.write()
     return {
-        "plan": plan.home,
+        "plan": plans[0].home,
+        "coordinator's plan": plans[1].home,
+        "worker's plan": plans[2].home,
+        "coordinator": treated.folder("hub") / "report.html",
+        "worker": treated.folder("west") / "report.html",
         "active": finished.bank.run_folder / "report.html",
         "passive": finished.shop.run_folder / "report.html",
     }
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])
-@pytest.mark.parametrize(("kind", "n_figures"), [("plan", 6), ("active", 4), ("passive", 0)])
+@pytest.mark.parametrize(
+    ("kind", "n_figures"),
+    [
+        ("plan", 6),
+        ("active", 4),
+        ("passive", 0),
+        ("coordinator's plan", 4),
+        ("worker's plan", 4),
+        ("coordinator", 3),
+        ("worker", 6),
+    ],
+)
 def test_a_report_fits_any_window_and_shows_all_its_figures(
     browser: Any, pages: dict[str, Path], kind: str, n_figures: int, width: int
 ) -> None:

@@ -89,10 +89,29 @@ def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
 
 
 def test_examples_are_points_of_the_public_range_not_of_the_data(shop: Any) -> None:
-    before = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples
+    def released() -> list[tuple[float, ...]]:
+        examples = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples
+        return [(one.value, one.low, one.middle, one.high) for one in examples]
+
+    before = released()
     shop.table["spend"] = np.linspace(3, 5, len(shop.table))
-    assert plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples == before
-    assert all(one.low < one.middle < one.high for one in before)
+    assert released() == before
+    assert all(low < middle < high for _, low, middle, high in before)
+
+
+def test_an_observer_sees_an_examples_rank_among_the_releases_to_be_expected(shop: Any) -> None:
+    path = shop.write()
+    own = read_run(path, PassiveRun)
+    (mechanism, _) = own.desensitize.mechanisms(read_schema(own.table_schema)[0])
+    codes = encode(shop.table["spend"], mechanism.schema, domain=mechanism.settings.domain).codes
+    kernel = np.exp(mechanism.value.log_probabilities())
+    for one in plan_of(path, Grid(), wanted_order=()).columns[0].examples:
+        low, high = (round(99 * value / 100) for value in (one.low, one.high))
+        assert one.rank_low == pytest.approx(np.mean([kernel[code - 1, :low].sum() for code in codes]))
+        assert one.rank_high == pytest.approx(np.mean([kernel[code - 1, : high + 1].sum() for code in codes]))
+    text = report_of(path).text("md")
+    assert "What an observer sees of an example record" in text
+    assert "of all releases |" in text
 
 
 def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> None:

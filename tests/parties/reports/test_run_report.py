@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from parties.answering import Tally
 from parties.cli import app
 from parties.config import read_any_run
 from parties.errors import RunFolderError
 from parties.jobs import Terminal, train_active, train_passive
+from parties.prediction_jobs import predict_active, serve_passive
 from parties.reports import writing
-from parties.reports.run_facts import _step, run_facts
+from parties.reports.run_facts import run_facts
+from parties.reports.run_history import _step
 from parties.reports.writing import report_of
+from parties.runlog import RunLog
+from parties.serving import _log_session
 
 
 def document(site: Any) -> dict[str, Any]:
@@ -142,3 +149,60 @@ def test_a_report_that_cannot_be_written_does_not_undo_the_run(
     assert not [one for one in done.values() if isinstance(one, BaseException)]
     assert sum("`opboost report` writes it again" in sentence for sentence in said) == 2
     assert not (sites.shop.run_folder / "report.html").exists()
+
+
+def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outcomes: Any, tmp_path: Path) -> None:
+    sites = make_sites(tmp_path)
+    bank, shop = sites.bank, sites.shop
+    for site in (bank, shop):
+        site.run["report"] = True
+
+    def together(active: Any, passive: Any) -> None:
+        calls = {
+            site.party: lambda site=site, call=call: call(site.write(), insecure=False, terminal=Terminal())
+            for site, call in ((bank, active), (shop, passive))
+        }
+        for one in outcomes(60, calls).values():
+            assert not isinstance(one, BaseException), one
+
+    together(train_active, train_passive)
+    assert document(shop)["history"]["predictions"] == []
+    spent = document(shop)["ledger"]["record"]["spent"]
+    bank.table = bank.table.head(30)
+    for mode in ("routed", "desensitized"):
+        out = bank.path / f"{mode}.csv"
+        together(
+            lambda path, out=out, mode=mode, **rest: predict_active(
+                path, data=None, ids=None, mode=mode, out=out, **rest
+            ),
+            lambda path, **rest: serve_passive(path, data=None, **rest),
+        )
+    found = document(shop)
+    n_tests = len(json.loads((shop.run_folder / "model.json").read_text())["tests"])
+    uses = found["history"]["predictions"]
+    assert [(one["n_records"], one["n_answered"], one["n_routed_bits"]) for one in uses] == [
+        (30, 30, 30 * n_tests), (30, 30, 0),
+    ]  # fmt: skip
+    # The desensitized answers were drawn anew, at the price of the training run.
+    assert found["ledger"]["record"]["spent"] == pytest.approx(2 * spent)
+    sent = [line for line in (shop.run_folder / "log.jsonl").read_text().splitlines() if '"sent"' in line]
+    assert len(found["history"]["outgoing"]) == len(sent) > found["history"]["n_trained"] > 0
+    trained = found["history"]["outgoing"][: found["history"]["n_trained"]]
+    assert sum(one["bytes"] for one in trained) == found["history"]["sent_bytes"]
+    html = (shop.run_folder / "report.html").read_text()
+    assert f"It answered for 60 records, with {30 * n_tests:,} exact routing bits" in html
+    basis = [fit["basis"] for fit in document(bank)["fits"]]
+    assert basis[1:] == ["records scored in mode routed", "records scored in mode desensitized"]
+    assert [one["n_records"] for one in document(bank)["history"]["predictions"]] == [30, 30]
+
+
+def test_sessions_of_a_service_are_uses_of_the_model(finished: Any, tmp_path: Path) -> None:
+    shutil.copytree(finished.shop.path, tmp_path / "shop")
+    log = tmp_path / "shop" / "runs" / "spring" / "log.jsonl"
+    tally = Tally(n_requests=2, n_asked=12, n_answered=11, n_routed_bits=99, modes={"routed"}, began=0.0)
+    with contextlib.closing(RunLog(log.parent)) as written:
+        _log_session(written, 1, tally, 9, "done")
+    found = run_facts(tmp_path / "shop" / "run.yaml").history
+    assert [(one.n_records, one.n_answered, one.n_routed_bits) for one in found.predictions] == [(12, 11, 99)]
+    text = report_of(tmp_path / "shop" / "run.yaml").text("md")
+    assert "It answered for 11 records, with 99 exact routing bits" in text

@@ -1,0 +1,203 @@
+"""What a run folder's log and meta data tell of a run, whatever its role: steps, versions, and everything that left."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from parties.config import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
+from parties.horizontal_config import HorizontalRun
+from parties.store import RunFolder
+
+# The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
+_FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
+
+
+# Steps of the log that are uses of the model: a prediction of A, what B answered to one, and one served by B.
+_PREDICTIONS = ("predicted", "answered", "session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingMessage:
+    """One line of the audit list: that something left, never what.
+
+    Attributes
+    ----------
+    time, peer, kind, sha256 : str
+    bytes : int
+    """
+
+    time: str
+    peer: str
+    kind: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the run: when, how many seconds after this process began, and in words."""
+
+    time: str
+    seconds: float
+    event: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionJob:
+    """A use of the model, as the log has it.
+
+    Attributes
+    ----------
+    time, message : str
+    n_records : int
+        That were asked for.
+    n_answered, n_routed_bits : int or None
+        At a passive party: records that were answered, and exact bits that left.
+    """
+
+    time: str
+    message: str
+    n_records: int
+    n_answered: int | None
+    n_routed_bits: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHistory:
+    """What both roles can tell of a run.
+
+    Attributes
+    ----------
+    party, run_id : str
+    peers : tuple of str
+    started, finished : str
+    resumed : tuple of str
+    n_records, sent_bytes, received_bytes : int
+    versions : dict of str to str
+        Of Python, the packages and the protocol.
+    randomness : str
+        Where it came from. A's seed serves sampling and is told; a seed of noise is not.
+    steps : tuple of Step
+    outgoing : tuple of OutgoingMessage
+        Everything that left, in order; over all attempts at this run, and predictions.
+    n_trained : int
+        How many of these left before the run was finished.
+    predictions : tuple of PredictionJob
+    """
+
+    party: str
+    run_id: str
+    peers: tuple[str, ...]
+    started: str
+    finished: str
+    resumed: tuple[str, ...]
+    n_records: int
+    sent_bytes: int
+    received_bytes: int
+    versions: dict[str, str]
+    randomness: str
+    steps: tuple[Step, ...]
+    outgoing: tuple[OutgoingMessage, ...]
+    n_trained: int
+    predictions: tuple[PredictionJob, ...]
+
+
+def meta_of(folder: RunFolder) -> dict[str, Any]:
+    """A finished run's meta data.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not finished.
+    """
+    meta: dict[str, Any] = folder.read_json("meta.json")
+    if meta.get("finished") is None:
+        raise RunFolderError(f"{folder.path} holds no finished run; there is nothing to report yet")
+    return meta
+
+
+def run_history(
+    run: ActiveRun | PassiveRun | HorizontalRun, peers: tuple[str, ...], folder: RunFolder, randomness: str
+) -> RunHistory:
+    """What any role can tell of a run.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not finished, or its folder is damaged.
+    """
+    meta, lines = meta_of(folder), log_lines(folder)
+    try:
+        return RunHistory(
+            party=run.party,
+            run_id=run.run_id,
+            peers=peers,
+            started=meta["started"],
+            finished=meta["finished"],
+            resumed=tuple(meta.get("resumed", ())),
+            n_records=meta.get("n_rows", 0),
+            sent_bytes=meta.get("sent_bytes", 0),
+            received_bytes=meta.get("received_bytes", 0),
+            versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
+            randomness=randomness,
+            steps=tuple(_step(line, run) for line in lines if "message" in line),
+            outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
+            n_trained=_sent_in_training(lines),
+            predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
+        )
+    except (KeyError, TypeError):
+        raise RunFolderError(f"the log or the meta data in {folder.path} are malformed") from None
+
+
+def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
+    """A folder's log, line by line.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    path, found = folder.path / "log.jsonl", []
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+    for line in text.splitlines():
+        # A crash may have cut a line short.
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
+
+
+def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
+    """A step without the folders of files, which are nobody's business who gets the report."""
+    message = str(line["message"])
+    for path in (run.run_folder, getattr(run, "data", run.run_folder), run.table_schema):
+        message = message.replace(f"{path.parent}/", "")
+    message = _FOLDERS.sub("", message)
+    return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)
+
+
+def _sent_in_training(lines: Sequence[Mapping[str, Any]]) -> int:
+    """Messages before the last line that says that the run is finished."""
+    end = max((place for place, line in enumerate(lines) if line["event"] == "finished"), default=len(lines))
+    return sum(line["event"] == "sent" for line in lines[:end])
+
+
+def _prediction(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> PredictionJob:
+    return PredictionJob(
+        time=line["time"], message=_step(line, run).message, n_records=line.get("records", 0),
+        n_answered=line.get("answered"), n_routed_bits=line.get("routed_bits"),
+    )  # fmt: skip
+
+
+def _outgoing(line: Mapping[str, Any]) -> OutgoingMessage:
+    return OutgoingMessage(
+        time=line["time"], peer=line["peer"], kind=line["kind"], bytes=line["bytes"], sha256=line["sha256"]
+    )
