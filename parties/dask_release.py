@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ import numpy as np
 from opboost.desensitize import ColumnMechanism
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
-from parties.balances import Budget, distinct
+from parties.balances import Budget, RecordKeys, distinct
 from parties.columns import stamp_of
 from parties.dask_plan import PartitionPlan, forget_keys, write_keys
 from parties.dask_release_tasks import (
@@ -38,7 +38,7 @@ from parties.dask_release_tasks import (
     survey,
 )
 from parties.drawing import planned_in_parts
-from parties.entries import Occasion, digest_of
+from parties.entries import Occasion, Release, digest_of
 from parties.errors import LedgerError, RunFolderError, TableError
 from parties.files import sweep, write_json
 from parties.ledger import Ledger
@@ -49,6 +49,39 @@ if TYPE_CHECKING:
 
 # Partial results that are added up at a time.
 _ADDED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """Partitions that were read once: every cell fits, every id comes once, nothing is drawn.
+
+    Attributes
+    ----------
+    parts : tuple of Path
+    stamps : tuple of (int, int)
+        Of the files, before they were read.
+    mechanisms : tuple of ColumnMechanism
+    surveys : tuple of Survey
+        One for each part.
+    records : ndarray of uint64
+        What the ledger knows all records by, ascending.
+    """
+
+    parts: tuple[Path, ...]
+    stamps: tuple[tuple[int, int], ...]
+    mechanisms: tuple[ColumnMechanism, ...]
+    surveys: tuple[Survey, ...]
+    records: RecordKeys
+
+    def releases(self, *, is_secure: bool) -> list[Release]:
+        """What releasing all columns would be entered as, and what it would cost; nothing is charged."""
+        return planned_in_parts(
+            self.mechanisms,
+            list(zip(*(found.exact for found in self.surveys), strict=True)),
+            [found.ids for found in self.surveys],
+            self.records,
+            is_secure=is_secure,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +136,7 @@ def release_partitions(
     ledger: Ledger,
     occasion: Occasion,
     budget: Budget,
+    surveyed: Surveyed | None = None,
 ) -> PartitionedRelease:
     """Desensitize and rank columns of Parquet partitions, once; a folder that was begun is finished, never drawn anew.
 
@@ -122,6 +156,8 @@ def release_partitions(
     ledger : Ledger
     occasion : Occasion
     budget : Budget
+    surveyed : Surveyed, optional
+        The parts, if they were surveyed before.
 
     Raises
     ------
@@ -142,8 +178,10 @@ def release_partitions(
     with RunFolder(folder).locked():
         plan = PartitionPlan.read(folder)
         if plan is None:
-            plan = _begin(paths, mechanisms, folder, id_columns, client, rng, ledger, occasion, budget)
+            surveyed = surveyed or survey_partitions(paths, mechanisms, id_columns=id_columns, client=client)
+            plan = _begin(surveyed, folder, rng, ledger, occasion, budget)
         else:
+            plan = plan if surveyed is None else _found_again(plan, surveyed, folder)
             plan.check(paths, mechanisms, ledger=ledger.name)
         if (folder / "release.json").exists():
             _verify(plan, folder, client)
@@ -153,48 +191,57 @@ def release_partitions(
         return _read(plan, folder)
 
 
-def _begin(
-    parts: Sequence[Path],
-    mechanisms: Sequence[ColumnMechanism],
-    folder: Path,
-    id_columns: Sequence[str],
-    client: Client,
-    rng: BitSource,
-    ledger: Ledger,
-    occasion: Occasion,
-    budget: Budget,
-) -> PartitionPlan:
-    """Find out what is to be drawn, pay for it, and write down from which keys."""
-    stamps = tuple(stamp_of(part) for part in parts)
+def survey_partitions(
+    parts: Sequence[Path], mechanisms: Sequence[ColumnMechanism], *, id_columns: Sequence[str], client: Client
+) -> Surveyed:
+    """Read partitions once, to know what would be drawn from them.
+
+    Raises
+    ------
+    TableError, DataError
+        If a part cannot be read, a cell does not fit the schema, or an id comes twice.
+    """
+    paths = tuple(part.resolve() for part in parts)
+    stamps = tuple(stamp_of(path) for path in paths)
     look = partial(survey, mechanisms=tuple(mechanisms), id_columns=tuple(id_columns))
-    surveys: list[Survey] = client.gather(client.map(look, parts, pure=False))
-    keys = np.concatenate([found.records for found in surveys])
+    surveys: list[Survey] = client.gather(client.map(look, paths, pure=False))
     n_rows = sum(found.n_rows for found in surveys)
-    records = distinct(keys)
+    records = distinct(np.concatenate([found.records for found in surveys]))
     if not n_rows or len(records) < n_rows:
         raise TableError(
             f"the partitions have {n_rows} rows and {len(records)} different ids; every record must be in one row. "
             "Nothing was released"
         )
-    releases = planned_in_parts(
-        mechanisms,
-        list(zip(*(found.exact for found in surveys), strict=True)),
-        [found.ids for found in surveys],
-        records,
-        is_secure=rng.is_secure,
-    )
-    charges = ledger.charge(releases, {}, occasion, budget)
-    write_keys(folder, len(parts) * len(mechanisms), rng=rng)
+    return Surveyed(paths, stamps, tuple(mechanisms), tuple(surveys), records)
+
+
+def _begin(
+    surveyed: Surveyed, folder: Path, rng: BitSource, ledger: Ledger, occasion: Occasion, budget: Budget
+) -> PartitionPlan:
+    """Pay for what is to be drawn, and write down from which keys."""
+    charges = ledger.charge(surveyed.releases(is_secure=rng.is_secure), {}, occasion, budget)
+    write_keys(folder, len(surveyed.parts) * len(surveyed.mechanisms), rng=rng)
     plan = PartitionPlan(
-        parts=tuple(parts),
-        stamps=stamps,
-        rows=tuple(found.n_rows for found in surveys),
-        mechanisms=tuple(mechanisms),
-        exact=tuple(found.exact for found in surveys),
+        parts=surveyed.parts,
+        stamps=surveyed.stamps,
+        rows=tuple(found.n_rows for found in surveyed.surveys),
+        ids=tuple(found.ids for found in surveyed.surveys),
+        mechanisms=surveyed.mechanisms,
+        exact=tuple(found.exact for found in surveyed.surveys),
         ledger=ledger.name,
         charges=tuple(charges),
         is_secure=rng.is_secure,
     )
+    plan.write(folder)
+    return plan
+
+
+def _found_again(plan: PartitionPlan, surveyed: Surveyed, folder: Path) -> PartitionPlan:
+    """The plan with the files where they are now, if they hold what they held: moved or written again, they may be."""
+    held = tuple((found.ids, found.exact) for found in surveyed.surveys)
+    if held != tuple(zip(plan.ids, plan.exact, strict=True)):
+        return plan
+    plan = replace(plan, parts=surveyed.parts, stamps=surveyed.stamps)
     plan.write(folder)
     return plan
 

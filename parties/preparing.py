@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from parties.alignment import Aligned, Aligner, usable
+from parties.alignment import Aligned, Aligner, Place, usable
 from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.errors import ConfigError, naming
 from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.table import PartyTable, own_columns, read_table, select
+from protocols.channel import Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +73,35 @@ class PreparedActive:
             journal=journal,
         )
 
-    def within(self, common: pd.Index | None) -> PreparedActive:
-        """The same for those of its records that were found to be common before."""
-        if common is None:
-            return self
-        rows = self.table.ids.get_indexer(common)
-        return replace(self, table=self.table.take(rows[rows >= 0]))
+    @property
+    def n_rows(self) -> int:
+        """Records of this party."""
+        return self.table.n_rows
 
-    def begin(self, journal: Journal, aligned: Aligned) -> None:
+    def begin(self, journal: Journal) -> None:
+        """Note in the journal what the run trains on, if that is known before the parties meet."""
+        if not self.aligner.is_needed:
+            self._note(journal, Aligned(self.table))
+
+    def take_up(self, journal: Journal) -> PreparedActive:
+        """The same for those of its records that were found to be common before."""
+        prepared, common = self, journal.common()
+        if common is not None:
+            rows = self.table.ids.get_indexer(common)
+            prepared = replace(self, table=self.table.take(rows[rows >= 0]))
+        prepared._note(journal, Aligned(prepared.table))
+        return prepared
+
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+        """Find the records that these peers have in common with this party; returns the job on them."""
+        before = self.job(journal=journal)
+        hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
+        aligned = self.aligner.lead(
+            self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
+        )  # fmt: skip
+        return self.job(aligned, journal)
+
+    def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
         common = list(aligned.table.ids) if self.aligner.is_needed else None
         journal.begin(self._inputs(aligned.table), aligned.orders, common)
