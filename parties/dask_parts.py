@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
+_WORK = "work"
+
+
 @dataclass(frozen=True, slots=True)
 class Partitions:
     """Partitions that were looked through.
@@ -43,12 +46,15 @@ class Partitions:
     paths : tuple of Path
     rows : tuple of int
         Of each.
+    firsts : tuple of str
+        The first id of each.
     id_digest : str
         As `parties.table.PartyTable.id_digest`: it does not depend on how the table is divided.
     """
 
     paths: tuple[Path, ...]
     rows: tuple[int, ...]
+    firsts: tuple[str, ...]
     id_digest: str
 
     @property
@@ -95,7 +101,7 @@ def partition_files(
     if run.ids is not None:
         table = select(table, run.ids, run.data)
     assert run.dask.folder is not None
-    with _room(run.dask.folder) as folder:
+    with working_folder(run.dask.folder) as folder:
         yield _divided(table, schema, folder, run.dask.partition_rows)
 
 
@@ -124,7 +130,8 @@ def look_through(
     for pieces in client.map(partial(_id_bytes, id_columns=schema.id_columns), list(paths), pure=False):
         digest.update(pieces.result())
         pieces.release()
-    return Partitions(tuple(paths), tuple(part.n_rows for part in found), digest.hexdigest())
+    rows, firsts = tuple(part.n_rows for part in found), tuple(part.first for part in found)
+    return Partitions(tuple(paths), rows, firsts, digest.hexdigest())
 
 
 def digest_own(
@@ -142,25 +149,25 @@ def digest_own(
 
 
 @contextmanager
-def _room(folder: Path) -> Iterator[Path]:
-    """A folder for the time of the block; what a process that was killed left there before is removed."""
-    place = folder / f"rows.{uuid4().hex}"
+def working_folder(home: Path) -> Iterator[Path]:
+    """A folder at `home` for the time of the block; what a process that was killed left there before is removed."""
+    place = home / f"{_WORK}.{uuid4().hex}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for old in folder.glob("rows.*"):
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in home.glob(f"{_WORK}.*"):
             # One that is in use belongs to another run.
             with suppress(RunFolderError), RunFolder(old).locked():
                 shutil.rmtree(old, ignore_errors=True)
         place.mkdir(mode=0o700)
     except OSError as error:
-        raise RunFolderError(f"{folder} cannot be written: {error.strerror}. Nothing was sent") from None
+        raise RunFolderError(f"{home} cannot be written: {error.strerror}. Nothing was sent") from None
     try:
         with RunFolder(place).locked():
             yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
         with suppress(OSError):
-            folder.rmdir()
+            home.rmdir()
 
 
 def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) -> tuple[Path, ...]:
@@ -183,7 +190,7 @@ def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) 
 
 
 def _look(part: Path, id_columns: Sequence[str], names: Sequence[str]) -> _Part:
-    ids = _ids(part, id_columns).to_numpy(dtype=object)
+    ids = ids_of(part, id_columns).to_numpy(dtype=object)
     if not len(ids):
         raise TableError(f"{part.name} has no rows; leave it out. Nothing was sent")
     held = tuple(_two_values(read_stored(part, [name])[name]) for name in names)
@@ -196,10 +203,11 @@ def _two_values(column: pd.Series) -> tuple[object, ...]:
 
 
 def _id_bytes(part: Path, id_columns: Sequence[str]) -> bytes:
-    return b"".join(encoded_ids(_ids(part, id_columns)))
+    return b"".join(encoded_ids(ids_of(part, id_columns)))
 
 
-def _ids(part: Path, id_columns: Sequence[str]) -> pd.Index:
+def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
+    """The ids of a partition, in the order of its rows."""
     return read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
 
 

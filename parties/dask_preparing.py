@@ -26,6 +26,7 @@ from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.dask_accounts import DueRelease, release_folder, release_on_account
 from parties.dask_cluster import cluster
 from parties.dask_parts import Partitions, digest_own, look_through, partition_files
+from parties.dask_plan import PartitionPlan
 from parties.dask_release import PartitionedRelease, Surveyed, survey_partitions
 from parties.dask_training import OwnPartitions, train_on_partitions
 from parties.dask_transfer import cut_into_partitions
@@ -36,6 +37,7 @@ from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.preparing import bits
+from parties.releases import ReleaseStore
 from parties.store import RunFolder
 from protocols.channel import Channel
 
@@ -73,6 +75,10 @@ class PartitionedActive:
     @property
     def n_rows(self) -> int:
         return self.found.n_rows
+
+    @property
+    def n_workers(self) -> int:
+        return len(self.client.nthreads())
 
     def job(self, journal: Journal | None = None) -> ActiveJob:
         """The training job; trees grow on the cluster."""
@@ -173,6 +179,10 @@ class PartitionedPassive:
     client: Client
 
     @property
+    def n_workers(self) -> int:
+        return len(self.client.nthreads())
+
+    @property
     def mechanisms(self) -> tuple[ColumnMechanism, ...]:
         return self.surveyed.mechanisms
 
@@ -215,11 +225,10 @@ class PartitionedPassive:
         """What releasing all partitions would be entered as; nothing is charged."""
         return self.surveyed.releases(is_secure=bits(self.run).is_secure)
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether this release was made, or at least charged, before."""
+    def absent(self, releases: list[Release], store: ReleaseStore) -> list[Release]:
+        """Those of the releases that would have to be charged: all or none, they are not in `store`."""
         folder = release_folder(self.surveyed, self._home, is_secure=bits(self.run).is_secure)
-        return (folder / "plan.json").exists()
+        return releases if PartitionPlan.read(folder) is None else []
 
     @property
     def _home(self) -> Path:

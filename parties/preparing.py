@@ -12,15 +12,19 @@ import numpy as np
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
+from opboost.preprocess import encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from parties.alignment import Aligned, Aligner, Place, usable
 from parties.config import ActiveRun, PassiveRun, read_schema
+from parties.drawing import planned
+from parties.entries import Release
 from parties.errors import ConfigError, naming
 from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
+from parties.releases import ReleaseStore
 from parties.table import PartyTable, own_columns, read_table, select
 from protocols.channel import Channel
 
@@ -144,6 +148,16 @@ class PreparedPassive:
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
         )
+
+    def planned(self) -> list[Release]:
+        """What releasing all records of the table would be entered as; nothing is charged."""
+        job = self.job()
+        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+        return planned(job.mechanisms, encoded, self.table.ids, is_secure=job.rng.is_secure)
+
+    def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
+        """Those of the releases that would have to be drawn."""
+        return [release for release in releases if store.find(release.key) is None]
 
 
 def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:

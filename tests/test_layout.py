@@ -109,6 +109,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads", "walk")
 
+STEPS_OF_CLUSTERS = (
+    *("accounts", "batches", "cluster", "parts", "prediction", "preparing", "release", "training", "transfer"),
+)
+
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},
     "numba": {
@@ -119,7 +123,7 @@ ONLY_IN = {
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},
     "dask": {"parties/dask_cluster.py", "parties/dask_release.py", "parties/dask_training.py"},
-    "distributed": {f"parties/dask_{step}.py" for step in ("cluster", "prediction", "release", "training", "transfer")},
+    "distributed": {f"parties/dask_{step}.py" for step in STEPS_OF_CLUSTERS},
 }
 
 TOP_LEVEL = {
