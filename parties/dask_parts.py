@@ -152,6 +152,7 @@ def digest_own(
 def working_folder(home: Path) -> Iterator[Path]:
     """A folder at `home` for the time of the block; what a process that was killed left there before is removed."""
     place = home / f"{_WORK}.{uuid4().hex}"
+    made = [folder for folder in (home, *home.parents) if not folder.exists()]
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in home.glob(f"{_WORK}.*"):
@@ -166,8 +167,10 @@ def working_folder(home: Path) -> Iterator[Path]:
             yield place
     finally:
         shutil.rmtree(place, ignore_errors=True)
+        # Nothing else was put there meanwhile: then it is as before.
         with suppress(OSError):
-            home.rmdir()
+            for folder in made:
+                folder.rmdir()
 
 
 def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) -> tuple[Path, ...]:
