@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
 from parties.dask_plan import PartitionPlan
-from parties.dask_release import PartitionedRelease, Surveyed, release_partitions
+from parties.dask_release import PartitionedRelease, release_partitions
+from parties.dask_survey import Surveyed
 from parties.dask_transfer import StoredRelease
 from parties.drawing import Account
 from parties.entries import Reuse, digest_of

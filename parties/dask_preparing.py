@@ -27,7 +27,8 @@ from parties.dask_accounts import DueRelease, release_folder, release_on_account
 from parties.dask_cluster import cluster
 from parties.dask_parts import Partitions, digest_own, look_through, partition_files
 from parties.dask_plan import PartitionPlan
-from parties.dask_release import PartitionedRelease, Surveyed, survey_partitions
+from parties.dask_release import PartitionedRelease
+from parties.dask_survey import Surveyed, survey_partitions
 from parties.dask_training import OwnPartitions, train_on_partitions
 from parties.dask_transfer import cut_into_partitions
 from parties.drawing import Account

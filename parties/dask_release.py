@@ -19,27 +19,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from opboost.desensitize import ColumnMechanism
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
-from parties.balances import Budget, RecordKeys, distinct
-from parties.columns import stamp_of
+from parties.balances import Budget
 from parties.dask_plan import PartitionPlan, forget_keys, write_keys
 from parties.dask_release_tasks import (
     Drawn,
-    Survey,
     draw_part,
     file_digest,
     rank_part,
     ranks_path,
     released_columns,
-    survey,
 )
-from parties.drawing import planned_in_parts
-from parties.entries import Occasion, Release, digest_of
-from parties.errors import LedgerError, RunFolderError, TableError
+from parties.dask_survey import Surveyed, survey_partitions
+from parties.entries import Occasion, digest_of
+from parties.errors import LedgerError, RunFolderError
 from parties.files import sweep, write_json
 from parties.ledger import Ledger
 from parties.store import RunFolder
@@ -49,39 +44,6 @@ if TYPE_CHECKING:
 
 # Partial results that are added up at a time.
 _ADDED = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Surveyed:
-    """Partitions that were read once: every cell fits, every id comes once, nothing is drawn.
-
-    Attributes
-    ----------
-    parts : tuple of Path
-    stamps : tuple of (int, int)
-        Of the files, before they were read.
-    mechanisms : tuple of ColumnMechanism
-    surveys : tuple of Survey
-        One for each part.
-    records : ndarray of uint64
-        What the ledger knows all records by, ascending.
-    """
-
-    parts: tuple[Path, ...]
-    stamps: tuple[tuple[int, int], ...]
-    mechanisms: tuple[ColumnMechanism, ...]
-    surveys: tuple[Survey, ...]
-    records: RecordKeys
-
-    def releases(self, *, is_secure: bool) -> list[Release]:
-        """What releasing all columns would be entered as, and what it would cost; nothing is charged."""
-        return planned_in_parts(
-            self.mechanisms,
-            list(zip(*(found.exact for found in self.surveys), strict=True)),
-            [found.ids for found in self.surveys],
-            self.records,
-            is_secure=is_secure,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,30 +151,6 @@ def release_partitions(
             _finish(plan, folder, client, ledger)
         _tidy(folder)
         return _read(plan, folder)
-
-
-def survey_partitions(
-    parts: Sequence[Path], mechanisms: Sequence[ColumnMechanism], *, id_columns: Sequence[str], client: Client
-) -> Surveyed:
-    """Read partitions once, to know what would be drawn from them.
-
-    Raises
-    ------
-    TableError, DataError
-        If a part cannot be read, a cell does not fit the schema, or an id comes twice.
-    """
-    paths = tuple(part.resolve() for part in parts)
-    stamps = tuple(stamp_of(path) for path in paths)
-    look = partial(survey, mechanisms=tuple(mechanisms), id_columns=tuple(id_columns))
-    surveys: list[Survey] = client.gather(client.map(look, paths, pure=False))
-    n_rows = sum(found.n_rows for found in surveys)
-    records = distinct(np.concatenate([found.records for found in surveys]))
-    if not n_rows or len(records) < n_rows:
-        raise TableError(
-            f"the partitions have {n_rows} rows and {len(records)} different ids; every record must be in one row. "
-            "Nothing was released"
-        )
-    return Surveyed(paths, stamps, tuple(mechanisms), tuple(surveys), records)
 
 
 def _begin(

@@ -99,8 +99,9 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
         share = train(job, channel, save=save, progress=terminal.progress)
-        for name, n_clipped in share.n_clipped.items():
-            log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
+        n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
+        for name, n in n_clipped.items():
+            log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         note_end(folder, log, [channel], n_rows=job.n_rows)
     _report(path, run, terminal)
     return folder

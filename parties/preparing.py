@@ -20,7 +20,7 @@ from parties.alignment import Aligned, Aligner, Place, usable
 from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.drawing import planned
 from parties.entries import Release
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, TableError, naming
 from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
@@ -197,6 +197,11 @@ def _training_table(
 ) -> PartyTable:
     """Read what a run file names, and refuse at once what could not be trained on."""
     duplicates = run.align.duplicates
+    if run.data.is_dir():
+        raise TableError(
+            f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
+            "`engine: dask`; here one file is needed"
+        )
     table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
     if run.ids is not None:
         table = select(table, run.ids, run.data)

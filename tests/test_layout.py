@@ -109,9 +109,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 STEPS_OF_KERNELS = ("packing", "gradients", "histograms", "cuts", "division", "prediction", "threads", "walk")
 
-STEPS_OF_CLUSTERS = (
-    *("accounts", "batches", "cluster", "parts", "prediction", "preparing", "release", "training", "transfer"),
-)
+_STEPS_OF_RELEASES = ("accounts", "release", "survey", "transfer")
+STEPS_OF_CLUSTERS = (*_STEPS_OF_RELEASES, "batches", "cluster", "parts", "prediction", "preparing", "training")
 
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},

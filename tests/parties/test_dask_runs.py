@@ -7,6 +7,7 @@ import os
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -297,3 +298,28 @@ def test_parties_that_disagree_draw_nothing(parties: Any, outcomes: Outcomes) ->
     assert isinstance(failed["bank"], Disagreement)
     assert charges(parties.shop)["charge"] == 0
     assert not (parties.shop.path / "runs" / "partitions").exists()
+
+
+def test_a_party_without_dask_is_told_what_to_install(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites.bank.run["engine"] = "dask"
+    path = sites.bank.write()
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"pip install 'opboost\[dask\]'"):
+        train_active(path, insecure=False, terminal=SILENT)
+    told = [finding for finding in examine(path, wait_s=0.1) if finding.status is Status.PROBLEM]
+    assert [finding.check for finding in told] == ["settings"]
+    assert "is not installed" in told[0].sentence
+
+
+def test_a_folder_is_no_table_for_a_run_on_one_machine(parties: Any) -> None:
+    parties.shop.run = {key: value for key, value in parties.shop.run.items() if key not in ("engine", "dask")}
+    with pytest.raises(TableError, match="is a folder: partitions are for"):
+        train_passive(parties.shop.write(), insecure=False, terminal=SILENT)
+
+
+def test_values_out_of_bounds_are_told(parties: Any, outcomes: Outcomes) -> None:
+    parties.shop.schema["columns"]["spend"] |= {"upper": 50, "outside": "clip"}
+    n_outside = int((parties.shop.table["spend"] > 50).sum())
+    assert train_both(parties, outcomes) == {}
+    told = [line["message"] for line in log_lines(parties.shop) if line["event"] == "clipped"]
+    assert told == [f"{n_outside} values of spend lay outside the public bounds and were moved to them"]
