@@ -6,7 +6,6 @@ where trees are grown (`ActiveJob.grow`); the conversation is that of every run.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from parties.alignment import Aligner, Place
 from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.dask_accounts import DueRelease, release_folder, release_on_account
 from parties.dask_cluster import cluster
-from parties.dask_parts import Partitions, digest_own, look_through, partition_files
+from parties.dask_parts import Partitions, digest_own, look_through, partition_files, working_folder
 from parties.dask_plan import PartitionPlan
 from parties.dask_release import PartitionedRelease
 from parties.dask_survey import Surveyed, survey_partitions
@@ -132,9 +131,8 @@ class _Grower:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copy."""
         prepared, run = self.prepared, self.prepared.run
         assert run.dask.folder is not None
-        folder = run.dask.folder / f"{run.party}.{run.run_id}"
         owners = dict.fromkeys(column.owner for column in received)
-        try:
+        with working_folder(run.dask.folder) as folder:
             released = [
                 cut_into_partitions(
                     [column for column in received if column.owner == owner],
@@ -153,8 +151,6 @@ class _Grower:
                 constraints=run.model.constraints,
                 seed=self.seed,
             )
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from sklearn.metrics import roc_auc_score
 from parties.config import ActiveRun, PassiveRun, read_run
 from parties.dask_cluster import DaskSection, cluster
 from parties.doctor import examine
-from parties.errors import ConfigError, Disagreement, LedgerError, TableError
+from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
 from parties.findings import Status
 from parties.jobs import Terminal, train_active, train_passive
 from parties.prediction_jobs import predict_active, serve_passive, serve_until_stopped
@@ -323,3 +323,33 @@ def test_values_out_of_bounds_are_told(parties: Any, outcomes: Outcomes) -> None
     assert train_both(parties, outcomes) == {}
     told = [line["message"] for line in log_lines(parties.shop) if line["event"] == "clipped"]
     assert told == [f"{n_outside} values of spend lay outside the public bounds and were moved to them"]
+
+
+def test_ranks_that_arrived_do_not_come_again(
+    parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def lose(*_: Any, **__: Any) -> None:
+        raise WorkersLost("the cluster lost the workers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parties.dask_preparing.train_on_partitions", lose)
+        failed = train_both(parties, outcomes)
+    assert isinstance(failed["bank"], WorkersLost)
+    assert "its workers stopped" in str(failed["shop"])
+    assert "the cluster" not in str(failed["shop"])
+    sent = rank_digests(parties.shop, "spring")
+    assert [kind for kind, _ in sent] == ["offer", "rank chunk", "rank chunk"]
+    assert not (parties.bank.path / "runs" / "partitions").exists()
+    assert train_both(parties, outcomes) == {}
+    assert rank_digests(parties.shop, "spring") == [*sent, sent[0]]
+    assert charges(parties.shop) == {"opened": 1, "charge": 2, "stored": 2, "reuse": 2}
+
+
+def test_a_cluster_that_gives_up_ends_in_a_sentence(client: Client) -> None:
+    from distributed.comm.core import CommClosedError
+
+    with (
+        pytest.raises(WorkersLost, match="gave it up: CommClosedError"),
+        cluster(DaskSection(scheduler=client.scheduler.address)),
+    ):
+        raise CommClosedError
