@@ -92,6 +92,7 @@ def release_on_account(
     """
     folder = release_folder(surveyed, home, is_secure=account.rng.is_secure)
     ledger, plan = account.ledger, PartitionPlan.read(folder)
+    ledger.refresh()
     if plan is None and not may_draw:
         raise LedgerError(
             f"this run has released before, and {home} holds no release that fits: data, ids, partitions, schema or "

@@ -7,6 +7,7 @@ Nothing that comes from another party is ever given to a cluster as a pickle.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,7 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     Raises
     ------
     ConfigError
-        If Dask is not installed or the scheduler does not answer.
+        If Dask is not installed, or the scheduler does not answer or has no worker.
     WorkersLost
         If a task of the block was given up because the workers that it ran on died.
     """
@@ -94,11 +95,15 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
     import distributed
 
     # Workers of one thread: the compiled loops of a second one would contend for the same cores. What can run only on a
-    # worker that is gone is given up after a while.
+    # worker that is gone is given up after a while. What fails on a worker is told here, once.
     with (
         dask.config.set({"distributed.scheduler.no-workers-timeout": f"{WAIT_S}s"}),
         distributed.LocalCluster(
-            n_workers=section.workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+            n_workers=section.workers,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
         ) as local,
         distributed.Client(local) as client,
     ):
@@ -114,4 +119,8 @@ def _at_scheduler(address: str) -> Iterator[Client]:
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}") from None
     with client:
+        try:
+            client.wait_for_workers(1, timeout=WAIT_S)
+        except TimeoutError:
+            raise ConfigError(f"the scheduler at {address} has no worker") from None
         yield client

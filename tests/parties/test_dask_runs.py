@@ -353,3 +353,15 @@ def test_a_cluster_that_gives_up_ends_in_a_sentence(client: Client) -> None:
         cluster(DaskSection(scheduler=client.scheduler.address)),
     ):
         raise CommClosedError
+
+
+def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    monkeypatch.setattr("parties.dask_cluster.WAIT_S", 2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as none,
+        pytest.raises(ConfigError, match="has no worker"),
+        cluster(DaskSection(scheduler=none.scheduler_address)),
+    ):
+        pass
