@@ -12,7 +12,7 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.answering import AnswerableRecords, Answerer
+from parties.answering import Answerer, RecordSource
 from parties.config import PassiveRun
 from parties.drawing import Account, open_books
 from parties.entries import Occasion
@@ -38,7 +38,7 @@ def answerer_of(
     run: PassiveRun,
     schema: TableSchema,
     router: Router,
-    records: AnswerableRecords,
+    records: RecordSource,
     log: RunLog,
     *,
     logs_releases: bool,

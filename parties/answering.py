@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -35,10 +36,13 @@ class AnswerableRecords:
     ids : Index of str
     columns : tuple of (ColumnMechanism, EncodedColumn)
         Those that the split tests name.
+    bits : ndarray of uint8, optional
+        The packed answers from the exact codes, where they were worked out before.
     """
 
     ids: pd.Index
     columns: tuple[tuple[ColumnMechanism, EncodedColumn], ...]
+    bits: NDArray[np.uint8] | None = None
 
     @classmethod
     def of(cls, router: Router, ids: pd.Index, features: pd.DataFrame) -> AnswerableRecords:
@@ -50,6 +54,18 @@ class AnswerableRecords:
             If a column is absent or a cell does not fit the schema.
         """
         return cls(ids, tuple(router.encode(features)))
+
+    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+        """All of them; a table that does not fit into memory has those of these ids alone."""
+        return self
+
+
+class RecordSource(Protocol):
+    """Where records are found; `AnswerableRecords` is one."""
+
+    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+        """Those with these ids, and perhaps others, with columns if desensitized, else with columns or bits."""
+        ...
 
 
 @dataclass(slots=True)
@@ -94,7 +110,7 @@ class Answerer:
     Parameters
     ----------
     router : Router
-    records : AnswerableRecords
+    records : RecordSource
     release : callable
         Makes the desensitized records.
     may_route : bool
@@ -108,14 +124,14 @@ class Answerer:
     def __init__(
         self,
         router: Router,
-        records: AnswerableRecords,
+        records: RecordSource,
         *,
         release: ReleaseRecords,
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
     ) -> None:
-        self.records = records
+        self.records: RecordSource = records
         self.max_rows = max_rows
         self._packed = PackedAnswers(router)
         self._release = release
@@ -149,14 +165,23 @@ class Answerer:
             )
         if not ask.desensitized and not self._may_route:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
-        rows = self.records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
+        records = self.records.about(ask.ids, desensitized=ask.desensitized)
+        rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
         status = self._status(rows >= 0, is_routed=not ask.desensitized)
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):
-            columns = self._columns(rows[answered], desensitized=ask.desensitized)
-            answers.bits[answered] = self._packed.of({c.schema.name: c for c in columns}, len(answered))
+            answers.bits[answered] = self._bits(records, rows[answered], desensitized=ask.desensitized)
         return answers
+
+    def _bits(
+        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
+    ) -> NDArray[np.uint8]:  # fmt: skip
+        """Packed answers about some of the records."""
+        if records.bits is not None and not desensitized:
+            return records.bits[rows]
+        columns = self._columns(records, rows, desensitized=desensitized)
+        return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
         return Answers(status=status, bits=np.zeros((len(status), -(-self.n_tests // 8)), np.uint8))
@@ -171,14 +196,16 @@ class Answerer:
             status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
         return status
 
-    def _columns(self, rows: NDArray[np.intp], *, desensitized: bool) -> Sequence[ReleasedColumn]:
+    def _columns(
+        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
+    ) -> Sequence[ReleasedColumn]:
         found = [
             (mechanism, EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-            for mechanism, column in self.records.columns
+            for mechanism, column in records.columns
         ]
         if not desensitized:
             return [exact(mechanism, column) for mechanism, column in found]
-        return self._release([m for m, _ in found], [column for _, column in found], self.records.ids[rows])
+        return self._release([m for m, _ in found], [column for _, column in found], records.ids[rows])
 
 
 def prediction_hello(

@@ -6,10 +6,10 @@ Paths in a run file are relative to the folder that holds it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_units
 from opboost.errors import OpBoostError
@@ -17,6 +17,7 @@ from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
 from parties.align_section import AlignSection, id_columns
 from parties.balances import Budget, Limit
+from parties.dask_cluster import DaskSection
 from parties.errors import ConfigError
 from parties.model_section import ModelSection
 from parties.reveal import RevealSection
@@ -134,6 +135,19 @@ class _Run(_Section):
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
     folder: Path | None = None
     report: bool = True
+    engine: Literal["dask"] | None = None
+    dask: DaskSection = DaskSection()
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> Self:
+        if self.engine is None and "dask" in self.model_fields_set:
+            raise ValueError("the section `dask` goes with `engine: dask`")
+        if self.engine == "dask" and self.align.method_for(self.ids) != "prealigned":
+            raise ValueError(
+                "engine: dask takes records that all parties have in common already: give `align: {method: prealigned}`"
+                f", which all parties must; found {self.align.method_for(self.ids)}"
+            )
+        return self
 
     @property
     def timing(self) -> Timing:
@@ -153,6 +167,12 @@ class ActiveRun(_Run):
     passive: Annotated[tuple[Peer, ...], Field(min_length=1)]
     model: ModelSection = ModelSection()
     reveal: RevealSection = RevealSection()
+
+    @model_validator(mode="after")
+    def _check_model(self) -> Self:
+        if self.engine == "dask":
+            self.model.check_partitions()
+        return self
 
 
 class PassiveRun(_Run):
@@ -188,8 +208,7 @@ def read_run(path: Path, kind: type[R]) -> R:
         run = kind.model_validate(document)
     except ValidationError as error:
         raise ConfigError(f"{path}: {explain(error)}") from None
-    folder = path.resolve().parent
-    return _resolve(run, folder, path).model_copy(update={"folder": folder / (run.folder or Path("runs") / run.run_id)})
+    return _resolve(run, path.resolve().parent, path)
 
 
 def read_any_run(path: Path) -> Run:
@@ -282,6 +301,9 @@ def _resolve(run: R, folder: Path, path: Path) -> R:
         value = getattr(run, key)
         update[key] = folder / value if value is not None else None
     update["align"] = run.align.within(folder)
+    of_run = folder / (run.folder or Path("runs") / run.run_id)
+    partitions = folder / run.dask.folder if run.dask.folder is not None else of_run.parent / "partitions"
+    update |= {"folder": of_run, "dask": run.dask.model_copy(update={"folder": partitions})}
     if isinstance(run, ActiveRun):
         update["passive"] = tuple(_resolve_peer(peer, folder) for peer in run.passive)
         parties = [run.party, *(peer.name for peer in run.passive)]

@@ -39,6 +39,8 @@ class PartitionPlan:
         Of the files, as `parties.columns.stamp_of` gives them.
     rows : tuple of int
         Rows of each part.
+    ids : tuple of str
+        Per part, the digest of the ids in their order.
     mechanisms : tuple of ColumnMechanism
     exact : tuple of tuples of str
         Per part and column, the digest of the exact codes. A draw from anything else is never kept, so that no key
@@ -54,6 +56,7 @@ class PartitionPlan:
     parts: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
     rows: tuple[int, ...]
+    ids: tuple[str, ...]
     mechanisms: tuple[ColumnMechanism, ...]
     exact: tuple[tuple[str, ...], ...]
     ledger: str
@@ -76,6 +79,7 @@ class PartitionPlan:
                 parts=tuple(map(Path, document["parts"])),
                 stamps=tuple((int(size), int(time)) for size, time in document["stamps"]),
                 rows=tuple(map(int, document["rows"])),
+                ids=tuple(map(str, document["ids"])),
                 mechanisms=tuple(map(mechanism_from_dict, document["columns"])),
                 exact=tuple(tuple(map(str, part)) for part in document["exact"]),
                 ledger=str(document["ledger"]),
@@ -95,6 +99,7 @@ class PartitionPlan:
             "parts": [str(part) for part in self.parts],
             "stamps": self.stamps,
             "rows": self.rows,
+            "ids": self.ids,
             "columns": [mechanism_to_dict(mechanism) for mechanism in self.mechanisms],
             "exact": self.exact,
             "ledger": self.ledger,

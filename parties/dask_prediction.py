@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.arrays import Values
 from opboost.desensitize import exact
 from opboost.errors import DataError
 from opboost.preprocess import own_features
@@ -101,28 +102,32 @@ def predict_partitions(
 
 
 def _answer(document: Mapping[str, Any], part: Path, target: Path) -> None:
+    router = router_from_dict(document)
+    raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
+    coded = {mechanism.schema.name: exact(mechanism, encoded) for mechanism, encoded in router.encode(raw)}
+    write_bits(target, PackedAnswers(router).of(coded, len(raw)))
+
+
+def write_bits(path: Path, bits: NDArray[np.uint8]) -> None:
+    """Write packed answers, a row for each record, as `score_part` reads them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    router = router_from_dict(document)
-    raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
-    packed = PackedAnswers(router).of(
-        {mechanism.schema.name: exact(mechanism, encoded) for mechanism, encoded in router.encode(raw)}, len(raw)
-    )
-    rows = pa.FixedSizeBinaryArray.from_buffers(pa.binary(packed.shape[1]), len(raw), [None, pa.py_buffer(packed)])
-    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
+    # A cell has at least one byte, even where there are no tests.
+    cells = bits if bits.shape[1] else np.zeros((len(bits), 1), np.uint8)
+    data = pa.py_buffer(np.ascontiguousarray(cells))
+    rows = pa.FixedSizeBinaryArray.from_buffers(pa.binary(cells.shape[1]), len(cells), [None, data])
+    with replacing(path, writer=f".{uuid4().hex}") as unfinished:
         pq.write_table(pa.table({_BITS: rows}), unfinished, use_dictionary=False)
 
 
-def _predict(
-    ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path], target: Path
-) -> None:
-    import pyarrow as pa
+def score_part(ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path]) -> Values:
+    """Predictions for a partition of own columns, given the file of each passive party's answers."""
     import pyarrow.parquet as pq
 
     own = own_features(read_stored(part, [schema.name for schema in schemas]), schemas)
     n_rows = pq.read_metadata(part).num_rows
-    packed = {owner: _read_bits(path, n_rows, len(ensemble.inputs[owner])) for owner, path in answers.items()}
+    packed = {owner: read_bits(path, n_rows, len(ensemble.inputs[owner])) for owner, path in answers.items()}
     scores = []
     for start in range(0, n_rows, SCORED_ROWS):
         rows = slice(start, min(start + SCORED_ROWS, n_rows))
@@ -136,19 +141,35 @@ def _predict(
             rows.stop - rows.start,
         )
         scores.append(ensemble.predict(matrix))
+    return np.concatenate(scores)
+
+
+def _predict(
+    ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path], target: Path
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    scores = score_part(ensemble, schemas, part, answers)
     with replacing(target, writer=f".{uuid4().hex}") as unfinished:
-        pq.write_table(pa.table(_named(np.concatenate(scores))), unfinished)
+        pq.write_table(pa.table(_named(scores)), unfinished)
 
 
-def _read_bits(path: Path, n_rows: int, n_tests: int) -> NDArray[np.uint8]:
-    """Answers of one owner about a partition, shape ``(n_rows, ceil(n_tests / 8))``."""
+def read_bits(path: Path, n_rows: int, n_tests: int) -> NDArray[np.uint8]:
+    """Answers of one owner about a partition, shape ``(n_rows, ceil(n_tests / 8))``.
+
+    Raises
+    ------
+    DataError
+    """
     import pyarrow.parquet as pq
 
     column = pq.read_table(path, columns=[_BITS])[_BITS].combine_chunks()
-    width = -(-n_tests // 8)
+    n_bytes = -(-n_tests // 8)
+    width = max(1, n_bytes)
     if len(column) != n_rows or column.type.byte_width != width:
         raise DataError(f"{path.name} does not answer {n_tests} tests on {n_rows} records. No score was computed")
-    return np.frombuffer(column.buffers()[1], np.uint8, n_rows * width).reshape(n_rows, width)
+    return np.frombuffer(column.buffers()[1], np.uint8, n_rows * width).reshape(n_rows, width)[:, :n_bytes]
 
 
 def _named(predictions: Any) -> dict[str, Any]:

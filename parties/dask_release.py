@@ -14,32 +14,27 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from opboost.desensitize import ColumnMechanism
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
-from parties.balances import Budget, distinct
-from parties.columns import stamp_of
+from parties.balances import Budget
 from parties.dask_plan import PartitionPlan, forget_keys, write_keys
 from parties.dask_release_tasks import (
     Drawn,
-    Survey,
     draw_part,
     file_digest,
     rank_part,
     ranks_path,
     released_columns,
-    survey,
 )
-from parties.drawing import planned_in_parts
+from parties.dask_survey import Surveyed, survey_partitions
 from parties.entries import Occasion, digest_of
-from parties.errors import LedgerError, RunFolderError, TableError
+from parties.errors import LedgerError, RunFolderError
 from parties.files import sweep, write_json
 from parties.ledger import Ledger
 from parties.store import RunFolder
@@ -103,6 +98,7 @@ def release_partitions(
     ledger: Ledger,
     occasion: Occasion,
     budget: Budget,
+    surveyed: Surveyed | None = None,
 ) -> PartitionedRelease:
     """Desensitize and rank columns of Parquet partitions, once; a folder that was begun is finished, never drawn anew.
 
@@ -122,6 +118,8 @@ def release_partitions(
     ledger : Ledger
     occasion : Occasion
     budget : Budget
+    surveyed : Surveyed, optional
+        The parts, if they were surveyed before.
 
     Raises
     ------
@@ -142,8 +140,10 @@ def release_partitions(
     with RunFolder(folder).locked():
         plan = PartitionPlan.read(folder)
         if plan is None:
-            plan = _begin(paths, mechanisms, folder, id_columns, client, rng, ledger, occasion, budget)
+            surveyed = surveyed or survey_partitions(paths, mechanisms, id_columns=id_columns, client=client)
+            plan = _begin(surveyed, folder, rng, ledger, occasion, budget)
         else:
+            plan = plan if surveyed is None else _found_again(plan, surveyed, folder)
             plan.check(paths, mechanisms, ledger=ledger.name)
         if (folder / "release.json").exists():
             _verify(plan, folder, client)
@@ -154,47 +154,32 @@ def release_partitions(
 
 
 def _begin(
-    parts: Sequence[Path],
-    mechanisms: Sequence[ColumnMechanism],
-    folder: Path,
-    id_columns: Sequence[str],
-    client: Client,
-    rng: BitSource,
-    ledger: Ledger,
-    occasion: Occasion,
-    budget: Budget,
+    surveyed: Surveyed, folder: Path, rng: BitSource, ledger: Ledger, occasion: Occasion, budget: Budget
 ) -> PartitionPlan:
-    """Find out what is to be drawn, pay for it, and write down from which keys."""
-    stamps = tuple(stamp_of(part) for part in parts)
-    look = partial(survey, mechanisms=tuple(mechanisms), id_columns=tuple(id_columns))
-    surveys: list[Survey] = client.gather(client.map(look, parts, pure=False))
-    keys = np.concatenate([found.records for found in surveys])
-    n_rows = sum(found.n_rows for found in surveys)
-    records = distinct(keys)
-    if not n_rows or len(records) < n_rows:
-        raise TableError(
-            f"the partitions have {n_rows} rows and {len(records)} different ids; every record must be in one row. "
-            "Nothing was released"
-        )
-    releases = planned_in_parts(
-        mechanisms,
-        list(zip(*(found.exact for found in surveys), strict=True)),
-        [found.ids for found in surveys],
-        records,
-        is_secure=rng.is_secure,
-    )
-    charges = ledger.charge(releases, {}, occasion, budget)
-    write_keys(folder, len(parts) * len(mechanisms), rng=rng)
+    """Pay for what is to be drawn, and write down from which keys."""
+    charges = ledger.charge(surveyed.releases(is_secure=rng.is_secure), {}, occasion, budget)
+    write_keys(folder, len(surveyed.parts) * len(surveyed.mechanisms), rng=rng)
     plan = PartitionPlan(
-        parts=tuple(parts),
-        stamps=stamps,
-        rows=tuple(found.n_rows for found in surveys),
-        mechanisms=tuple(mechanisms),
-        exact=tuple(found.exact for found in surveys),
+        parts=surveyed.parts,
+        stamps=surveyed.stamps,
+        rows=tuple(found.n_rows for found in surveyed.surveys),
+        ids=tuple(found.ids for found in surveyed.surveys),
+        mechanisms=surveyed.mechanisms,
+        exact=tuple(found.exact for found in surveyed.surveys),
         ledger=ledger.name,
         charges=tuple(charges),
         is_secure=rng.is_secure,
     )
+    plan.write(folder)
+    return plan
+
+
+def _found_again(plan: PartitionPlan, surveyed: Surveyed, folder: Path) -> PartitionPlan:
+    """The plan with the files where they are now, if they hold what they held: moved or written again, they may be."""
+    held = tuple((found.ids, found.exact) for found in surveyed.surveys)
+    if held != tuple(zip(plan.ids, plan.exact, strict=True)):
+        return plan
+    plan = replace(plan, parts=surveyed.parts, stamps=surveyed.stamps)
     plan.write(folder)
     return plan
 

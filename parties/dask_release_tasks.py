@@ -31,12 +31,13 @@ from parties.table import digest_of_ids
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a part holds, before anything is drawn: digests, and the ledger's keys of its records."""
+    """What a part holds, before anything is drawn: digests, the ledger's keys of its records, values out of bounds."""
 
     n_rows: int
     ids: str
     records: RecordKeys
     exact: tuple[str, ...]
+    n_clipped: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class Drawn:
 def survey(part: Path, mechanisms: Sequence[ColumnMechanism], id_columns: Sequence[str]) -> Survey:
     """Read a part once, to know whose records are in it, that every cell fits, and what will be drawn from."""
     ids = read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
-    return Survey(len(ids), digest_of_ids(ids), record_keys(ids), tuple(exact_digest(part, m) for m in mechanisms))
+    exact, n_clipped = zip(*(exact_digest(part, mechanism) for mechanism in mechanisms), strict=True)
+    return Survey(len(ids), digest_of_ids(ids), record_keys(ids), exact, n_clipped)
 
 
 def draw_part(folder: Path, part: int) -> Drawn:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from opboost.preprocess import encode
 from parties.balances import Balances, Budget
 from parties.config import HORIZONTAL_ROLES, ActiveRun, PassiveRun, read_any_run, read_role, read_schema
 from parties.doctor_files import examine_folder, examine_keys
 from parties.doctor_peer import ask_active, ask_passive
 from parties.doctor_table import TableUse, examine_table
-from parties.drawing import open_books, planned
+from parties.drawing import open_books
 from parties.entries import Release
 from parties.errors import OverBudget
 from parties.findings import Finding, Status, is_sound
@@ -22,6 +22,10 @@ from parties.party_b import PassiveJob
 from parties.preparing import PreparedPassive, prepare_active, prepare_passive
 from parties.releases import store_path
 from parties.store import RunFolder
+
+if TYPE_CHECKING:
+    from parties.dask_parts import Partitions
+    from parties.dask_preparing import PartitionedPassive
 
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -59,11 +63,15 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
     except EXPECTED_ERRORS as error:
         findings.append(Finding("schema", Status.PROBLEM, str(error)))
         return None
-    of_table = list(examine_table(TableUse.of(run), schema, ignore))
+    # A folder of partitions is looked through on the cluster.
+    is_on_cluster = run.data.is_dir() and run.engine == "dask"
+    of_table = [] if is_on_cluster else list(examine_table(TableUse.of(run), schema, ignore))
     findings += of_table
     if not is_sound(of_table):
         return None
     try:
+        if run.engine == "dask":
+            return _prepare_partitions(run, path, findings)
         if isinstance(run, ActiveRun):
             return prepare_active(run, path).job()
         prepared = prepare_passive(run, path)
@@ -74,10 +82,28 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
     return prepared.job()
 
 
-def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
+def _prepare_partitions(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -> ActiveJob | PassiveJob:
+    """The same on the run's cluster, which is left as it was."""
+    from parties.dask_preparing import partitioned_active, partitioned_passive
+
+    def tell(found: Partitions, n_workers: int) -> None:
+        words = f"{found.n_rows} records in {len(found.paths)} partitions, seen by {n_workers} workers"
+        findings.append(Finding("partitions", Status.OK, words))
+
+    if isinstance(run, ActiveRun):
+        with partitioned_active(run, path) as active:
+            tell(active.found, active.n_workers)
+            return active.job()
+    with partitioned_passive(run, path) as passive:
+        tell(passive.found, passive.n_workers)
+        findings += _account(run, passive)
+        return passive.job()
+
+
+def _account(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive) -> Iterator[Finding]:
     """Whether the ledger can be trusted, and whether the budget allows the release."""
     try:
-        releases, budget = _planned(prepared), run.ledger.budget.budget(prepared.schema)
+        releases, budget = prepared.planned(), run.ledger.budget.budget(prepared.schema)
         if run.seed is not None:
             yield Finding("ledger", Status.WARNING, "noise from a `seed` is charged as if there were none")
         if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
@@ -87,10 +113,10 @@ def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
         with open_books(run.ledger.path) as (ledger, store):
             if store_path(ledger).exists():
                 store.verify()
-            if prepared.aligner.is_needed:
+            if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
                 yield from _before_alignment(ledger, releases, budget)
                 return
-            absent = [release for release in releases if store.find(release.key) is None]
+            absent = prepared.absent(releases, store)
             if absent and RunFolder(run.run_folder).has_released:
                 yield Finding(
                     "ledger", Status.PROBLEM, "this run has released before, but not what it would release now"
@@ -103,13 +129,6 @@ def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
         yield Finding("budget", Status.PROBLEM, str(error))
     except EXPECTED_ERRORS as error:
         yield Finding("ledger", Status.PROBLEM, str(error))
-
-
-def _planned(prepared: PreparedPassive) -> list[Release]:
-    """What releasing all records of the table would be entered as."""
-    job = prepared.job()
-    encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
-    return planned(job.mechanisms, encoded, prepared.table.ids, is_secure=job.rng.is_secure)
 
 
 def _before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget) -> Iterator[Finding]:

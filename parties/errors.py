@@ -9,6 +9,7 @@
     ├── ChainBroken       an owner of a chain is gone
     ├── RecordsRefused    a passive party did not answer for all records
     ├── RunFolderError    a run folder cannot be used
+    ├── WorkersLost       a party's own cluster gave a step up
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
         └── OverBudget    a release would cost more than the owner allows
 """
@@ -53,6 +54,15 @@ class RecordsRefused(PartyError):
 
 class RunFolderError(PartyError):
     """A run folder cannot be used."""
+
+
+class WorkersLost(PartyError):
+    """A party's own cluster gave a step up."""
+
+    @property
+    def for_peer(self) -> str:
+        """How a party's cluster is doing is nobody else's business."""
+        return "its workers stopped. What was released before stays as it is"
 
 
 class LedgerError(PartyError):

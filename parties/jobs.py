@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opboost.errors import OpBoostError
-from parties.accounts import account_of, release_once
-from parties.alignment import Aligned, Place
+from parties.accounts import account_of, noting, release_once
+from parties.alignment import Place
 from parties.config import ActiveRun, PassiveRun, read_run
 from parties.connections import active_channels, passive_channel
+from parties.drawing import Account
 from parties.errors import PartyError, RunFolderError, Stopped
 from parties.journal import Journal
 from parties.party_a import conclude_saved, train_jointly
-from parties.party_b import PassiveShare, train
-from parties.preparing import PreparedActive, prepare_active, prepare_passive
+from parties.party_b import PassiveJob, PassiveShare, train
+from parties.preparing import PreparedActive, PreparedPassive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
@@ -24,6 +26,9 @@ from parties.warming import warm_drawing, warm_training
 from protocols.channel import Channel
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages import Task
+
+if TYPE_CHECKING:
+    from parties.dask_preparing import PartitionedActive, PartitionedPassive
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
@@ -56,8 +61,11 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     folder = RunFolder(run.run_folder)
     if _is_over(folder, path, run, terminal):
         return folder
-    prepared = prepare_active(run, path)
-    with active_channels(run, insecure) as open_channels, _logged(folder, path, run, terminal) as log:
+    with (
+        _prepared_active(run, path) as prepared,
+        active_channels(run, insecure) as open_channels,
+        _logged(folder, path, run, terminal) as log,
+    ):
         journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
         if folder.has_model:
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
@@ -76,8 +84,8 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     folder = RunFolder(run.run_folder)
     if _is_over(folder, path, run, terminal):
         return folder
-    prepared = prepare_passive(run, path)
     with (
+        _prepared_passive(run, path) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
         passive_channel(run, insecure) as open_channel,
         _logged(folder, path, run, terminal) as log,
@@ -89,14 +97,12 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
 
         channel = open_channel(log)
         warm_drawing(prepared.mechanisms)
-        hello, place = prepared.job().hello(), Place(folder.path, log, terminal.progress)
-        aligned = prepared.aligner.follow(prepared.table, channel, hello, place)
-        release = release_once(account, aligned.table.ids, folder, log)
-        job = replace(prepared.job(aligned), rng=account.rng, release=release)
+        job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
         share = train(job, channel, save=save, progress=terminal.progress)
-        for name, n_clipped in share.n_clipped.items():
-            log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")
-        note_end(folder, log, [channel], n_rows=aligned.table.n_rows)
+        n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
+        for name, n in n_clipped.items():
+            log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
+        note_end(folder, log, [channel], n_rows=job.n_rows)
     _report(path, run, terminal)
     return folder
 
@@ -136,47 +142,73 @@ def _is_over(folder: RunFolder, path: Path, run: ActiveRun | PassiveRun, termina
     return is_over
 
 
+@contextmanager
+def _prepared_active(run: ActiveRun, path: Path) -> Iterator[PreparedActive | PartitionedActive]:
+    if run.engine != "dask":
+        yield prepare_active(run, path)
+        return
+    from parties.dask_preparing import partitioned_active
+
+    with partitioned_active(run, path) as prepared:
+        yield prepared
+
+
+@contextmanager
+def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive | PartitionedPassive]:
+    if run.engine != "dask":
+        yield prepare_passive(run, path)
+        return
+    from parties.dask_preparing import partitioned_passive
+
+    with partitioned_passive(run, path) as prepared:
+        yield prepared
+
+
+def _agree(
+    prepared: PreparedPassive | PartitionedPassive, channel: Channel, account: Account, place: Place, folder: RunFolder
+) -> PassiveJob:
+    """Find the common records; returns the job on them, with the run's account to release from."""
+    if not isinstance(prepared, PreparedPassive):
+        return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
+    aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
+    release = release_once(account, aligned.table.ids, folder, place.log)
+    return replace(prepared.job(aligned), rng=account.rng, release=release)
+
+
 def _train(
-    prepared: PreparedActive, journal: Journal, open_channels: OpenChannels, place: Place, folder: RunFolder
+    prepared: PreparedActive | PartitionedActive,
+    journal: Journal,
+    open_channels: OpenChannels,
+    place: Place,
+    folder: RunFolder,
 ) -> tuple[list[Channel], int]:
     """Find the common records and train on them; returns the channels, and how many records there are."""
-    aligner, before = prepared.aligner, prepared.job(journal=journal)
-    if not aligner.is_needed:
-        prepared.begin(journal, Aligned(prepared.table))
+    prepared.begin(journal)
     channels = open_channels(place.log)
-    if prepared.run.model.engine == "native":
+    if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
-    hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
-    aligned = aligner.lead(
-        prepared.table, channels, hellos, place, accept=lambda found: prepared.begin(journal, found)
-    )  # fmt: skip
-    train_jointly(prepared.job(aligned, journal), channels, save=folder.save_joint_model, progress=place.progress)
-    return channels, aligned.table.n_rows
+    job = prepared.agree(channels, journal, place)
+    train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    return channels, job.n_rows
 
 
 def _conclude_saved(
-    prepared: PreparedActive, journal: Journal, open_channels: OpenChannels, place: Place
+    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: Place
 ) -> tuple[list[Channel], int]:
     """Let the peers finish that did not confirm; one that is finished already does not come, and need not.
 
     Each is asked by itself, so the records are those that were common to all of them before.
     """
-    prepared = prepared.within(journal.common())
-    prepared.begin(journal, Aligned(prepared.table))
-    before = prepared.job(journal=journal)
+    prepared = prepared.take_up(journal)
     channels = [channel for channel in open_channels(place.log) if channel.peer not in journal.confirmed]
     for channel in channels:
-        hellos = {channel.peer: before.hello(channel.peer)}
         try:
-            aligned = prepared.aligner.lead(
-                prepared.table, [channel], hellos, place, accept=lambda found: prepared.begin(journal, found)
-            )
-            conclude_saved(prepared.job(aligned, journal), channel, progress=place.progress)
+            conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
         except PeerLost as error:
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
-    return channels, prepared.table.n_rows
+    return channels, prepared.n_rows
 
 
 @contextmanager

@@ -46,6 +46,21 @@ class ModelSection(BaseModel):
     interaction_constraints: tuple[tuple[str, ...], ...] = ()
     seed: int | None = None
 
+    def check_partitions(self) -> None:
+        """Refuse what training on partitions does not offer.
+
+        Raises
+        ------
+        ValueError
+        """
+        held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
+        if held_out:
+            raise ValueError(f"engine: dask holds no rows out: leave model.{' and model.'.join(sorted(held_out))} out")
+        if "engine" in self.model_fields_set and self.engine != "xgboost":
+            raise ValueError(
+                f"engine: dask grows trees with XGBoost: leave model.engine out or say xgboost; found {self.engine}"
+            )
+
     def parameters(self) -> BoostingParameters:
         """The hyperparameters, checked."""
         if self.early_stopping_rounds is not None and self.validation_fraction is None:

@@ -141,18 +141,20 @@ def stored_pieces(data: Path, name: str) -> Iterator[pd.Series]:
             yield waiting.to_pandas()[name]
 
 
-def exact_digest(data: Path, mechanism: ColumnMechanism) -> str:
-    """Of a stored column's exact codes; tells whether a draw was made of the same data.
+def exact_digest(data: Path, mechanism: ColumnMechanism) -> tuple[str, int]:
+    """Of a stored column's exact codes; tells whether a draw was made of the same data. And how many were clipped.
 
     Raises
     ------
     TableError, DataError
         As `release_file`, before anything is drawn.
     """
-    digest = hashlib.sha256()
+    digest, n_clipped = hashlib.sha256(), 0
     for piece in stored_pieces(data, mechanism.schema.name):
-        digest.update(_exact_bytes(encode(piece, mechanism.schema, domain=mechanism.settings.domain)))
-    return digest.hexdigest()
+        encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
+        digest.update(_exact_bytes(encoded))
+        n_clipped += encoded.n_clipped
+    return digest.hexdigest(), n_clipped
 
 
 def draw_codes(data: Path, mechanism: ColumnMechanism, target: Path, *, rng: BitSource) -> DrawnCodes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,14 @@ from protocols.messages import Done, Hello, Role, SplitRanks, Task, Terms, Thres
 CHECK_S = 0.5
 
 
+class Grower(Protocol):
+    """Grows trees where the active party's rows lie, from the passive parties' columns alone."""
+
+    @property
+    def n_rows(self) -> int: ...
+    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveJob:
     """What the active party brings to a training run.
@@ -54,6 +63,7 @@ class ActiveJob:
     party, run_id, id_digest : str
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
+        Like the rows of `own`, empty where `grow` has them.
     loss : Loss
     parameters : BoostingParameters
     constraints : ColumnConstraints
@@ -62,8 +72,8 @@ class ActiveJob:
         Rows to hold out of training.
     engine : {"native", "xgboost"}
         What grows the trees.
-    grow : callable, optional
-        Grows them in place of `engine`, from the passive parties' columns alone: for rows that lie elsewhere.
+    grow : Grower, optional
+        Grows them in place of `engine`: for rows that lie elsewhere.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -91,7 +101,7 @@ class ActiveJob:
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
     engine: Engine = "native"
-    grow: Callable[[Sequence[RankColumn]], TrainedTrees] | None = None
+    grow: Grower | None = None
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -100,10 +110,15 @@ class ActiveJob:
     agreed: Mapping[str, Terms] = field(default_factory=dict)
     journal: Journal | None = None
 
+    @property
+    def n_rows(self) -> int:
+        """Records."""
+        return len(self.labels) if self.grow is None else self.grow.n_rows
+
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""
         folder = None if self.journal is None else self.journal.folder_of(peer)
-        return Receipt(peer, len(self.labels), folder, order=self.orders.get(peer))
+        return Receipt(peer, self.n_rows, folder, order=self.orders.get(peer))
 
     def hello(self, peer: str, receipt: Receipt | None = None, task: Task = Task.TRAIN) -> Hello:
         """The greeting for a peer; with what was received of it, once ranks are due."""
@@ -112,7 +127,7 @@ class ActiveJob:
             party=self.party,
             run_id=self.run_id,
             task=task,
-            n_rows=len(self.labels),
+            n_rows=self.n_rows,
             id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=True,

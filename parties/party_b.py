@@ -44,7 +44,7 @@ class RankSource(Protocol):
 
 
 class MadeRelease(RankSource, Protocol):
-    """A release that was charged, drawn, ranked and kept before the parties meet."""
+    """A release that is charged, drawn, ranked and kept elsewhere: before the parties meet, or when it is packed."""
 
     @property
     def n_rows(self) -> int: ...
@@ -53,7 +53,7 @@ class MadeRelease(RankSource, Protocol):
     @property
     def mechanisms(self) -> tuple[ColumnMechanism, ...]: ...
     def packed(self) -> list[PackedColumn]:
-        """The columns as they will travel, numbered for `get`."""
+        """The columns as they will travel, numbered for `get`; asked for once, when both sides have agreed."""
         ...
 
 
@@ -83,7 +83,7 @@ class PassiveJob:
         Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
         default every column is drawn anew from `rng`, without an account.
     made : MadeRelease, optional
-        What was released before, elsewhere: it is sent as it is, `features` and `release` serve nothing.
+        What is released elsewhere: it is sent as it is, `features` and `release` serve nothing.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms

@@ -78,9 +78,24 @@ class Session:
         predictions, statuses = zip(*parts, strict=True)
         return np.concatenate(predictions), np.concatenate(statuses)
 
-    def _predict_batch(
-        self, ids: tuple[str, ...], own: Mapping[str, Values], *, desensitized: bool
-    ) -> tuple[Values, Statuses]:
+    def ask(
+        self, ids: Sequence[str] | pd.Index, *, desensitized: bool
+    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+        """The passive parties' answers about records, one round trip per batch, to be scored elsewhere.
+
+        Returns
+        -------
+        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_tests / 8))
+            By party; 0 where it did not answer.
+        status : ndarray of uint8, shape (n_rows,)
+        """
+        starts = range(0, max(1, len(ids)), self._batch_rows)
+        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), desensitized=desensitized) for i in starts]
+        peers = [channel.peer for channel in self._channels]
+        bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
+        return bits, np.concatenate([status for _, status in parts])
+
+    def _ask_batch(self, ids: tuple[str, ...], *, desensitized: bool) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
         ask = Ask(ids=ids, desensitized=desensitized)
         for channel in self._channels:
             channel.send(ask)
@@ -89,6 +104,12 @@ class Session:
             answers = self._read_answers(channel, len(ids))
             packed[channel.peer] = answers.bits
             np.maximum(status, answers.status, out=status)
+        return packed, status
+
+    def _predict_batch(
+        self, ids: tuple[str, ...], own: Mapping[str, Values], *, desensitized: bool
+    ) -> tuple[Values, Statuses]:
+        packed, status = self._ask_batch(ids, desensitized=desensitized)
         starts = range(0, max(1, len(ids)), _SCORED_ROWS)
         predictions = np.concatenate([self._score(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts])
         predictions[status != RecordStatus.ANSWERED] = np.nan

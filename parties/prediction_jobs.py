@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import numpy as np
 
 from opboost.schema import TableSchema
 from parties.accounts import answerer_of
-from parties.answering import AnswerableRecords, Tally, answer_session, prediction_hello
+from parties.answering import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
 from parties.errors import ConfigError, RecordsRefused
 from parties.jobs import Terminal, recorded, reporting_afterwards
 from parties.party_a import JointModel
-from parties.predicting import Statuses, predict_jointly, predict_locally
+from parties.predicting import Statuses, predict_jointly, predict_locally, session
 from parties.predictions import prediction_table, score, status_word
 from parties.record_ids import with_parts
 from parties.runlog import RunLog
@@ -47,6 +48,11 @@ def predict_active(
     model = folder.load_joint_model()
     run.reveal.check(model.ensemble.loss)
     source = data or run.data
+    if _is_partitioned(run, source):
+        return _predict_partitions(
+            run, folder, model, schema, ignore,
+            source=source, ids=ids, mode=mode, out=out, insecure=insecure, terminal=terminal,
+        )  # fmt: skip
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     if ids is not None:
@@ -81,6 +87,42 @@ def predict_active(
     return target
 
 
+def _predict_partitions(
+    run: ActiveRun,
+    folder: RunFolder,
+    model: JointModel,
+    schema: TableSchema,
+    ignore: Sequence[str],
+    *,
+    source: Path,
+    ids: Path | None,
+    mode: str,
+    out: Path | None,
+    insecure: bool,
+    terminal: Terminal,
+) -> Path:
+    """The same of a folder of partitions, on the run's cluster; returns a folder of predictions."""
+    from parties.dask_batches import scorable_partitions
+
+    if ids is not None or mode == "local" or run.reveal.top is not None:
+        raise ConfigError(
+            f"{source} is a folder of partitions, each scored by itself: --ids, --mode local and `reveal.top` are for "
+            "one file; give it with --data. Nothing was sent"
+        )
+    target = out or folder.path / "predictions"
+    if target.exists():
+        raise ConfigError(f"{target} exists; give another folder with --out. Nothing was sent")
+    with ExitStack() as stack:
+        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
+        log = stack.enter_context(recorded(folder, terminal))
+        channels = stack.enter_context(active_channels(run, insecure))(log)
+        with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+        log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
+        _note_unanswered(status, log, target)
+    return target
+
+
 def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
     """Answer the active party's requests of one `predict_active`; returns the number of records answered for."""
     run = read_run(path, PassiveRun)
@@ -88,10 +130,16 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
     source, duplicates = data or run.data, run.align.duplicates
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-    records = AnswerableRecords.of(router, table.ids, table.frame)
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
+        records: RecordSource
+        if _is_partitioned(run, source):
+            from parties.dask_batches import answerable_partitions
+
+            records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
+        else:
+            table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+            records = AnswerableRecords.of(router, table.ids, table.frame)
         log = stack.enter_context(recorded(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
@@ -125,6 +173,11 @@ def serve_until_stopped(
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
     source, duplicates = data or run.data, run.align.duplicates
+    if _is_partitioned(run, source):
+        raise ConfigError(
+            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
+            "batch with `opboost predict`"
+        )
 
     def read() -> AnswerableRecords:
         table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
@@ -150,6 +203,10 @@ def serve_until_stopped(
             f"records answered, {totals.n_refused} refused",
         )
         return totals
+
+
+def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
+    return run.engine == "dask" and source.is_dir()
 
 
 def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
+from opboost.preprocess import encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from parties.alignment import Aligned, Aligner, usable
+from parties.alignment import Aligned, Aligner, Place, usable
 from parties.config import ActiveRun, PassiveRun, read_schema
-from parties.errors import ConfigError, naming
+from parties.drawing import planned
+from parties.entries import Release
+from parties.errors import ConfigError, TableError, naming
 from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
+from parties.releases import ReleaseStore
 from parties.table import PartyTable, own_columns, read_table, select
+from protocols.channel import Channel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +77,35 @@ class PreparedActive:
             journal=journal,
         )
 
-    def within(self, common: pd.Index | None) -> PreparedActive:
-        """The same for those of its records that were found to be common before."""
-        if common is None:
-            return self
-        rows = self.table.ids.get_indexer(common)
-        return replace(self, table=self.table.take(rows[rows >= 0]))
+    @property
+    def n_rows(self) -> int:
+        """Records of this party."""
+        return self.table.n_rows
 
-    def begin(self, journal: Journal, aligned: Aligned) -> None:
+    def begin(self, journal: Journal) -> None:
+        """Note in the journal what the run trains on, if that is known before the parties meet."""
+        if not self.aligner.is_needed:
+            self._note(journal, Aligned(self.table))
+
+    def take_up(self, journal: Journal) -> PreparedActive:
+        """The same for those of its records that were found to be common before."""
+        prepared, common = self, journal.common()
+        if common is not None:
+            rows = self.table.ids.get_indexer(common)
+            prepared = replace(self, table=self.table.take(rows[rows >= 0]))
+        prepared._note(journal, Aligned(prepared.table))
+        return prepared
+
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+        """Find the records that these peers have in common with this party; returns the job on them."""
+        before = self.job(journal=journal)
+        hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
+        aligned = self.aligner.lead(
+            self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
+        )  # fmt: skip
+        return self.job(aligned, journal)
+
+    def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
         common = list(aligned.table.ids) if self.aligner.is_needed else None
         journal.begin(self._inputs(aligned.table), aligned.orders, common)
@@ -123,6 +149,16 @@ class PreparedPassive:
             agreed=run.active.agreed.terms(),
         )
 
+    def planned(self) -> list[Release]:
+        """What releasing all records of the table would be entered as; nothing is charged."""
+        job = self.job()
+        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+        return planned(job.mechanisms, encoded, self.table.ids, is_secure=job.rng.is_secure)
+
+    def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
+        """Those of the releases that would have to be drawn."""
+        return [release for release in releases if store.find(release.key) is None]
+
 
 def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     """Check what an active party's run file brings to a training run; nothing is opened or written."""
@@ -161,6 +197,11 @@ def _training_table(
 ) -> PartyTable:
     """Read what a run file names, and refuse at once what could not be trained on."""
     duplicates = run.align.duplicates
+    if run.data.is_dir():
+        raise TableError(
+            f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
+            "`engine: dask`; here one file is needed"
+        )
     table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
     if run.ids is not None:
         table = select(table, run.ids, run.data)

@@ -11,7 +11,7 @@ import yaml
 from protocols.wording import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.
-MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal", "report"}
+MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal", "report", "dask.scheduler", "dask.workers"}
 
 _ABSENT = "absent"
 
@@ -22,7 +22,7 @@ def changes(before: Path, after: Path) -> list[str]:
     return [
         f"{key} was {old.get(key, _ABSENT)}, is {new.get(key, _ABSENT)}"
         for key in [*old, *(key for key in new if key not in old)]
-        if key.split(".")[0] not in MAY_CHANGE and old.get(key) != new.get(key)
+        if not MAY_CHANGE & {key, key.split(".")[0]} and old.get(key) != new.get(key)
     ]
 
 

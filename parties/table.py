@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -77,10 +77,16 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
 def digest_of_ids(ids: pd.Index) -> str:
     """A digest of ids in their order."""
     digest = hashlib.sha256()
+    for encoded in encoded_ids(ids):
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def encoded_ids(ids: pd.Index) -> Iterator[bytes]:
+    """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
     for record_id in ids:
         encoded = record_id.encode()
-        digest.update(len(encoded).to_bytes(4, "little") + encoded)
-    return digest.hexdigest()
+        yield len(encoded).to_bytes(4, "little") + encoded
 
 
 def read_table(

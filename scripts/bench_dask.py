@@ -2,7 +2,8 @@
 
 Two tables of different length are released, trained on, answered for and scored by a local cluster, after a small one
 that starts workers and compiled loops. The slope between them leaves out what does not grow with the rows. Seconds are
-CPU seconds of all workers together, which other programs on the machine do not lengthen much.
+CPU seconds of all workers together, which other programs on the machine do not lengthen much; those of `pack_s` are the
+driver's, which reads all ranks for their digests before they are sent.
 
     python scripts/bench_dask.py [--rows N] [--columns N] [--trees N] [--workers N]
 """
@@ -25,15 +26,17 @@ import pandas as pd
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.routing import Router, resolve
-from opboost.schema import ColumnSchema
+from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import bind, list_tests
 from parties.balances import Budget
 from parties.dask_cluster import DaskSection, cluster
+from parties.dask_parts import look_through
 from parties.dask_prediction import answer_partitions, predict_partitions
 from parties.dask_release import release_partitions
 from parties.dask_training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.dask_transfer import StoredRelease
 from parties.entries import Occasion
 from parties.ledger import Ledger
 
@@ -58,8 +61,11 @@ def main() -> None:
             say({"bench": "dask", "rows": n_rows, **found, "peak_mb_per_worker": round(max(peaks.values()) / 1e6)})
             measured.append((n_rows, found))
     (few, before), (many, after) = measured[1:]
+    for step in ("ids_s", "pack_s"):
+        ns = (after[step] - before[step]) / (many - few) / (options.columns if step == "pack_s" else 1) * 1e9
+        say({"bench": "dask", "step": step, f"cpu_ns_per_{'value' if step == 'pack_s' else 'row'}": round(ns, 2)})
     values = (many - few) * options.columns
-    for step in ("release_s", "train_s", "answer_s", "predict_s"):
+    for step in ("look_s", "release_s", "train_s", "answer_s", "predict_s"):
         ns = (after[step] - before[step]) / values * 1e9 / (options.trees if step == "train_s" else 1)
         say({"bench": "dask", "step": step, "cpu_ns_per_value": round(ns, 2)})
 
@@ -72,6 +78,10 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         ColumnMechanism(ColumnSchema(name=f"x{c}", lower=-4, upper=4, outside="clip"), settings)
         for c in range(n_columns)
     ]
+    schema = TableSchema(columns=tuple(mechanism.schema for mechanism in mechanisms))
+    paths = [part.resolve() for part in parts]
+    _, ids_s = timed(client, lambda: look_through(paths, schema, (), folder, client=client))
+    _, look_s = timed(client, lambda: look_through(paths, schema, schema.names, folder, client=client))
     with Ledger(folder / "ledger.sqlite") as ledger:
         release, release_s = timed(
             client,
@@ -80,6 +90,9 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
                 ledger=ledger, occasion=Occasion(run_id="bench", task="train", peer="a"), budget=Budget(),
             )
         )  # fmt: skip
+    start = time.process_time()
+    StoredRelease(release).packed()
+    pack_s = round(time.process_time() - start, 2)
     ranks = RankPartitions(
         "b",
         release.ranks,
@@ -100,6 +113,9 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         client, lambda: predict_partitions(model, (parts, OWN), {"b": bits}, folder / "scores", client=client)
     )
     return {
+        "ids_s": ids_s,
+        "look_s": look_s,
+        "pack_s": pack_s,
         "release_s": release_s,
         "train_s": train_s,
         "answer_s": answer_s,
@@ -116,7 +132,7 @@ def generate(path: Path, seed: int, n_rows: int, n_columns: int) -> Path:
     draw = np.random.default_rng(seed)
     columns = {f"x{c}": draw.standard_normal(n_rows) for c in range(n_columns)}
     label = (columns["x0"] + draw.standard_normal(n_rows) > 0).astype(float)
-    ids = np.arange(seed * n_rows, (seed + 1) * n_rows)
+    ids = [f"{number:012d}" for number in range(seed * n_rows, (seed + 1) * n_rows)]
     pd.DataFrame({"id": ids, "own": draw.random(n_rows), "label": label, **columns}).to_parquet(path)
     return path
 

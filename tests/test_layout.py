@@ -120,6 +120,9 @@ STEPS_OF_KERNELS = (
     "walk",
 )
 
+_STEPS_OF_RELEASES = ("accounts", "release", "survey", "transfer")
+STEPS_OF_CLUSTERS = (*_STEPS_OF_RELEASES, "batches", "cluster", "parts", "prediction", "preparing", "training")
+
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},
     "numba": {
@@ -130,7 +133,7 @@ ONLY_IN = {
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},
     "dask": {"parties/dask_cluster.py", "parties/dask_release.py", "parties/dask_training.py"},
-    "distributed": {f"parties/dask_{step}.py" for step in ("cluster", "prediction", "release", "training", "transfer")},
+    "distributed": {f"parties/dask_{step}.py" for step in STEPS_OF_CLUSTERS},
 }
 
 TOP_LEVEL = {

@@ -94,15 +94,18 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     rows = [pq.read_metadata(path).num_rows for path in bank.paths]
     journal = Journal(tmp_path)
 
-    def grow(columns: Sequence[RankColumn]) -> Any:
-        ranks = cut_into_partitions(columns, rows, tmp_path / "ranks", client=client)
-        return train_on_partitions(bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
+    class Grower:
+        n_rows = N_ROWS
+
+        def __call__(self, columns: Sequence[RankColumn], /) -> Any:
+            ranks = cut_into_partitions(columns, rows, tmp_path / "ranks", client=client)
+            return train_on_partitions(bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
 
     common = {"run_id": "scale", "id_digest": "0" * 64}
     labels = np.concatenate([pd.read_parquet(path)["default"] for path in bank.paths])
     active = ActiveJob(
-        party="bank", own=(), labels=labels, weights=np.ones(N_ROWS), loss=Logistic(), parameters=PARAMETERS,
-        grow=grow, journal=journal, **common,
+        party="bank", own=(), labels=np.empty(0), weights=np.empty(0), loss=Logistic(), parameters=PARAMETERS,
+        grow=Grower(), journal=journal, **common,
     )  # fmt: skip
     passive = PassiveJob(
         party="shop", features=pd.DataFrame(), mechanisms=MECHANISMS, rng=rng.secure(), made=StoredRelease(release),
