@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from opboost.errors import OpBoostError
-from parties.errors import Disagreement, PartyError, Stopped
+from parties.errors import Disagreement
+from parties.last_words import last_words
 from protocols.channel import Channel, abort, expect
-from protocols.errors import PeerAborted, PeerLost, ProtocolError
+from protocols.errors import PeerLost
 from protocols.messages import Hello, Role, Task
 from protocols.wording import readable
 
@@ -28,14 +28,6 @@ _TERMS = {
 }
 
 
-class _DisagreementWithSome(Disagreement):
-    """Of several peers; those concerned know, and what it is about is not for the others."""
-
-    @property
-    def for_peer(self) -> str:
-        return "another party and this one do not agree. Nothing was released"
-
-
 class Phase:
     """Where a party is in the protocol, in words, for messages to the peer and to the user."""
 
@@ -51,28 +43,17 @@ class Phase:
 def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     """Tell every peer that is still there, in one sentence, when this party has to stop.
 
-    Only sentences that this project wrote are passed on; they hold no value from the data.
+    What each may read is decided in `parties.last_words`.
     """
     phase = Phase()
     try:
         yield phase
-    except PeerAborted as error:
-        _abort_all(channels, phase, f"another party left: {type(error).__name__}")
-        raise
-    except PeerLost as error:
-        _abort_all(channels, phase, f"another party left: {type(error).__name__}")
-        raise PeerLost(f"{error}, while this party was {phase.name}") from None
-    except PartyError as error:
-        _abort_all(channels, phase, error.for_peer)
-        raise
-    except (OpBoostError, ProtocolError) as error:
-        _abort_all(channels, phase, str(error))
-        raise
-    except Stopped:
-        _abort_all(channels, phase, "it was told to stop")
-        raise
     except BaseException as error:
-        _abort_all(channels, phase, f"it stopped with {type(error).__name__}")
+        names = {channel.peer for channel in channels}
+        for channel in channels:
+            abort(channel, phase.name, last_words(error, peer=channel.peer, others=names))
+        if isinstance(error, PeerLost):
+            raise PeerLost(f"{error}, while this party was {phase.name}") from None
         raise
 
 
@@ -133,7 +114,7 @@ def greet_all(
             channel.send(mine[channel.peer])
             refused.append(error)
     if refused:
-        raise refused[0] if len(channels) == 1 else _DisagreementWithSome(" ".join(map(str, refused)))
+        raise Disagreement(" ".join(map(str, refused)))
     accept(theirs)
     for channel in channels:
         channel.send(mine[channel.peer])
@@ -211,8 +192,3 @@ def _shown(value: object) -> str:
         case float():
             return f"{value:.6g}"
     return readable(str(value), 80)
-
-
-def _abort_all(channels: Sequence[Channel], phase: Phase, reason: str) -> None:
-    for channel in channels:
-        abort(channel, phase.name, reason)

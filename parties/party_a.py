@@ -34,6 +34,7 @@ from opboost.vertical import (
 )
 from parties.agreement import Phase, conversation, greet_all
 from parties.encoding import router_from_dict
+from parties.errors import ConfigError
 from parties.journal import Journal
 from parties.progress import Progress, no_progress
 from parties.receipts import Receipt, collect
@@ -299,7 +300,10 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
 
 
 def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:
-    router = router_from_dict(document)
+    try:
+        router = router_from_dict(document)
+    except ConfigError as error:
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None
     if router.tests.n_tests != len(wanted.ranks):
         raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")
     return router

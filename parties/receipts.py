@@ -13,7 +13,7 @@ from opboost.arrays import RankRows
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.encoding import guarantee_from_dict
-from parties.errors import Disagreement, RunFolderError
+from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.files import replacing
 from parties.mapped_ranks import MappedRanks
 from parties.offering import offer_digest, rank_type
@@ -122,7 +122,10 @@ class Receipt:
                     f"{self.peer} offers {offered.n_ranks} ranks in column {index}, more than the {self._n_rows} "
                     "records"
                 )
-        self.guarantee = guarantee_from_dict(offer.guarantee)
+        try:
+            self.guarantee = guarantee_from_dict(offer.guarantee)
+        except ConfigError as error:
+            raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
         if self.offer is None:
             self._keep_offer(offer)
             self.offer = offer

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from parties.balances import Budget, Cost, Limit
 from parties.entries import Occasion, Release, Reuse, canonical, seal
 from parties.errors import LedgerError, OverBudget
+from parties.last_words import last_words
 from parties.ledger import Ledger
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
@@ -152,6 +153,7 @@ from pathlib import Path
 from tests_path import release, SPRING
 from parties.balances import Budget, Limit
 from parties.errors import OverBudget
+from parties.last_words import last_words
 from parties.ledger import Ledger
 n_charged = 0
 print("ready", flush=True)
@@ -418,6 +420,6 @@ def test_what_the_peer_hears_names_no_column_and_no_place(charged: Path) -> None
     with Ledger(charged) as ledger, pytest.raises(OverBudget) as refusal:
         ledger.charge([release()], {}, SPRING, Budget(Limit(0.15)))
     assert "spend" in str(refusal.value)
-    assert refusal.value.for_peer == (
+    assert last_words(refusal.value, peer="bank") == (
         "it keeps account of what it releases, and its account does not allow this. Nothing was released"
     )

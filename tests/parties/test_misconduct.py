@@ -16,7 +16,7 @@ from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
 from parties.agreement import greet
-from parties.errors import ConfigError, Disagreement
+from parties.errors import Disagreement
 from parties.party_a import train_jointly
 from parties.party_b import serve
 from protocols.channel import Channel, expect
@@ -122,10 +122,10 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
         [*WHOLE, Thresholds(router={"columns": [], "tests": [
             {"source": "x", "category": None, "threshold": 1.5, "missing_left": False}
         ]})],
-        ConfigError, "names a column or category that the columns do not have",
+        UnexpectedMessage, "names a column or category that the columns do not have",
     ),
     "no guarantee": (
-        [offer().model_copy(update={"guarantee": {}})], ConfigError, "the guarantee is malformed",
+        [offer().model_copy(update={"guarantee": {}})], UnexpectedMessage, "the guarantee is malformed",
     ),
 }  # fmt: skip
 
@@ -297,7 +297,8 @@ def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, tr
     )
     assert isinstance(found["post"], ParameterError)
     assert isinstance(found["bank"], PeerAborted)
-    assert str(found["bank"]) == "post ended the run while desensitizing: the source of bits is dry"
+    assert str(found["bank"]) == "post ended the run while desensitizing: its own settings do not allow this"
+    assert str(found["post"]) == "the source of bits is dry"
     assert isinstance(found["shop"], PeerAborted)
 
 
