@@ -83,8 +83,8 @@ def last_words(error: BaseException, *, peer: str, others: Collection[str] = ())
 
 
 def _names(sentence: str, parties: Collection[str]) -> bool:
-    """Whether one of these stands in the sentence as a word of its own; letters that names hold are not its ends."""
-    return any(re.search(rf"(?<![\w.-]){re.escape(party)}(?![\w-])", sentence) for party in parties)
+    """Whether one of these stands in the sentence as a word of its own. Names hold dots, and sentences end with one."""
+    return any(re.search(rf"(?<![\w.-]){re.escape(party)}(?![\w-]|\.\w)", sentence) for party in parties)
 
 
 def _about_another(error: BaseException) -> str:

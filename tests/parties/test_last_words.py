@@ -40,10 +40,11 @@ PASSED_ON = {
 
 @pytest.mark.parametrize("kind", [*ALL, OSError, KeyError, ValueError], ids=lambda kind: kind.__name__)
 def test_only_sentences_about_the_talk_are_passed_on(kind: type[BaseException]) -> None:
-    error = kind(15) if kind is parties.errors.Stopped else kind("/home/mia/customers.csv: column 'income' holds 81726354")
+    is_signal = kind is parties.errors.Stopped
+    error = kind(15) if is_signal else kind("/home/mia/customers.csv: column 'income' holds 81726354")
     told = last_words(error, peer="shop", others={"shop", "post"})
     assert (told == str(error)) is (kind in PASSED_ON)
-    assert kind in PASSED_ON or not {"/", "income", "81726354"} & {word for word in ("/", "income", "81726354") if word in told}
+    assert kind in PASSED_ON or not [word for word in ("/", "income", "81726354") if word in told]
 
 
 @pytest.mark.parametrize("kind", sorted(PASSED_ON - {ChainBroken}, key=lambda kind: kind.__name__))
@@ -69,20 +70,18 @@ def test_what_concerns_one_peer_is_not_for_the_others(
 
 def test_a_table_that_allows_no_run_is_named_here_and_not_at_the_peer(sites: Any, outcomes: Outcomes) -> None:
     """Of the bank's records with both labels none is at the shop: that shows only once the records are aligned."""
-    known = set(sites.shop.table["id"])
-    sites.bank.table["y"] = [int(record not in known) for record in sites.bank.table["id"]]
-    sites.bank.write()
+    sites.shop.table = sites.shop.table.sort_values("id").head(100)
+    sites.bank.table["y"] = sites.bank.table["id"].isin(sites.shop.table["id"]).astype(int)
     for site in (sites.bank, sites.shop):
         site.run["align"] = {"method": "psi"}
-        site.run.pop("ids", None)
     found = outcomes(
         60,
         {
-            "bank": lambda: train_active(sites.bank.write_run(), insecure=False, terminal=Terminal()),
-            "shop": lambda: train_passive(sites.shop.write_run(), insecure=False, terminal=Terminal()),
+            "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal()),
+            "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal()),
         },
     )
     assert isinstance(found["bank"], TableError)
-    assert str(sites.bank.folder) in str(found["bank"])
+    assert str(sites.bank.path) in str(found["bank"])
     assert isinstance(found["shop"], PeerAborted)
     assert str(found["shop"]).endswith("its own data do not allow this")
