@@ -82,4 +82,6 @@ def _received(descriptor: int) -> int:
 
 def _shut(descriptor: int) -> None:
     with suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as same:
+        # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         same.shutdown(socket.SHUT_RDWR)

@@ -35,12 +35,15 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def greet(peer: socket.socket, name: bytes, kind: bytes) -> None:
-    """Speak ZMTP without keys, as far as messages may follow."""
+    """Speak ZMTP without keys until both sides are ready for messages."""
     peer.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32))
     body = b"\x05READY"
     for key, value in ((b"Socket-Type", kind), (b"Identity", name)):
         body += bytes([len(key)]) + key + len(value).to_bytes(4, "big") + value
     peer.sendall(COMMAND + bytes([len(body)]) + body)
+    heard = b""
+    while b"READY" not in heard:
+        heard += peer.recv(1 << 10)
 
 
 def flood(peer: socket.socket, frames: bytes, most: int) -> int:
