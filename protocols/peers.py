@@ -90,6 +90,8 @@ class Peers:
                 return False
             peer.forget()
             peer.connection = connection
+        if peer.flood:
+            return True
         n_bytes = size_bytes(frames)
         if peer.inbox and (len(peer.inbox) >= MAX_WAITING or peer.waiting_bytes + n_bytes > MAX_WAITING_BYTES):
             peer.flood = f"{MAX_WAITING} messages or {MAX_WAITING_BYTES >> 20} MiB"
