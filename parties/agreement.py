@@ -149,8 +149,8 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if {theirs.task, mine.task} == {Task.CHECK, Task.PREDICT}:
-        # Who looks compares what is agreed on for training; a party that predicts says nothing about that.
+    if _purpose(theirs) is not _purpose(mine):
+        # A party that predicts says nothing about what is agreed on for training.
         return found
     found += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:
@@ -163,7 +163,27 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
+    return found + (_test_differences(mine, theirs) if _purpose(mine) is Task.TRAIN else [])
+
+
+def _purpose(hello: Hello) -> Task:
+    return (hello.looks_for or Task.TRAIN) if hello.task is Task.CHECK else hello.task
+
+
+def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
+    """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
+    found = []
+    for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
+        if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
+            continue
+        planned, most = active.plan.tests, passive.agreed.tests
+        if planned is None or (most is not None and planned > most):
+            found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
     return found
+
+
+def _at_most(most: int | None) -> str:
+    return "a number must be" if most is None else f"at most {most} was"
 
 
 def _record_differences(mine: Hello, theirs: Hello) -> list[str]:

@@ -25,8 +25,9 @@ from parties.releases import store_path
 from parties.store import RunFolder, RunState
 from protocols.errors import ProtocolError
 from protocols.keys import KeyPair, check_loopback
+from protocols.messages import Task
 
-_EXPECTED = (OpBoostError, PartyError, ProtocolError)
+EXPECTED = (OpBoostError, PartyError, ProtocolError)
 
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -34,19 +35,20 @@ def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[
     try:
         run = read_any_run(path)
         findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
-    except _EXPECTED as error:
+    except EXPECTED as error:
         return [Finding("run file", Status.PROBLEM, str(error))]
-    keys_fit, keys = _keys(run, insecure, findings)
+    keys_fit, keys = examine_keys(run, insecure, findings)
     findings += _folder(run, path)
     job = _prepare(run, path, findings)
     if job is None or not keys_fit:
         findings.append(Finding("peer", Status.SKIPPED, "not asked: what is wrong here comes first"))
     elif isinstance(run, ActiveRun):
         assert isinstance(job, ActiveJob)
-        findings += ask_passive(run, job, keys, wait_s=wait_s)
+        hellos = {peer.name: job.hello(peer.name, task=Task.CHECK) for peer in run.passive}
+        findings += ask_passive(run, hellos, keys, wait_s=wait_s)
     else:
         assert isinstance(job, PassiveJob)
-        findings += ask_active(run, job, keys, wait_s=wait_s)
+        findings += ask_active(run, job.hello(Task.CHECK), keys, wait_s=wait_s)
     return findings
 
 
@@ -54,7 +56,7 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
     """Check schema, data, settings and account; returns the job if it could be started."""
     try:
         schema, ignore = read_schema(run.table_schema)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         findings.append(Finding("schema", Status.PROBLEM, str(error)))
         return None
     of_table = list(examine_table(run, schema, ignore))
@@ -65,14 +67,14 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
         if isinstance(run, ActiveRun):
             return prepare_active(run, path).job()
         prepared = prepare_passive(run, path)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         findings.append(Finding("settings", Status.PROBLEM, str(error)))
         return None
     findings += _account(run, prepared)
     return prepared.job()
 
 
-def _keys(run: ActiveRun | PassiveRun, insecure: bool, findings: list[Finding]) -> tuple[bool, KeyPair | None]:
+def examine_keys(run: ActiveRun | PassiveRun, insecure: bool, findings: list[Finding]) -> tuple[bool, KeyPair | None]:
     """Whether this party's key and those of its peers can be used; and its own."""
     peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
     address = run.listen if isinstance(run, ActiveRun) else run.connect
@@ -84,7 +86,7 @@ def _keys(run: ActiveRun | PassiveRun, insecure: bool, findings: list[Finding]) 
             raise ConfigError("a peer's public key is this party's own")
         if keys is not None and len(set(publics.values())) < len(publics):
             raise ConfigError("two peers have the same public key")
-    except _EXPECTED as error:
+    except EXPECTED as error:
         findings.append(Finding("keys", Status.PROBLEM, str(error)))
         return False, None
     if keys is None:
@@ -121,7 +123,7 @@ def _account(run: PassiveRun, prepared: PreparedPassive) -> Iterator[Finding]:
             yield Finding("ledger", Status.OK, sentence)
     except OverBudget as error:
         yield Finding("budget", Status.PROBLEM, str(error))
-    except _EXPECTED as error:
+    except EXPECTED as error:
         yield Finding("ledger", Status.PROBLEM, str(error))
 
 
@@ -147,7 +149,7 @@ def _folder(run: ActiveRun | PassiveRun, path: Path) -> Iterator[Finding]:
     folder = RunFolder(run.run_folder)
     try:
         state = folder.state(path, party=run.party, role=run.role)
-    except _EXPECTED as error:
+    except EXPECTED as error:
         yield Finding("run folder", Status.PROBLEM, str(error))
         return
     there = folder.path

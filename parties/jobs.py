@@ -18,6 +18,7 @@ from parties.party_a import conclude_saved, train_jointly
 from parties.party_b import PassiveShare, train
 from parties.preparing import PreparedActive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
+from parties.resolution import ResolvedTests
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
 from parties.warming import warm_drawing, warm_training
@@ -92,7 +93,8 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         hello, place = prepared.job().hello(), Place(folder.path, log, terminal.progress)
         aligned = prepared.aligner.follow(prepared.table, channel, hello, place)
         release = release_once(account, aligned.table.ids, folder, log)
-        job = replace(prepared.job(aligned), rng=account.rng, release=release)
+        resolved = ResolvedTests(folder.path)
+        job = replace(prepared.job(aligned), rng=account.rng, release=release, resolved=resolved)
         share = train(job, channel, save=save, progress=terminal.progress)
         for name, n_clipped in share.n_clipped.items():
             log.step("clipped", f"{n_clipped} values of {name} lay outside the public bounds and were moved to them")

@@ -45,6 +45,9 @@ from protocols.messages import Done, Hello, Role, SplitRanks, Task, Terms, Thres
 # How often to look whether the peers are still there while trees grow.
 CHECK_S = 0.5
 
+# More tests than this no message can ask for.
+MOST_TESTS = 1 << 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveJob:
@@ -101,6 +104,12 @@ class ActiveJob:
     agreed: Mapping[str, Terms] = field(default_factory=dict)
     journal: Journal | None = None
 
+    @property
+    def most_tests(self) -> int:
+        """How many split tests the model can make, whosever columns they are on."""
+        n_trees = self.parameters.n_estimators * self.loss.n_outputs
+        return min(n_trees * self.parameters.max_splits, MOST_TESTS)
+
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""
         folder = None if self.journal is None else self.journal.folder_of(peer)
@@ -117,7 +126,7 @@ class ActiveJob:
             id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=True,
-            plan=Terms(objective=self.loss.name),
+            plan=Terms(objective=self.loss.name, tests=self.most_tests),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )

@@ -207,7 +207,7 @@ class SealedLines:
         self.name, self.n_lines, self._digest, self._verified = document["name"], known.lines, known.digest, known
 
     def _keep_sums(self, sums: dict[str, Any]) -> _Verified:
-        """Keep what all lines came to. Without its digest in the head, which comes after it, this file counts nothing."""
+        """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
         kept = json.dumps({"format": 1, "name": self.name, "sums": sums}).encode()
         _write_private(self.sums_path, kept)
         return _Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())

@@ -72,7 +72,7 @@ COLUMN = OfferedColumn(
     law="clamped", epsilon=0.1,
 )  # fmt: skip
 SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
-BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
+BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank", "plan": AgreedTerms(tests=1000)})
 RELEASE = (SHOP, Offer(columns=(COLUMN, COLUMN), guarantee=GUARANTEE)) + tuple(
     RankChunk(column=column, start=0, ranks=RANKS) for column in (0, 1)
 )

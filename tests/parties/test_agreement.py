@@ -19,8 +19,10 @@ from protocols.messages import Abort, Done, Hello, Role, Task, Terms
 
 Outcomes = Callable[..., dict[str, Any]]
 
-BANK = Hello(role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1")
-SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop"})
+BANK = Hello(
+    role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1", plan=Terms(tests=1)
+)
+SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop", "plan": Terms()})
 
 _DIFFERENCES: dict[str, tuple[object, str]] = {
     "party": ("mall", "it calls itself 'mall', not 'shop'"),

@@ -33,6 +33,7 @@ from protocols.messages import (
     Role,
     SplitRanks,
     Task,
+    Terms,
     Thresholds,
 )
 
@@ -43,7 +44,7 @@ GUARANTEE = Guarantee(
     notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
 ).to_dict()
 SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
-BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
+BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
 
 
 DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
@@ -196,6 +197,64 @@ def test_a_request_that_breaks_the_protocol_is_refused_and_reveals_no_threshold(
     assert words in str(found["shop"])
     assert found["bank"] == str(found["shop"])
     assert "thresholds" not in sent
+
+
+def asking_for(*ranks: int, missing_left: bool = False) -> SplitRanks:
+    """Tests on the first column."""
+    flags = np.full(len(ranks), missing_left)
+    return SplitRanks(columns=np.zeros(len(ranks), np.uint32), ranks=np.array(ranks, np.uint32), missing_left=flags)
+
+
+@pytest.mark.parametrize(("planned", "agreed"), [(20, None), (1000, 20)])
+@pytest.mark.parametrize("n_asked", [20, 21])
+def test_no_more_tests_are_resolved_than_the_model_can_make(
+    together: Together, trial: Any, planned: int, agreed: int | None, n_asked: int
+) -> None:
+    sent: list[str] = []
+
+    def take_part(channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return party_b.train(trial.passive("shop", agreed=Terms(tests=agreed), epsilon=float("inf")), channel)
+
+    bank = BANK.model_copy(update={"plan": Terms(tests=min(planned, agreed or planned))})
+    found = together(
+        lambda channels: recite(channels[0], bank, [asking_for(*range(n_asked)), Done()]), {"shop": take_part}
+    )
+    assert ("thresholds" in sent) is (n_asked == 20)
+    if n_asked > 20:
+        assert isinstance(found["shop"], UnexpectedMessage)
+        assert (
+            found["bank"]
+            == str(found["shop"])
+            == (
+                "bank asked for 21 split tests in this run; the model that was agreed on makes at most 20. No "
+                "threshold was sent"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("planned", "agreed", "words"),
+    [
+        (None, None, "it plans nothing where a number must be agreed on"),
+        (None, 20, "it plans nothing where at most 20 was agreed on"),
+        (21, 20, "it plans 21 where at most 20 was agreed on"),
+    ],
+)
+def test_a_model_of_more_tests_than_agreed_or_of_who_knows_how_many_is_refused_before_anything_is_drawn(
+    together: Together, trial: Any, planned: int | None, agreed: int | None, words: str
+) -> None:
+    bank = BANK.model_copy(update={"plan": Terms(tests=planned)})
+    shop = trial.passive("shop", agreed=Terms(tests=agreed), rng=_DrySource())
+
+    def greet_alone(channels: Sequence[Channel]) -> None:
+        expect(channels[0], Hello)
+        channels[0].send(bank)
+        expect(channels[0], Done)
+
+    found = together(greet_alone, {"shop": lambda channel: party_b.train(shop, channel)})
+    assert isinstance(found["shop"], Disagreement)
+    assert f"number of split tests: {words}" in str(found["shop"])
 
 
 def test_split_ranks_of_unequal_lengths_are_refused(together: Together, trial: Any) -> None:
