@@ -149,7 +149,7 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if _purpose(theirs) is not _purpose(mine):
+    if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
         # A party that predicts says nothing about what is agreed on for training.
         return found
     found += _record_differences(mine, theirs)
@@ -163,7 +163,7 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
-    return found + (_test_differences(mine, theirs) if _purpose(mine) is Task.TRAIN else [])
+    return found + (_test_differences(mine, theirs) if {_purpose(mine), _purpose(theirs)} == {Task.TRAIN} else [])
 
 
 def _purpose(hello: Hello) -> Task:

@@ -262,7 +262,9 @@ def _agree_and_collect(
     """Agree with every peer, and receive of its release what earlier attempts have not."""
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
-    greet_all(channels, {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}, accept=accept)
+    mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
+    for peer, hello in greet_all(channels, mine, accept=accept).items():
+        receipts[peer].names = hello.names
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)
     return receipts

@@ -254,7 +254,8 @@ def serve(
     records = AnswerableRecords.of(router, ids, features)
     answerer = Answerer(router, records, release=release or _drawn_from(rng), may_route=may_route)
     tally = Tally()
-    answer_session(answerer, channel, prediction_hello(party, run_id), tally=tally, progress=progress)
+    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
+    answer_session(answerer, channel, hello, tally=tally, progress=progress)
     return tally.n_answered
 
 

@@ -74,7 +74,7 @@ def test_two_doctors_meet_and_agree(finished: Any, outcomes: Outcomes, serves: b
 
 
 def test_terms_of_scores_are_compared_and_told_on_both_sides(finished: Any, outcomes: Outcomes) -> None:
-    finished.shop.run["serve"] = {"reveal": {"decimals": 2}}
+    finished.shop.run["serve"] = {"reveal": {"round": 2}}
     for findings in meet(finished, outcomes).values():
         assert "revealing of scores" in told(findings)["peer"]
 

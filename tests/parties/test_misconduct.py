@@ -43,8 +43,10 @@ N_ROWS = 300
 GUARANTEE = Guarantee(
     notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
 ).to_dict()
-SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
-BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
+SHOP = Hello(
+    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c", "c")
+)
+BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
 
 
 DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
@@ -115,6 +117,8 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
     "a rank above missing": (
         [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
     ),
+    "more columns than announced": ([offer(3)], UnexpectedMessage, "3 columns that are not the 2 of its greeting"),
+    "fewer columns than announced": ([offer(1)], UnexpectedMessage, "1 columns that are not the 2 of its greeting"),
     "no thresholds": ([*WHOLE, Done()], UnexpectedMessage, "shop sent 'done' where 'thresholds' was due"),
     "too few resolved tests": (
         [*WHOLE, Thresholds(router={"columns": [], "tests": []})], UnexpectedMessage, "shop resolved 0 of ",
