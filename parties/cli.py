@@ -346,6 +346,13 @@ def main() -> None:
     except Stopped as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise
+    except Exception as error:
+        stderr.print(
+            f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
+            "whoever mends it; it may hold values of your data, so read it before you pass it on",
+            style="red", highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
+        raise
 
 
 def _stop(number: int, frame: object) -> None:

@@ -63,7 +63,7 @@ class Ledger:
             path, count=self._count, tables=_TABLES, create=create, sums=self._sums, take_up=self._take_up
         )
         try:
-            self.refresh()
+            self._lines.refresh(is_opening=True)
         except BaseException:
             self._lines.close()
             raise

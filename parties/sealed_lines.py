@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from parties.entries import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.errors import LedgerError
 from parties.private_database import connect, reporting, transaction
 
-# Sums are kept when there are so many lines more than at the last time.
+# Sums are kept at an opening that finds so many lines more than the last time.
 LINES_PER_SUMS = 2000
 
 # Lines that are read at a time when they are compared as a whole.
@@ -108,15 +108,19 @@ class SealedLines:
         """Close the database."""
         self.database.close()
 
-    def refresh(self) -> None:
-        """Read and verify what is new, and move the head to the last line in the same turn; or begin the ledger."""
+    def refresh(self, *, is_opening: bool = False) -> None:
+        """Read and verify what is new, and move the head to the last line in the same turn; or begin the ledger.
+
+        Sums are kept when a ledger is opened: whoever stays up does not stop for them.
+        """
         with reporting(self.path), transaction(self.database):
             self._read_new_lines()
             if self.n_lines == 0:
                 self._begin()
             head = self._head()
-            if self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
-                self._verified = self._keep_sums(self._sums())
+            if is_opening and self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
+                with suppress(OSError):
+                    self._verified = self._keep_sums(self._sums())
             wanted = _Head(self.n_lines, self._digest, self._verified)
             if head != wanted:
                 self._write_head(wanted)

@@ -59,7 +59,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def kept(tmp_path: Path, short: None) -> Path:
     """A ledger whose lines are in kept sums but for the last few."""
     path = tmp_path / "ledger.sqlite"
-    spend(path, N_TIMES)
+    spend(path, N_TIMES - 1)
+    spend(path, 1, first=N_TIMES - 1)
     return path
 
 
@@ -91,6 +92,7 @@ def test_infinite_costs_survive_in_kept_sums(tmp_path: Path, short: None) -> Non
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
         ledger.charge([release("age", "x", epsilon=math.inf)] * 30, {}, SPRING, Budget())
+    Ledger(path).__exit__()
     assert json.loads(path.with_suffix(".head.json").read_text())["verified"]["lines"] == 31
     with Ledger(path) as ledger, pytest.raises(OverBudget):
         ledger.charge([release("age", "y")], {}, SPRING, Budget(Limit(5.0)))
@@ -193,3 +195,15 @@ def test_a_head_of_an_earlier_version_is_read(tmp_path: Path, short: None, monke
     head = path.with_suffix(".head.json")
     head.write_text(json.dumps({key: json.loads(head.read_text())[key] for key in ("lines", "digest")}))
     assert counted(monkeypatch, path)[0] == 11
+
+
+def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(path: Path, content: bytes) -> None:
+        if path.name == "ledger.sums.json":
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    write = sealed_lines._write_private
+    gone(kept)
+    monkeypatch.setattr(sealed_lines, "_write_private", no_room)
+    assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [1 + 5 * N_TIMES] * 2
