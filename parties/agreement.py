@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from opboost.errors import OpBoostError
-from parties.errors import Disagreement, PartyError, Stopped
+from parties.errors import Disagreement
+from parties.last_words import last_words
 from protocols.channel import Channel, abort, expect
-from protocols.errors import PeerAborted, PeerLost, ProtocolError
+from protocols.errors import PeerLost
 from protocols.messages import Hello, Role, Task
 from protocols.wording import readable
 
@@ -28,14 +28,6 @@ _TERMS = {
 }
 
 
-class _DisagreementWithSome(Disagreement):
-    """Of several peers; those concerned know, and what it is about is not for the others."""
-
-    @property
-    def for_peer(self) -> str:
-        return "another party and this one do not agree. Nothing was released"
-
-
 class Phase:
     """Where a party is in the protocol, in words, for messages to the peer and to the user."""
 
@@ -51,28 +43,17 @@ class Phase:
 def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     """Tell every peer that is still there, in one sentence, when this party has to stop.
 
-    Only sentences that this project wrote are passed on; they hold no value from the data.
+    What each may read is decided in `parties.last_words`.
     """
     phase = Phase()
     try:
         yield phase
-    except PeerAborted as error:
-        _abort_all(channels, phase, f"another party left: {type(error).__name__}")
-        raise
-    except PeerLost as error:
-        _abort_all(channels, phase, f"another party left: {type(error).__name__}")
-        raise PeerLost(f"{error}, while this party was {phase.name}") from None
-    except PartyError as error:
-        _abort_all(channels, phase, error.for_peer)
-        raise
-    except (OpBoostError, ProtocolError) as error:
-        _abort_all(channels, phase, str(error))
-        raise
-    except Stopped:
-        _abort_all(channels, phase, "it was told to stop")
-        raise
     except BaseException as error:
-        _abort_all(channels, phase, f"it stopped with {type(error).__name__}")
+        names = {channel.peer for channel in channels}
+        for channel in channels:
+            abort(channel, phase.name, last_words(error, peer=channel.peer, others=names))
+        if isinstance(error, PeerLost):
+            raise PeerLost(f"{error}, while this party was {phase.name}") from None
         raise
 
 
@@ -133,7 +114,7 @@ def greet_all(
             channel.send(mine[channel.peer])
             refused.append(error)
     if refused:
-        raise refused[0] if len(channels) == 1 else _DisagreementWithSome(" ".join(map(str, refused)))
+        raise Disagreement(" ".join(map(str, refused)))
     accept(theirs)
     for channel in channels:
         channel.send(mine[channel.peer])
@@ -168,8 +149,8 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     if theirs.run_id != mine.run_id:
         found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if {theirs.task, mine.task} == {Task.CHECK, Task.PREDICT}:
-        # Who looks compares what is agreed on for training; a party that predicts says nothing about that.
+    if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
+        # A party that predicts says nothing about what is agreed on for training.
         return found
     found += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:
@@ -182,7 +163,27 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
+    return found + (_test_differences(mine, theirs) if {_purpose(mine), _purpose(theirs)} == {Task.TRAIN} else [])
+
+
+def _purpose(hello: Hello) -> Task:
+    return (hello.looks_for or Task.TRAIN) if hello.task is Task.CHECK else hello.task
+
+
+def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
+    """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
+    found = []
+    for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
+        if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
+            continue
+        planned, most = active.plan.tests, passive.agreed.tests
+        if planned is None or (most is not None and planned > most):
+            found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
     return found
+
+
+def _at_most(most: int | None) -> str:
+    return "a number must be" if most is None else f"at most {most} was"
 
 
 def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
@@ -211,8 +212,3 @@ def _shown(value: object) -> str:
         case float():
             return f"{value:.6g}"
     return readable(str(value), 80)
-
-
-def _abort_all(channels: Sequence[Channel], phase: Phase, reason: str) -> None:
-    for channel in channels:
-        abort(channel, phase.name, reason)

@@ -20,6 +20,7 @@ from parties.agreement import conversation, greet
 from parties.progress import Progress, no_progress
 from parties.serve_limits import Allowance
 from protocols.channel import Channel, aborted
+from protocols.codec import MAX_ARRAY_BYTES
 from protocols.errors import UnexpectedMessage
 from protocols.messages import Abort, Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
 
@@ -118,7 +119,7 @@ class Answerer:
     allowance : Allowance, optional
         How many records may be asked for, and how many exact bits may leave.
     max_rows : int, optional
-        Records per request.
+        Records per request; by default as many as one message can answer.
     """
 
     def __init__(
@@ -132,8 +133,10 @@ class Answerer:
         max_rows: int | None = None,
     ) -> None:
         self.records: RecordSource = records
-        self.max_rows = max_rows
         self._packed = PackedAnswers(router)
+        # More than a message holds could not be answered, and would only cost memory.
+        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_tests // 8))
+        self.max_rows = min(fits, max_rows or fits)
         self._release = release
         self._may_route = may_route
         self._allowance = allowance
@@ -159,7 +162,7 @@ class Answerer:
         and only the one by the daily limit tells that the record is known.
         """
         n_rows = len(ask.ids)
-        if self.max_rows is not None and n_rows > self.max_rows:
+        if n_rows > self.max_rows:
             raise UnexpectedMessage(
                 f"{n_rows} records were asked for at once; this party answers at most {self.max_rows} per request"
             )

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,6 +134,19 @@ class Balances:
         costs = self._costs[self._index[set_digest]]
         spent = costs.get(cost.column, (0.0, 0.0))
         costs[cost.column] = (spent[0] + cost.epsilon, spent[1] + cost.category_epsilon)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All sums as plain values, with sets of records by their digests."""
+        sets = [[digest, self._costs[index]] for digest, index in self._index.items()]
+        return {"units": self.units, "columns": sorted(self.columns), "sets": sets}
+
+    def take_up(self, document: Mapping[str, Any], records_of: Callable[[str], RecordKeys]) -> None:
+        """The inverse of `to_dict`, into sums of nothing; `records_of` gives the records of a set."""
+        self.units, self.columns = dict(document["units"]), set(document["columns"])
+        for digest, costs in document["sets"]:
+            self._index[digest] = len(self._costs)
+            self._new.append((records_of(digest), len(self._costs)))
+            self._costs.append({column: (spent[0], spent[1]) for column, spent in costs.items()})
 
     @property
     def n_records(self) -> int:

@@ -52,6 +52,14 @@ class Scheme(StrEnum):
     INPRIVATE = "inprivate"
 
 
+class Purpose(StrEnum):
+    """What the doctor is asked about."""
+
+    TRAIN = "train"
+    PREDICT = "predict"
+    SERVE = "serve"
+
+
 class Mode(StrEnum):
     """How new records are scored."""
 
@@ -276,21 +284,34 @@ def report(
 @app.command()
 def doctor(
     run_file: RunFile,
+    purpose: Annotated[
+        Purpose, typer.Option("--for", help="Before training, `predict`, or `party-b --serve`.")
+    ] = Purpose.TRAIN,
+    data: DataOption = None,
     insecure: Insecure = False,
     wait: Annotated[float, typer.Option(help="Seconds to look for the peers.", min=0.1, max=3600)] = 5.0,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Check files, schema, data, keys, ledger, budget, folder and the peer, without starting; fails on a problem.
 
+    With --for predict or serve: the model, the data (those of --data, if given), the limits and the peer's terms.
+
     The peer is asked if it runs this command too, or waits for the run; whoever waits is not disturbed.
     """
     from parties.doctor import examine
+    from parties.doctor_prediction import examine_prediction
     from parties.findings import is_sound, report
     from parties.printing import print_findings
 
+    if purpose is Purpose.TRAIN and data is not None:
+        raise typer.BadParameter("goes with --for predict or serve", param_hint="--data")
     with _terminal() as terminal:
         terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
-        found = examine(run_file, insecure=insecure, wait_s=wait)
+        if purpose is Purpose.TRAIN:
+            found = examine(run_file, insecure=insecure, wait_s=wait)
+        else:
+            serves = purpose is Purpose.SERVE
+            found = examine_prediction(run_file, data=data, serves=serves, insecure=insecure, wait_s=wait)
     if form is Format.JSON:
         typer.echo(json.dumps(report(found)))
     else:
@@ -340,6 +361,13 @@ def main() -> None:
         app()
     except Stopped as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        raise
+    except Exception as error:
+        stderr.print(
+            f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
+            "whoever mends it; it may hold values of your data, so read it before you pass it on",
+            style="red", highlight=False, markup=False, soft_wrap=True,
+        )  # fmt: skip
         raise
 
 

@@ -22,6 +22,7 @@ from parties.party_b import PassiveJob
 from parties.preparing import PreparedPassive, prepare_active, prepare_passive
 from parties.releases import store_path
 from parties.store import RunFolder
+from protocols.messages import Task
 
 if TYPE_CHECKING:
     from parties.dask_parts import Partitions
@@ -49,10 +50,11 @@ def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[
         findings.append(Finding("peer", Status.SKIPPED, "not asked: what is wrong here comes first"))
     elif isinstance(run, ActiveRun):
         assert isinstance(job, ActiveJob)
-        findings += ask_passive(run, job, keys, wait_s=wait_s)
+        hellos = {peer.name: job.hello(peer.name, task=Task.CHECK) for peer in run.passive}
+        findings += ask_passive(run, hellos, keys, wait_s=wait_s)
     else:
         assert isinstance(job, PassiveJob)
-        findings += ask_active(run, job, keys, wait_s=wait_s)
+        findings += ask_active(run, job.hello(Task.CHECK), keys, wait_s=wait_s)
     return findings
 
 

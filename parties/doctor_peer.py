@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from parties.agreement import differences
 from parties.config import ActiveRun, PassiveRun
 from parties.connections import peer_key
 from parties.findings import Finding, Status
-from parties.party_a import ActiveJob
-from parties.party_b import PassiveJob
 from protocols.channel import Channel, Timing, expect
 from protocols.errors import PeerLost, ProtocolError
 from protocols.keys import KeyPair
-from protocols.messages import VERSION, Hello, Task
+from protocols.messages import VERSION, Hello
 from protocols.zmq_channel import ConnectedChannel
 from protocols.zmq_listener import Listener
 
 
-def ask_active(run: PassiveRun, job: PassiveJob, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
-    """A passive party's question."""
+def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
+    """A passive party's question, put by a greeting that only looks."""
     peer = run.active.name
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
     theirs = peer_key(run.active.public_key, peer, keys is None)
@@ -28,7 +26,6 @@ def ask_active(run: PassiveRun, job: PassiveJob, keys: KeyPair | None, *, wait_s
         channel = ConnectedChannel(
             run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing
         )  # fmt: skip
-        mine = job.hello(Task.CHECK)
         channel.send(mine)
         yield from _compared(mine, expect(channel, Hello), peer)
     except ProtocolError as error:
@@ -38,7 +35,7 @@ def ask_active(run: PassiveRun, job: PassiveJob, keys: KeyPair | None, *, wait_s
             channel.close()
 
 
-def ask_passive(run: ActiveRun, job: ActiveJob, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
+def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
     """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
@@ -51,11 +48,10 @@ def ask_passive(run: ActiveRun, job: ActiveJob, keys: KeyPair | None, *, wait_s:
     try:
         channels: list[Channel] = [listener.channel(peer) for peer in peers]
         for channel in channels:
-            mine = job.hello(channel.peer, task=Task.CHECK)
             try:
                 theirs = expect(channel, Hello)
-                channel.send(mine)
-                yield from _compared(mine, theirs, channel.peer)
+                channel.send(mine[channel.peer])
+                yield from _compared(mine[channel.peer], theirs, channel.peer)
             except ProtocolError as error:
                 yield _unanswered(channel.peer, error)
             channel.close()

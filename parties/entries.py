@@ -6,6 +6,7 @@
     charge    a column is about to be drawn: this is what it costs
     stored    what was drawn for that charge is in the store, with this content
     reuse     it was needed again and taken from the store: costs nothing
+    run       an owner of rows takes part in a run: this is what the run promises, and costs (`parties.worker_ledger`)
 
 A line's digest covers the digest before it and all fields of the line as canonical JSON, so that no line can be
 changed, dropped or moved without every later digest becoming wrong.
@@ -116,6 +117,12 @@ def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:
         "epsilon": 0.0,
         "category_epsilon": 0.0,
     }
+
+
+def run_fields(*, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None) -> Fields:
+    """The line of a horizontal run; `at` is when it was charged, by default now."""
+    costs = {"epsilon": _plain(epsilon), "delta": _plain(delta)}
+    return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, **costs}
 
 
 def opened_fields(name: str) -> Fields:

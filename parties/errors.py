@@ -26,11 +26,6 @@ from opboost.errors import OpBoostError
 class PartyError(Exception):
     """Root of everything this package raises on purpose."""
 
-    @property
-    def for_peer(self) -> str:
-        """The sentence that the other side may read."""
-        return str(self)
-
 
 class ConfigError(PartyError):
     """A run file or schema file is wrong."""
@@ -67,11 +62,6 @@ class WorkersLost(PartyError):
 
 class LedgerError(PartyError):
     """The ledger or the stored releases cannot be trusted or used."""
-
-    @property
-    def for_peer(self) -> str:
-        """Where the ledger lies and what it holds is nobody else's business."""
-        return "it keeps account of what it releases, and its account does not allow this. Nothing was released"
 
 
 class OverBudget(LedgerError):

@@ -20,6 +20,7 @@ from parties.party_a import conclude_saved, train_jointly
 from parties.party_b import PassiveJob, PassiveShare, train
 from parties.preparing import PreparedActive, PreparedPassive, prepare_active, prepare_passive
 from parties.progress import Progress, no_progress
+from parties.resolution import ResolvedTests
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
 from parties.warming import warm_drawing, warm_training
@@ -98,6 +99,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         channel = open_channel(log)
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
+        job = replace(job, resolved=ResolvedTests(folder.path))
         share = train(job, channel, save=save, progress=terminal.progress)
         n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
         for name, n in n_clipped.items():

@@ -35,6 +35,7 @@ from opboost.vertical import (
 )
 from parties.agreement import Phase, conversation, greet_all
 from parties.encoding import router_from_dict
+from parties.errors import ConfigError
 from parties.journal import Journal
 from parties.progress import Progress, no_progress
 from parties.receipts import Receipt, collect
@@ -44,6 +45,9 @@ from protocols.messages import Done, Hello, Role, SplitRanks, Task, Terms, Thres
 
 # How often to look whether the peers are still there while trees grow.
 CHECK_S = 0.5
+
+# More tests than this no message can ask for.
+MOST_TESTS = 1 << 32
 
 
 class Grower(Protocol):
@@ -115,6 +119,12 @@ class ActiveJob:
         """Records."""
         return len(self.labels) if self.grow is None else self.grow.n_rows
 
+    @property
+    def most_tests(self) -> int:
+        """How many split tests the model can make, whosever columns they are on."""
+        n_trees = self.parameters.n_estimators * self.loss.n_outputs
+        return min(n_trees * self.parameters.max_splits, MOST_TESTS)
+
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""
         folder = None if self.journal is None else self.journal.folder_of(peer)
@@ -131,7 +141,7 @@ class ActiveJob:
             id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=True,
-            plan=Terms(objective=self.loss.name),
+            plan=Terms(objective=self.loss.name, tests=self.most_tests),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )
@@ -267,7 +277,9 @@ def _agree_and_collect(
     """Agree with every peer, and receive of its release what earlier attempts have not."""
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
-    greet_all(channels, {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}, accept=accept)
+    mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
+    for peer, hello in greet_all(channels, mine, accept=accept).items():
+        receipts[peer].names = hello.names
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)
     return receipts
@@ -314,7 +326,10 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
 
 
 def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:
-    router = router_from_dict(document)
+    try:
+        router = router_from_dict(document)
+    except ConfigError as error:
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None
     if router.tests.n_tests != len(wanted.ranks):
         raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")
     return router

@@ -23,6 +23,7 @@ from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally
 from parties.encoding import mechanism_to_dict, router_to_dict
 from parties.offering import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.progress import Progress, no_progress
+from parties.resolution import ResolvedTests, most_tests
 from parties.spool import ArraySpool, EncodedSpool
 from protocols.channel import Channel, expect
 from protocols.errors import PeerLost
@@ -88,6 +89,8 @@ class PassiveJob:
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
         What was agreed that the active party does.
+    resolved : ResolvedTests
+        Which split tests earlier attempts of the run resolved.
     """
 
     party: str
@@ -105,6 +108,7 @@ class PassiveJob:
     made: MadeRelease | None = None
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
+    resolved: ResolvedTests = field(default_factory=ResolvedTests)
 
     def __post_init__(self) -> None:
         if self.made is None:
@@ -192,7 +196,9 @@ def train(
         for m in job.mechanisms if job.made is None else ():
             encoded.append(encode(job.features[m.schema.name], m.schema, domain=m.settings.domain))
         phase.enter("greeting")
-        held = greet(channel, job.hello()).held
+        mine = job.hello()
+        theirs = greet(channel, mine)
+        held = theirs.held
         phase.enter("desensitizing")
         columns = _release(job, encoded, spool, progress) if job.made is None else job.made.packed()
         source: RankSource = spool if job.made is None else job.made
@@ -210,6 +216,7 @@ def train(
         wanted = expect(channel, SplitRanks)
         phase.enter("resolving split ranks")
         tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
+        job.resolved.admit(wanted, most=most_tests(mine, theirs), peer=channel.peer)
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")
@@ -247,7 +254,8 @@ def serve(
     records = AnswerableRecords.of(router, ids, features)
     answerer = Answerer(router, records, release=release or _drawn_from(rng), may_route=may_route)
     tally = Tally()
-    answer_session(answerer, channel, prediction_hello(party, run_id), tally=tally, progress=progress)
+    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
+    answer_session(answerer, channel, hello, tally=tally, progress=progress)
     return tally.n_answered
 
 

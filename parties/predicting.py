@@ -141,6 +141,14 @@ class Session:
         return answers
 
 
+def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
+    """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
+    return Hello(
+        role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="",
+        plan=Terms(reveal=reveal),
+    )  # fmt: skip
+
+
 @contextmanager
 def session(
     model: JointModel, channels: Sequence[Channel], *, party: str, run_id: str, reveal: str | None = None
@@ -161,10 +169,7 @@ def session(
     """
     with conversation(channels) as phase:
         phase.enter("greeting")
-        hello = Hello(
-            role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="",
-            plan=Terms(reveal=reveal),
-        )  # fmt: skip
+        hello = asking_hello(party, run_id, reveal)
         theirs = greet_all(channels, {channel.peer: hello for channel in channels})
         phase.enter("asking for answers")
         takes = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)

@@ -144,7 +144,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
         hello = prediction_hello(
-            run.party, run.run_id, max_rows=run.serve.batch_rows, reveal=run.serve.reveal.words()
+            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
         )  # fmt: skip
         tally = Tally()
         answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
@@ -193,7 +193,7 @@ def serve_until_stopped(
         patient = run.model_copy(update={"wait": math.inf})
         channel = stack.enter_context(passive_channel(patient, insecure))(log)
         hello = prediction_hello(
-            run.party, run.run_id, max_rows=run.serve.batch_rows, reveal=run.serve.reveal.words(), comes_again=True
+            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
         )
         log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
         totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)

@@ -13,7 +13,7 @@ from opboost.arrays import RankRows
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.encoding import guarantee_from_dict
-from parties.errors import Disagreement, RunFolderError
+from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.files import replacing
 from parties.mapped_ranks import MappedRanks
 from parties.offering import offer_digest, rank_type
@@ -39,6 +39,11 @@ class Receipt:
         In which order the ranks travel, where that is not the order of the records: the first is that of row
         ``order[0]``. What is kept on disk is as it travelled; `columns` are in the order of the records.
 
+    Attributes
+    ----------
+    names : tuple of str or None
+        The columns that the peer announced at the greeting: no others are taken.
+
     Notes
     -----
     On disk are ``offer``, the message as it came, and per column ``0.ranks``, ``1.ranks``, ...: its ranks as they came,
@@ -50,6 +55,7 @@ class Receipt:
         self, peer: str, n_rows: int, folder: Path | None = None, *, order: NDArray[np.int64] | None = None
     ) -> None:
         self.peer = peer
+        self.names: tuple[str, ...] | None = None
         self.columns: list[RankColumn] = []
         self.offer: Offer | None = None
         self.guarantee: Guarantee | None = None
@@ -116,13 +122,20 @@ class Receipt:
             )
         if not offer.columns:
             raise UnexpectedMessage(f"{self.peer} offers no column")
+        if self.names is not None and tuple(column.name for column in offer.columns) != self.names:
+            raise UnexpectedMessage(
+                f"{self.peer} offers {len(offer.columns)} columns that are not the {len(self.names)} of its greeting"
+            )
         for index, offered in enumerate(offer.columns):
             if offered.n_ranks > self._n_rows:
                 raise UnexpectedMessage(
                     f"{self.peer} offers {offered.n_ranks} ranks in column {index}, more than the {self._n_rows} "
                     "records"
                 )
-        self.guarantee = guarantee_from_dict(offer.guarantee)
+        try:
+            self.guarantee = guarantee_from_dict(offer.guarantee)
+        except ConfigError as error:
+            raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
         if self.offer is None:
             self._keep_offer(offer)
             self.offer = offer

@@ -2,29 +2,21 @@
 
 One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
 several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. The
-lines are not sealed like those of `parties.ledger`.
+lines seal one another (`parties.sealed_lines`). Lines of earlier versions, which did not, are taken over as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from parties.entries import run_fields
 from parties.errors import OverBudget
-from parties.private_database import connect, reporting, transaction
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS runs (run TEXT NOT NULL, coordinator TEXT NOT NULL, epsilon REAL NOT NULL, "
-    "delta REAL NOT NULL, time TEXT NOT NULL, PRIMARY KEY (run, coordinator))",
-    *(
-        f"CREATE TRIGGER IF NOT EXISTS no_{verb}_runs BEFORE {verb} ON runs "
-        "BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END"
-        for verb in ("UPDATE", "DELETE")
-    ),
-)
+from parties.private_database import reporting
+from parties.sealed_lines import SealedLines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +98,15 @@ class WorkerLedger:
     def __init__(self, path: Path, budget: RunBudget) -> None:
         self._path = path
         self._budget = budget
-        self._database = connect(path, _TABLES)
+        self._runs: dict[tuple[str, str], tuple[float, float]] = {}
+        self._lines = SealedLines(path, count=self._count)
+        try:
+            self._lines.refresh()
+            with reporting(path):
+                self._take_over_unsealed()
+        except BaseException:
+            self.close()
+            raise
 
     def check(self, charge: RunCharge) -> None:
         """Refuse a run that would go over the budget; one that was charged before is not refused.
@@ -115,8 +115,8 @@ class WorkerLedger:
         ------
         OverBudget
         """
-        with reporting(self._path), transaction(self._database):
-            self._check(charge)
+        self._lines.refresh()
+        self._check(charge)
 
     def charge(self, charge: RunCharge) -> None:
         """Enter a run, once; or refuse it.
@@ -125,48 +125,59 @@ class WorkerLedger:
         ------
         OverBudget
         """
-        with reporting(self._path), transaction(self._database):
+        with self._lines.adding() as add:
             if not self._check(charge):
-                now = datetime.now(UTC).isoformat(timespec="seconds")
-                values = (charge.run, charge.coordinator, charge.epsilon, charge.delta, now)
-                self._database.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", values)
+                add(run_fields(**asdict(charge)))
 
     def knows(self, charge: RunCharge) -> bool:
         """Whether the run was charged before."""
-        with reporting(self._path):
-            return self._row(charge) is not None
+        self._lines.refresh()
+        return (charge.run, charge.coordinator) in self._runs
 
     def spent(self) -> tuple[float, float]:
         """Sums of epsilon and delta over all runs."""
-        with reporting(self._path):
-            row = self._database.execute("SELECT TOTAL(epsilon), TOTAL(delta) FROM runs").fetchone()
-        return float(row[0]), float(row[1])
+        self._lines.refresh()
+        return self._spent()
 
     def n_runs(self) -> int:
         """How many runs were charged."""
-        with reporting(self._path):
-            return int(self._database.execute("SELECT COUNT(*) FROM runs").fetchone()[0])
+        self._lines.refresh()
+        return len(self._runs)
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self._lines.close()
+
+    def _count(self, line: dict[str, Any]) -> None:
+        if line["kind"] != "run":
+            raise ValueError("a kind of line that this version does not know")
+        self._runs[line["run"], line["coordinator"]] = float(line["epsilon"]), float(line["delta"])
+
+    def _spent(self) -> tuple[float, float]:
+        return sum(epsilon for epsilon, _ in self._runs.values()), sum(delta for _, delta in self._runs.values())
+
+    def _take_over_unsealed(self) -> None:
+        """Seal the lines of a file that an earlier version wrote, and let go of its table, both or neither."""
+        database = self._lines.database
+        if database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'runs'").fetchone() is None:
+            return
+        with self._lines.adding() as add:
+            for run, coordinator, epsilon, delta, at in database.execute("SELECT * FROM runs ORDER BY time").fetchall():
+                if (run, coordinator) not in self._runs:
+                    add(run_fields(run=run, coordinator=coordinator, epsilon=epsilon, delta=delta, at=at))
+            database.execute("DROP TABLE IF EXISTS runs")
 
     def _check(self, charge: RunCharge) -> bool:
         """Whether the run was charged before; refuses it if not, and the budget is too small."""
-        found = self._row(charge)
+        found = self._runs.get((charge.run, charge.coordinator))
         if found is not None:
             if found != (charge.epsilon, charge.delta):
                 raise OverBudget(
                     f"{self._path} has run {charge.run!r} with another promise; choose another run_id. Nothing was sent"
                 )
             return True
-        self._budget.check(self._path, self.spent(), charge)
+        self._budget.check(self._path, self._spent(), charge)
         return False
-
-    def _row(self, charge: RunCharge) -> tuple[float, float] | None:
-        query = "SELECT epsilon, delta FROM runs WHERE run = ? AND coordinator = ?"
-        row: tuple[float, float] | None = self._database.execute(query, (charge.run, charge.coordinator)).fetchone()
-        return row
 
 
 @contextmanager

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 3
+VERSION = 4
 
 
 def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -121,13 +121,15 @@ class RecordStatus(IntEnum):
 class Terms(Message):
     """What a party does in a run, or what was agreed that it does; None where nothing was said.
 
-    `objective` is the active party's, and so is `reveal`, how coarse the scores are that it lets out (prediction only).
+    `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
+    `reveal`, how coarse the scores are that it lets out (prediction only).
     Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
     budget of a column per unit, and that of all columns between neighbouring records.
     """
 
     kind: ClassVar[str] = "terms"
     objective: Name | None = None
+    tests: Count | None = None
     columns: Count | None = None
     mechanism: Name | None = None
     law: Name | None = None
@@ -151,6 +153,7 @@ class Hello(Message):
 
     `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
+    `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
     `names` are those under which the passive party is going to offer its columns, in their order.
     """
 
@@ -168,6 +171,7 @@ class Hello(Message):
     held: Held | None = None
     max_rows: Annotated[int, Field(ge=1)] | None = None
     comes_again: bool = False
+    looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
 
 

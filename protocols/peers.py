@@ -44,7 +44,7 @@ class _Peer:
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
-    is_flooding: bool = False
+    flood: str = ""
 
     def forget(self) -> None:
         self.inbox.clear()
@@ -73,6 +73,13 @@ class Peers:
         known.is_open = is_accepted
         known.serial += is_accepted
 
+    def note_flood(self, descriptor: int, amount: str) -> None:
+        """A connection sent more than this amount ahead of its turn; if it is a peer's, that ends the run."""
+        serial = self._descriptors.setdefault(descriptor, _Descriptor()).serial
+        for peer in self._peers.values():
+            if peer.connection and (peer.connection.descriptor, peer.connection.serial) == (descriptor, serial):
+                peer.flood = amount
+
     def take(self, name: str, route: bytes, descriptor: int, frames: list[Frame]) -> bool:
         """Keep a message until it is asked for; False if it came over another connection than the peer's."""
         peer = self._peers[name]
@@ -83,9 +90,11 @@ class Peers:
                 return False
             peer.forget()
             peer.connection = connection
+        if peer.flood:
+            return True
         n_bytes = size_bytes(frames)
         if peer.inbox and (len(peer.inbox) >= MAX_WAITING or peer.waiting_bytes + n_bytes > MAX_WAITING_BYTES):
-            peer.is_flooding = True
+            peer.flood = f"{MAX_WAITING} messages or {MAX_WAITING_BYTES >> 20} MiB"
             return True
         peer.waiting_bytes += n_bytes
         peer.inbox.append(frames)
@@ -148,8 +157,8 @@ class Peers:
         PeerLost, PeerAborted, UnexpectedMessage
         """
         for other, peer in self._peers.items():
-            if peer.is_flooding:
-                raise UnexpectedMessage(f"{other} sent more than {MAX_WAITING} messages ahead of its turn")
+            if peer.flood:
+                raise UnexpectedMessage(f"{other} sent more than {peer.flood} ahead of its turn")
             if peer.is_released or not self.is_lost(other):
                 continue
             if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 import zmq
 
+from protocols.arrivals import Arrivals
 from protocols.channel import Timing, Traffic, farewell
 from protocols.codec import Frame, encode
-from protocols.errors import KeyFileError, PeerLost
+from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
 from protocols.keys import KeyPair, check_loopback
 from protocols.messages import Abort, Message
-from protocols.zmq_socket import FAREWELL_S, POLL_S, events, open_socket
+from protocols.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
 # The server says what is wrong with a connection, or the two do not speak the same protocol.
 _REFUSED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
@@ -26,6 +27,9 @@ _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 # After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
 # off, too, until the peer behind it is there.
 MAX_CUT = 3
+
+# What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
+MAX_AHEAD_BYTES = 256 << 20
 
 
 class ConnectedChannel:
@@ -71,7 +75,7 @@ class ConnectedChannel:
         frames = encode(message)
         while True:
             self._follow_events()
-            if self._is_lost:
+            if self._is_lost and not self._is_flooding:
                 raise farewell(self.peer, self._waiting(), "closed the connection")
             self._refuse_to_wait()
             try:
@@ -87,16 +91,16 @@ class ConnectedChannel:
     def receive(self) -> Message:
         while not self._socket.poll(int(POLL_S * 1000)):
             self.check()
-        frames: list[Frame] = [part.buffer for part in self._socket.recv_multipart(copy=False)]
+        frames = self._take()
         return self.traffic.decode_received(frames)
 
     def is_ready(self) -> bool:
         self._follow_events()
-        return self._is_lost or bool(self._socket.poll(0))
+        return self._is_lost or self._is_flooding or bool(self._socket.poll(0))
 
     def check(self) -> None:
         self._follow_events()
-        if self._is_lost and not self._socket.poll(0):
+        if self._is_lost and not self._is_flooding and not self._socket.poll(0):
             raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
         self._refuse_to_wait()
 
@@ -113,8 +117,9 @@ class ConnectedChannel:
 
     def _connect(self) -> None:
         self._deadline = time.monotonic() + self._timing.wait_s
-        self._is_connected = self._is_lost = self._is_refused = False
+        self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
         self._cuts: list[float] = []
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
         self._socket = open_socket(self._context, zmq.DEALER, self._timing)
         if self._keys is None:
             # Without keys the name is all that tells who this is.
@@ -123,7 +128,7 @@ class ConnectedChannel:
             self._socket.curve_serverkey = self._peer_key
             self._socket.curve_secretkey = self._keys.secret
             self._socket.curve_publickey = self._keys.public
-        watched = zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSED | _CUT
+        watched = zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSED | _CUT
         self._monitor = self._socket.get_monitor_socket(watched)
         try:
             self._socket.connect(self._address)
@@ -143,7 +148,10 @@ class ConnectedChannel:
 
     def _follow_events(self) -> None:
         for event in events(self._monitor):
-            if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+            if event["event"] == zmq.Event.CONNECTED:
+                self._descriptor = event["value"]
+                self._arrivals.begin(self._descriptor)
+            elif event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self._is_connected = True
             elif event["event"] & _REFUSED:
                 self._is_refused = True
@@ -153,9 +161,15 @@ class ConnectedChannel:
                 self._is_refused |= len(self._cuts) >= MAX_CUT and lasted_s > self._timing.timeout_s
             elif self._is_connected:
                 self._is_lost = True
+                self._arrivals.end(self._descriptor)
+        self._is_flooding |= bool(self._arrivals.cut_off())
 
     def _refuse_to_wait(self) -> None:
-        """Raise if the peer will not come, or did not come in time."""
+        """Raise if the peer will not come, did not come in time, or sends without end."""
+        if self._is_flooding:
+            raise UnexpectedMessage(
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, and was cut off"
+            )
         if self._is_refused:
             raise PeerLost(
                 f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
@@ -170,4 +184,9 @@ class ConnectedChannel:
     def _waiting(self) -> Iterator[list[Frame]]:
         """Messages that arrived and were not asked for."""
         while self._socket.poll(0):
-            yield [part.buffer for part in self._socket.recv_multipart(copy=False)]
+            yield self._take()
+
+    def _take(self) -> list[Frame]:
+        frames: list[Frame] = [part.buffer for part in receive_parts(self._socket)]
+        self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
+        return frames

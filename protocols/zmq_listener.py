@@ -17,17 +17,21 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
+from protocols.arrivals import Arrivals
 from protocols.channel import Timing, Traffic
 from protocols.codec import Frame, encode
 from protocols.errors import PeerLost
 from protocols.keys import KeyPair, check_loopback
 from protocols.messages import Abort, Message
 from protocols.peers import Peers
-from protocols.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, events, open_socket
+from protocols.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, events, open_socket, receive_parts
 
 # A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
 # seem lost.
 LISTENER_HIGH_WATER_MARK = 1000
+
+# What a connection may have sent that is not read yet: a full queue of chunks of ranks, 1 MiB each, and the kernel's.
+MAX_AHEAD_BYTES = 1100 << 20
 
 _NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 _FAILED = _NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
@@ -35,6 +39,7 @@ _WATCHED = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | _FAILED
 
 UNKNOWN_KEY = "refused a connection: its key is not on the list of peers"
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
+FLOODING = "cut a connection off: it sent too much ahead of its turn"
 NOT_IN_RUN = "dropped a message from a party that is not in this run"
 
 
@@ -71,6 +76,7 @@ class Listener:
         self._spoken: set[int] = set()
         self._news: deque[dict[str, int]] = deque()
         self._peers = Peers(peers, timeout_s=timing.timeout_s)
+        self._arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers))
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
         self._is_encrypted = keys is not None
         self._timing = timing
@@ -175,6 +181,10 @@ class Listener:
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
+        for descriptor in self._arrivals.cut_off():
+            self._note(FLOODING)
+            self._spoken.add(descriptor)
+            self._peers.note_flood(descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
         arrived = self._arrived()
         self._news.extend(events(self._monitor))
         arrived += self._arrived()
@@ -185,7 +195,9 @@ class Listener:
     def _arrived(self) -> list[list[zmq.Frame]]:
         messages: list[list[zmq.Frame]] = []
         while len(messages) < HIGH_WATER_MARK and self._socket.poll(0):
-            messages.append(self._socket.recv_multipart(copy=False))
+            parts = receive_parts(self._socket, n_addresses=1)
+            self._arrivals.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
+            messages.append(parts)
         return messages
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:
@@ -202,7 +214,9 @@ class Listener:
                 if kind & _NO_PROOF:
                     self._note(NO_HANDSHAKE)
                 continue
-            self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
+            is_accepted = kind == zmq.Event.ACCEPTED
+            self._peers.note_event(descriptor, is_accepted=is_accepted)
+            (self._arrivals.begin if is_accepted else self._arrivals.end)(descriptor)
             if kind == zmq.Event.DISCONNECTED:
                 if self._n_failed:
                     self._n_failed -= 1

@@ -6,7 +6,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from protocols.channel import Timing
-from protocols.codec import MAX_ARRAY_BYTES
+from protocols.codec import MAX_ARRAY_BYTES, MAX_ARRAYS
 
 # Messages that ZeroMQ may hold per direction and peer: bounds the memory that a slow peer costs.
 HIGH_WATER_MARK = 64
@@ -31,6 +31,21 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     socket.reconnect_ivl = 50
     socket.reconnect_ivl_max = 1000
     return socket
+
+
+def receive_parts(socket: zmq.Socket[bytes], n_addresses: int = 0) -> list[zmq.Frame]:
+    """The next message, which is there already, behind so many frames with addresses.
+
+    Of one that has more frames than any message of this protocol only the first too many is kept, so that it is refused
+    when it is read.
+    """
+    parts: list[zmq.Frame] = [socket.recv(copy=False)]
+    while parts[-1].more and len(parts) < n_addresses + 2 + MAX_ARRAYS:
+        parts.append(socket.recv(copy=False))
+    rest = parts[-1]
+    while rest.more:
+        rest = socket.recv(copy=False)
+    return parts
 
 
 def events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:

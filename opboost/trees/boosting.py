@@ -108,6 +108,13 @@ class BoostingParameters:
         if self.early_stopping_rounds is not None:
             _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
 
+    @property
+    def max_splits(self) -> int:
+        """The most splits of one tree."""
+        of_depth = [(1 << self.max_depth) - 1] if self.max_depth else []
+        of_leaves = [self.max_leaves - 1] if self.max_leaves else []
+        return min(of_depth + of_leaves)
+
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:

@@ -71,8 +71,10 @@ COLUMN = OfferedColumn(
     name="c0", n_ranks=3, has_missing=False, digest=hashlib.sha256(RANKS).hexdigest(), mechanism="global",
     law="clamped", epsilon=0.1,
 )  # fmt: skip
-SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
-BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
+SHOP = Hello(
+    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c0",) * 2
+)
+BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": AgreedTerms(tests=1000)})
 RELEASE = (SHOP, Offer(columns=(COLUMN, COLUMN), guarantee=GUARANTEE)) + tuple(
     RankChunk(column=column, start=0, ranks=RANKS) for column in (0, 1)
 )

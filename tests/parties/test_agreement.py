@@ -19,8 +19,10 @@ from protocols.messages import Abort, Done, Hello, Role, Task, Terms
 
 Outcomes = Callable[..., dict[str, Any]]
 
-BANK = Hello(role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1")
-SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop"})
+BANK = Hello(
+    role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1", plan=Terms(tests=1)
+)
+SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop", "plan": Terms()})
 
 _DIFFERENCES: dict[str, tuple[object, str]] = {
     "party": ("mall", "it calls itself 'mall', not 'shop'"),
@@ -92,13 +94,18 @@ def two_peers() -> tuple[list[MemoryChannel], list[MemoryChannel]]:
 
 
 @pytest.mark.parametrize(
-    "error", [DataError("column 'x' has 3 missing cells"), TableError("no rows"), UnexpectedMessage("too early")]
+    ("error", "reason"),
+    [
+        (DataError("column 'x' has 3 missing cells"), "its own data do not allow this"),
+        (TableError("/home/x.csv: no rows"), "its own data do not allow this"),
+        (UnexpectedMessage("too early"), "too early"),
+    ],
 )
-def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception) -> None:
+def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception, reason: str) -> None:
     near, far = two_peers()
     with pytest.raises(type(error)):
         stop(near, "encoding its columns", error)
-    assert [channel.receive() for channel in far] == [Abort(phase="encoding its columns", reason=str(error))] * 2
+    assert [channel.receive() for channel in far] == [Abort(phase="encoding its columns", reason=reason)] * 2
 
 
 @pytest.mark.parametrize("error", [ValueError("salary 81726354"), KeyError("81726354"), KeyboardInterrupt("81726354")])
@@ -125,7 +132,7 @@ def test_a_peer_that_has_left_does_not_keep_the_others_from_being_told() -> None
     far[0].close()
     with pytest.raises(TableError):
         stop(near, "greeting", TableError("no rows"))
-    assert far[1].receive() == Abort(phase="greeting", reason="no rows")
+    assert far[1].receive() == Abort(phase="greeting", reason="its own data do not allow this")
 
 
 def test_a_conversation_that_ends_well_sends_nothing() -> None:

@@ -243,3 +243,18 @@ def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(jobs, "train_active", chatty)
     assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\n", "a warning\n")
+
+
+def test_a_defect_has_a_sentence_above_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise KeyError("salary 81726354")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(KeyError):
+        cli.main()
+    said = capsys.readouterr().err
+    assert said.startswith("error: stopped with KeyError, which is a defect of this program.")
+    assert "81726354" not in said

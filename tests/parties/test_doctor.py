@@ -17,6 +17,7 @@ from parties.cli import app
 from parties.doctor import examine
 from parties.findings import Finding, Status
 from parties.jobs import Terminal, train_active, train_passive
+from protocols.messages import VERSION
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -52,10 +53,11 @@ def test_two_doctors_meet_and_agree(sites: Any, outcomes: Outcomes) -> None:
     found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for party, peer in (("bank", "shop"), ("shop", "bank")):
         assert told(found[party]) == {}
-        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version 3 and agrees"
+        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version {VERSION} and agrees"
 
 
 AGREEMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "tests": ("shop", {"tests": 34}, ["number of split tests", "plans 35 where at most 34 was agreed on"]),
     "objective": ("shop", {"objective": "reg:squarederror"}, ["objective", "binary:logistic", "reg:squarederror"]),
     "mechanism": ("bank", {"mechanism": "adj"}, ["mechanism", "plans global where adj was agreed on"]),
     "law": ("bank", {"law": "exponential"}, ["law", "plans clamped where exponential was agreed on"]),
@@ -85,7 +87,7 @@ def test_what_was_agreed_on_is_compared_and_the_difference_told_on_both_sides(
 
 
 def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) -> None:
-    agree(sites, "shop", {"objective": "binary:logistic"})
+    agree(sites, "shop", {"objective": "binary:logistic", "tests": 35})
     agree(
         sites, "bank",
         {"columns": 2, "mechanism": "global", "law": "clamped", "epsilon": 0.5, "total_epsilon": 4.0,
@@ -109,7 +111,7 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
     thread.start()
     time.sleep(0.3)
     found = examine({"bank": bank, "shop": shop}[asking])
-    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version 3 and agrees"
+    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version {VERSION} and agrees"
     assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
     thread.join(30)
     assert not isinstance(started[waiting], BaseException)

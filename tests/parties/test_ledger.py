@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from parties.balances import Budget, Cost, Limit
 from parties.entries import Occasion, Release, Reuse, canonical, seal
 from parties.errors import LedgerError, OverBudget
+from parties.last_words import last_words
 from parties.ledger import Ledger
+from parties.sealed_lines import SealedLines
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
@@ -152,7 +154,9 @@ from pathlib import Path
 from tests_path import release, SPRING
 from parties.balances import Budget, Limit
 from parties.errors import OverBudget
+from parties.last_words import last_words
 from parties.ledger import Ledger
+from parties.sealed_lines import SealedLines
 n_charged = 0
 print("ready", flush=True)
 sys.stdin.readline()
@@ -350,7 +354,7 @@ def test_a_crash_between_line_and_head_keeps_the_charge_and_the_next_user_moves_
         raise Crash
 
     with Ledger(charged) as ledger, monkeypatch.context() as patch:
-        patch.setattr(Ledger, "_write_head", crash)
+        patch.setattr(SealedLines, "_write_head", crash)
         with pytest.raises(Crash):
             ledger.charge([release("age")], {}, SPRING, NO_LIMIT)
     head = charged.with_suffix(".head.json")
@@ -391,7 +395,7 @@ def test_nobody_else_may_read_the_ledger(charged: Path) -> None:
 
 def test_every_commit_is_written_through_to_a_write_ahead_log(path: Path) -> None:
     with Ledger(path) as ledger:
-        database = ledger._database
+        database = ledger._lines.database
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert database.execute("PRAGMA synchronous").fetchone() == (2,)
         assert {file.name for file in path.parent.iterdir()} >= {"ledger.sqlite", "ledger.sqlite-wal"}
@@ -418,6 +422,6 @@ def test_what_the_peer_hears_names_no_column_and_no_place(charged: Path) -> None
     with Ledger(charged) as ledger, pytest.raises(OverBudget) as refusal:
         ledger.charge([release()], {}, SPRING, Budget(Limit(0.15)))
     assert "spend" in str(refusal.value)
-    assert refusal.value.for_peer == (
+    assert last_words(refusal.value, peer="bank") == (
         "it keeps account of what it releases, and its account does not allow this. Nothing was released"
     )

@@ -16,7 +16,7 @@ from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
 from parties.agreement import greet
-from parties.errors import ConfigError, Disagreement
+from parties.errors import Disagreement
 from parties.party_a import train_jointly
 from parties.party_b import serve
 from protocols.channel import Channel, expect
@@ -33,6 +33,7 @@ from protocols.messages import (
     Role,
     SplitRanks,
     Task,
+    Terms,
     Thresholds,
 )
 
@@ -42,8 +43,10 @@ N_ROWS = 300
 GUARANTEE = Guarantee(
     notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
 ).to_dict()
-SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d")
-BANK = SHOP.model_copy(update={"role": Role.ACTIVE, "party": "bank"})
+SHOP = Hello(
+    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c", "c")
+)
+BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
 
 
 DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
@@ -114,6 +117,8 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
     "a rank above missing": (
         [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
     ),
+    "more columns than announced": ([offer(3)], UnexpectedMessage, "3 columns that are not the 2 of its greeting"),
+    "fewer columns than announced": ([offer(1)], UnexpectedMessage, "1 columns that are not the 2 of its greeting"),
     "no thresholds": ([*WHOLE, Done()], UnexpectedMessage, "shop sent 'done' where 'thresholds' was due"),
     "too few resolved tests": (
         [*WHOLE, Thresholds(router={"columns": [], "tests": []})], UnexpectedMessage, "shop resolved 0 of ",
@@ -122,10 +127,10 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
         [*WHOLE, Thresholds(router={"columns": [], "tests": [
             {"source": "x", "category": None, "threshold": 1.5, "missing_left": False}
         ]})],
-        ConfigError, "names a column or category that the columns do not have",
+        UnexpectedMessage, "names a column or category that the columns do not have",
     ),
     "no guarantee": (
-        [offer().model_copy(update={"guarantee": {}})], ConfigError, "the guarantee is malformed",
+        [offer().model_copy(update={"guarantee": {}})], UnexpectedMessage, "the guarantee is malformed",
     ),
 }  # fmt: skip
 
@@ -196,6 +201,64 @@ def test_a_request_that_breaks_the_protocol_is_refused_and_reveals_no_threshold(
     assert words in str(found["shop"])
     assert found["bank"] == str(found["shop"])
     assert "thresholds" not in sent
+
+
+def asking_for(*ranks: int, missing_left: bool = False) -> SplitRanks:
+    """Tests on the first column."""
+    flags = np.full(len(ranks), missing_left)
+    return SplitRanks(columns=np.zeros(len(ranks), np.uint32), ranks=np.array(ranks, np.uint32), missing_left=flags)
+
+
+@pytest.mark.parametrize(("planned", "agreed"), [(20, None), (1000, 20)])
+@pytest.mark.parametrize("n_asked", [20, 21])
+def test_no_more_tests_are_resolved_than_the_model_can_make(
+    together: Together, trial: Any, planned: int, agreed: int | None, n_asked: int
+) -> None:
+    sent: list[str] = []
+
+    def take_part(channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return party_b.train(trial.passive("shop", agreed=Terms(tests=agreed), epsilon=float("inf")), channel)
+
+    bank = BANK.model_copy(update={"plan": Terms(tests=min(planned, agreed or planned))})
+    found = together(
+        lambda channels: recite(channels[0], bank, [asking_for(*range(n_asked)), Done()]), {"shop": take_part}
+    )
+    assert ("thresholds" in sent) is (n_asked == 20)
+    if n_asked > 20:
+        assert isinstance(found["shop"], UnexpectedMessage)
+        assert (
+            found["bank"]
+            == str(found["shop"])
+            == (
+                "bank asked for 21 split tests in this run; the model that was agreed on makes at most 20. No "
+                "threshold was sent"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("planned", "agreed", "words"),
+    [
+        (None, None, "it plans nothing where a number must be agreed on"),
+        (None, 20, "it plans nothing where at most 20 was agreed on"),
+        (21, 20, "it plans 21 where at most 20 was agreed on"),
+    ],
+)
+def test_a_model_of_more_tests_than_agreed_or_of_who_knows_how_many_is_refused_before_anything_is_drawn(
+    together: Together, trial: Any, planned: int | None, agreed: int | None, words: str
+) -> None:
+    bank = BANK.model_copy(update={"plan": Terms(tests=planned)})
+    shop = trial.passive("shop", agreed=Terms(tests=agreed), rng=_DrySource())
+
+    def greet_alone(channels: Sequence[Channel]) -> None:
+        expect(channels[0], Hello)
+        channels[0].send(bank)
+        expect(channels[0], Done)
+
+    found = together(greet_alone, {"shop": lambda channel: party_b.train(shop, channel)})
+    assert isinstance(found["shop"], Disagreement)
+    assert f"number of split tests: {words}" in str(found["shop"])
 
 
 def test_split_ranks_of_unequal_lengths_are_refused(together: Together, trial: Any) -> None:
@@ -297,7 +360,8 @@ def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, tr
     )
     assert isinstance(found["post"], ParameterError)
     assert isinstance(found["bank"], PeerAborted)
-    assert str(found["bank"]) == "post ended the run while desensitizing: the source of bits is dry"
+    assert str(found["bank"]) == "post ended the run while desensitizing: its own settings do not allow this"
+    assert str(found["post"]) == "the source of bits is dry"
     assert isinstance(found["shop"], PeerAborted)
 
 

@@ -54,7 +54,7 @@ class Executioner:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.victim, self.remaining = "", -1
         self._dead: set[int] = set()
-        auditor, abort_all = RunLog._auditor, agreement._abort_all
+        auditor, abort = RunLog._auditor, agreement.abort
 
         def watched(log: RunLog, event: str, peer: str) -> Note:
             note, party = auditor(log, event, peer), {"bank": "shop", "shop": "bank"}[peer]
@@ -71,10 +71,10 @@ class Executioner:
 
         def silent_if_dead(*arguments: Any) -> None:
             if threading.get_ident() not in self._dead:
-                abort_all(*arguments)
+                abort(*arguments)
 
         patch.setattr(RunLog, "_auditor", watched)
-        patch.setattr(agreement, "_abort_all", silent_if_dead)
+        patch.setattr(agreement, "abort", silent_if_dead)
 
     def strike(self, victim: str, behind: int) -> None:
         self.victim, self.remaining = victim, behind
@@ -305,7 +305,8 @@ def test_of_two_peers_only_the_one_that_did_not_confirm_is_asked_again(
             for party in saves
         },
     )
-    assert str(first["bank"]) == "post ended the run while saving its share: no space left"
+    words = "post ended the run while saving its share: it cannot use the files in which it keeps the run"
+    assert str(first["bank"]) == words
     job = trial.active(journal=Journal(tmp_path))
     assert job.journal.confirmed == ("shop",)
     second = carriers["curve"](

@@ -18,7 +18,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.routing import Router, SplitTests
+from opboost.schema import ColumnSchema, Kind
 from parties.agreement import greet_all
+from parties.answering import AnswerableRecords, Answerer
 from parties.config import ActiveRun, read_run
 from parties.connections import active_channels, own_keys, peer_key
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
@@ -28,7 +32,8 @@ from parties.prediction_jobs import predict_active, serve_until_stopped
 from parties.serving import StopSignals
 from parties.store import RunFolder
 from protocols.channel import Channel, Timing, expect
-from protocols.errors import PeerAborted, PeerLost, ProtocolError
+from protocols.codec import MAX_ARRAY_BYTES
+from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages import Answers, Ask, Done, Hello, Role, Task
 from protocols.zmq_listener import Listener
 
@@ -356,3 +361,19 @@ def test_a_signal_waits_until_what_is_shielded_is_done() -> None:
     assert done == ["shielded"]
     with pytest.raises(ProtocolError), StopSignals():
         raise ProtocolError
+
+
+def test_a_request_whose_answers_fit_no_message_costs_no_memory(sites: Any) -> None:
+    """By default the limit is what one message can answer; a smaller one of the run file stays."""
+    n_tests = 80_000
+    schema = ColumnSchema(name="spend", kind=Kind.NUMERIC, lower=0, upper=100)
+    tests = SplitTests((("spend", None),) * n_tests, np.linspace(0, 999, n_tests), np.zeros(n_tests, np.bool_))
+    router = Router((ColumnMechanism(schema, MechanismSettings(epsilon=0.5)),), tests)
+    records = AnswerableRecords.of(router, pd.Index(["a"], dtype=object), pd.DataFrame({"spend": [3.0]}))
+    most = MAX_ARRAY_BYTES // 10_000
+    for wanted, allowed in ((None, most), (most + 1, most), (7, 7)):
+        answerer = Answerer(router, records, release=lambda *_: [], may_route=True, max_rows=wanted)
+        assert answerer.max_rows == allowed
+        with pytest.raises(UnexpectedMessage, match=f"at most {allowed} per request"):
+            answerer.answer(Ask(ids=("a",) * (allowed + 1), desensitized=False))
+        assert answerer.answer(Ask(ids=("a",), desensitized=False)).bits.shape == (1, 10_000)

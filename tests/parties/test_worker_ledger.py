@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from parties.errors import LedgerError, OverBudget
+from parties.ledger import Ledger
 from parties.worker_ledger import RunBudget, RunCharge, ledger_position, worker_ledger
 
 
@@ -67,7 +70,7 @@ def test_lines_cannot_be_changed_and_the_file_is_its_owners(tmp_path: Path) -> N
     with worker_ledger(path, RunBudget()) as ledger:
         ledger.charge(charge())
     database = sqlite3.connect(path)
-    for statement in ("DELETE FROM runs", "UPDATE runs SET epsilon = 0"):
+    for statement in ("DELETE FROM lines", "UPDATE lines SET fields = ''"):
         with pytest.raises(sqlite3.IntegrityError, match="only ever added"):
             database.execute(statement)
     database.close()
@@ -91,3 +94,74 @@ def test_asking_where_a_run_stands_begins_no_ledger_and_charges_nothing(tmp_path
     other = ledger_position(path, budget, charge("b"))
     assert (other.is_charged, other.remaining[0]) == (False, -0.5)
     assert ledger_position(path, budget, charge("a")) == after
+
+
+OLD = """CREATE TABLE runs (run TEXT NOT NULL, coordinator TEXT NOT NULL, epsilon REAL NOT NULL,
+    delta REAL NOT NULL, time TEXT NOT NULL, PRIMARY KEY (run, coordinator));
+CREATE TRIGGER no_DELETE_runs BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END;
+INSERT INTO runs VALUES ('spring', 'hub', 1.5, 1e-6, '2026-03-01T10:00:00+00:00');
+INSERT INTO runs VALUES ('autumn', 'hub', 9e999, 0.0, '2026-09-01T10:00:00+00:00');
+"""
+
+
+def test_an_account_of_an_earlier_version_is_taken_over_once_and_sealed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.touch(0o600)
+    database = sqlite3.connect(path)
+    database.executescript(OLD)
+    for _ in range(2):
+        with worker_ledger(path, RunBudget()) as ledger:
+            assert ledger.knows(charge())
+            assert ledger.spent() == (math.inf, 1e-6)
+            with pytest.raises(OverBudget, match="with another promise"):
+                ledger.charge(charge())
+    assert database.execute("SELECT name FROM sqlite_master WHERE name = 'runs'").fetchall() == []
+    assert database.execute("SELECT COUNT(*) FROM lines").fetchone() == (3,)
+    database.close()
+
+
+def cheaper(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.executescript(
+        "DROP TRIGGER no_UPDATE_lines; UPDATE lines SET fields = replace(fields, '\"epsilon\":1.0', '\"epsilon\":0.1')"
+    )
+    database.close()
+
+
+def one_line_less(path: Path) -> None:
+    database = sqlite3.connect(path)
+    database.executescript("DROP TRIGGER no_DELETE_lines; DELETE FROM lines WHERE number = 3")
+    database.close()
+
+
+def an_older_copy(path: Path) -> None:
+    shutil.copyfile(path.with_name("before.sqlite"), path)
+
+
+def nothing_at_all(path: Path) -> None:
+    path.unlink()
+
+
+def no_head(path: Path) -> None:
+    path.with_suffix(".head.json").unlink()
+
+
+@pytest.mark.parametrize("meddle", [cheaper, one_line_less, an_older_copy, nothing_at_all, no_head])
+def test_an_account_that_was_meddled_with_is_refused(tmp_path: Path, meddle: Callable[[Path], None]) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with worker_ledger(path, RunBudget()) as ledger:
+        ledger.charge(charge("a"))
+    shutil.copyfile(path, path.with_name("before.sqlite"))
+    with worker_ledger(path, RunBudget()) as ledger:
+        ledger.charge(charge("b"))
+    meddle(path)
+    with pytest.raises(LedgerError, match=r"cannot be trusted|was removed"), worker_ledger(path, RunBudget()):
+        pass
+
+
+def test_a_passive_partys_ledger_is_not_taken_for_a_workers(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with worker_ledger(path, RunBudget()) as ledger:
+        ledger.charge(charge())
+    with pytest.raises(LedgerError, match="line 2 is not one that this version writes"):
+        Ledger(path)

@@ -240,7 +240,7 @@ def test_a_peer_that_talks_ahead_of_its_turn_is_stopped(network: Any, within: Wi
     chunk = RankChunk(column=0, start=0, ranks=np.zeros(10, np.uint8))
     for _ in range(MAX_WAITING + 1):
         flooding.send(chunk)
-    with pytest.raises(UnexpectedMessage, match=f"b sent more than {MAX_WAITING} messages ahead of its turn"):
+    with pytest.raises(UnexpectedMessage, match=f"b sent more than {MAX_WAITING} messages or 256 MiB ahead"):
         within(10, lambda: hear(listener, "c"))
 
 
