@@ -51,7 +51,8 @@ def compact_ids(pieces: Iterable[pd.Index]) -> pd.Index:
     import pyarrow as pa
 
     chunks = [pa.array(piece.to_numpy(dtype=object), pa.large_string()) for piece in pieces]
-    return pd.Index(pd.array(pa.chunked_array(chunks, pa.large_string()), dtype="string[pyarrow]"))
+    texts = pa.chunked_array(chunks, pa.large_string()).combine_chunks()
+    return pd.Index(pd.array(texts, dtype="string[pyarrow]"))
 
 
 def each_id(ids: pd.Index) -> Iterator[str]:
@@ -91,13 +92,17 @@ def _sorted(ids: pd.Index) -> tuple[np.ndarray, np.ndarray]:
 
     texts = pa.array(ids, pa.large_string())
     if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks()
+        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
     order = pc.array_sort_indices(texts)
     is_first = np.ones(len(texts), np.bool_)
     for start in range(1, len(texts), PIECE_IDS):
         piece = texts.take(order.slice(start - 1, PIECE_IDS + 1))
         is_first[start : start + PIECE_IDS] = pc.not_equal(piece[1:], piece[:-1]).to_numpy(zero_copy_only=False)
-    return order.to_numpy().astype(np.min_scalar_type(len(texts))), is_first
+    found = order.to_numpy().astype(np.min_scalar_type(len(texts)))
+    del order, texts
+    # What sorting took is given back to the system, which Arrow does not do by itself.
+    pa.default_memory_pool().release_unused()
+    return found, is_first
 
 
 def join(parts: Sequence[str]) -> str:
