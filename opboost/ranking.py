@@ -74,13 +74,14 @@ def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
         return np.empty(0, np.uint32), np.empty(0, np.int64)
     lowest, highest = int(codes.min()), int(codes.max())
     if highest - lowest > 4 * len(codes) + (1 << 20):
-        distinct, ranks = np.unique(codes.astype(np.int64), return_inverse=True)
-        return ranks.astype(np.uint32), distinct
-    occupied, ranks = np.zeros(highest - lowest + 1, dtype=np.bool_), np.empty(len(codes), np.uint32)
+        distinct, places = np.unique(codes.astype(np.int64), return_inverse=True)
+        return places.astype(np.uint32), distinct
+    occupied = np.zeros(highest - lowest + 1, dtype=np.bool_)
     pieces = [slice(start, start + PIECE_ROWS) for start in range(0, len(codes), PIECE_ROWS)]
     for piece in pieces:
         occupied[codes[piece].astype(np.int64) - lowest] = True
     rank_of = np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
+    ranks: Ranks = np.empty(len(codes), np.uint32)
     for piece in pieces:
         ranks[piece] = rank_of[codes[piece].astype(np.int64) - lowest]
     return ranks, np.flatnonzero(occupied) + lowest

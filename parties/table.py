@@ -17,7 +17,7 @@ from opboost.arrays import Values
 from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
-from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_names, stored_frames
+from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_frames, stored_names
 from parties.errors import TableError
 from parties.record_ids import Duplicates, canonical, compact_ids, each_id, read_ids, rows_to_keep
 
