@@ -190,7 +190,7 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
 
 
 def environment() -> dict[str, str]:
-    """The environment of a party, in which Python keeps compiled modules, as it does for users: later starts find them."""
+    """A party's environment: Python keeps compiled modules in it, as it does for users, and later starts find them."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
