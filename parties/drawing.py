@@ -128,7 +128,7 @@ class Account:
         """
         with self.store.changing():
             self.ledger.refresh()
-            names = _digests(ids)
+            names = list(_digests(ids))
             cells = [self._cells(*pair, ids, names) for pair in zip(mechanisms, encoded, strict=True)]
             reuses = {c.mechanism.schema.name: c.reuse for c in cells if c.found}
             charged = [c.release for c in cells if c.new]
@@ -244,7 +244,7 @@ def planned_in_parts(
 
 def record_keys(ids: pd.Index) -> RecordKeys:
     """What the ledger knows records by, each once and ascending."""
-    digests = (hashlib.sha256(record_id.encode()).digest() for record_id in each_id(ids))
+    digests = _digests(ids)
     keys = np.fromiter((int.from_bytes(digest[:8], "little") for digest in digests), np.uint64, count=len(ids))
     return distinct(keys)
 
@@ -290,8 +290,8 @@ def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:
     return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
 
 
-def _digests(ids: pd.Index) -> list[bytes]:
-    return [hashlib.sha256(record_id.encode()).digest() for record_id in ids]
+def _digests(ids: pd.Index) -> Iterator[bytes]:
+    return (hashlib.sha256(record_id.encode()).digest() for record_id in each_id(ids))
 
 
 def _short(name: bytes) -> bytes:
