@@ -18,7 +18,7 @@ from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties import columns
 from parties.columns import StoredColumns, encode_column
 from parties.errors import TableError
-from parties.table import PartyTable, check_varied, own_columns, read_table
+from parties.table import PartyTable, check_varied, own_columns, read_table, select
 
 SCHEMA = TableSchema(
     columns=(
@@ -164,3 +164,15 @@ def test_a_stored_column_takes_few_bytes_per_row(tmp_path: Path, monkeypatch: py
     # Codes, the mask's pages, and the places of the file's rows; as a whole, doubles come many times over.
     assert peak_per_row(lambda: encode_column(features, one), n_rows) < 12
     assert peak_per_row(lambda: encode(features["age"], schema, domain=one.settings.domain), n_rows) > 40
+
+
+def test_listed_records_of_a_stored_table_are_those_of_the_whole(path: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "ids.txt"
+    listed.write_text("7\n31\n12\n")
+    whole, stored = (select(read(path, by_column=by_column), listed, path) for by_column in (False, True))
+    assert list(stored.ids) == list(whole.ids) == ["12", "31", "7"]
+    assert stored.id_digest == whole.id_digest
+    pd.testing.assert_series_equal(stored.features["age"], whole.features["age"])
+    listed.write_text("7\n50\n")
+    with pytest.raises(TableError, match="lacks 1 of the 2 ids"):
+        select(read(path, by_column=True), listed, path)
