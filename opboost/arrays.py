@@ -1,16 +1,17 @@
 """One dtype per unit, so that a rank can never be taken for a code, a bin or a value.
 
-=========  =========  ======================================================================
-alias      dtype      unit
-=========  =========  ======================================================================
-`Values`   float64    what a column holds in the outside world; NaN means missing
-`Codes`    int64      points of a mapped integer domain ``[lo, hi]``
-`Ranks`    uint32     dense ranks ``0..k-1`` of released codes
-`Bins`     uint8/16   histogram bins of a column; the last one holds the missing values
-`Scores`   float32/64 raw scores of rows while trees grow
-`Sums`     int64      sums of g and h on a fixed grid: ``(n_nodes, 2)``, or ``(n_nodes, 2, n_bins)`` per bin
-`Mask`     bool       one flag per row
-=========  =========  ======================================================================
+===========  =========  ======================================================================
+alias        dtype      unit
+===========  =========  ======================================================================
+`Values`     float64    what a column holds in the outside world; NaN means missing
+`Codes`      int64      points of a mapped integer domain ``[lo, hi]``
+`KeptCodes`  signed     the same in a type that just holds them, for columns of many rows
+`Ranks`      uint32     dense ranks ``0..k-1`` of released codes
+`Bins`       uint8/16   histogram bins of a column; the last one holds the missing values
+`Scores`     float32/64 raw scores of rows while trees grow
+`Sums`       int64      sums of g and h on a fixed grid: ``(n_nodes, 2)``, or ``(n_nodes, 2, n_bins)`` per bin
+`Mask`       bool       one flag per row
+===========  =========  ======================================================================
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
+KeptCodes = NDArray[np.signedinteger]
 Ranks = NDArray[np.uint32]
 Bins = NDArray[np.uint8] | NDArray[np.uint16]
 Scores = NDArray[np.float32] | NDArray[np.float64]

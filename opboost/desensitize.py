@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opboost.arrays import Codes, Mask
+from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.adj_map import MAX_UNEVEN_DOMAIN, AdjMap, OrderPreservingMap
@@ -199,13 +199,13 @@ class ReleasedColumn:
     Attributes
     ----------
     schema : ColumnSchema
-    codes : ndarray of int64, shape (n_rows,)
+    codes : ndarray of signed integers, shape (n_rows,)
     is_missing : ndarray of bool, shape (n_rows,)
         Rows published as missing; their code means nothing and is 0.
     """
 
     schema: ColumnSchema
-    codes: Codes
+    codes: KeptCodes
     is_missing: Mask
 
 
@@ -218,11 +218,14 @@ def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitS
     -----
     Privacy: the promise is ``mechanism.guarantee()``; every call is a new release and costs anew.
     """
-    n_rows = len(encoded.codes)
-    codes, is_missing = np.empty(n_rows, np.int64), np.zeros(n_rows, np.bool_)
+    n_rows, is_category = len(encoded.codes), isinstance(mechanism.value, RandomisedResponse)
+    highest = len(mechanism.schema.categories) if is_category else mechanism.settings.domain.hi
+    # Codes that were given in a small type come out in one that holds them and, where it is needed, -1 for missing.
+    kind = np.result_type(encoded.codes.dtype, np.min_scalar_type(-1 - highest))
+    codes, is_missing = np.empty(n_rows, kind), np.zeros(n_rows, np.bool_)
     for start in range(0, n_rows, PIECE_ROWS):
         piece = slice(start, start + PIECE_ROWS)
-        codes[piece] = mechanism.value.randomise(encoded.codes[piece], rng=rng)
+        codes[piece] = mechanism.value.randomise(encoded.codes[piece].astype(np.int64), rng=rng)
         if mechanism.missingness is not None:
             bit = mechanism.missingness.randomise(encoded.is_missing[piece].astype(np.int64), rng=rng)
             is_missing[piece] = bit.astype(np.bool_)

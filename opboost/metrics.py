@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
@@ -56,6 +55,9 @@ def mae(labels: Values, predicted: Values) -> float:
 
 def poisson_nloglik(labels: Values, means: Values) -> float:
     """Mean negative log likelihood of counts whose means were predicted."""
+    # Loaded here for the reason that `opboost.trees.losses` gives.
+    from scipy.special import gammaln
+
     means = np.maximum(means, 1e-16)
     return float(np.mean(means - labels * np.log(means) + gammaln(labels + 1)))
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import pandas as pd
 
-from opboost.arrays import Codes, Mask, Values
+from opboost.arrays import KeptCodes, Mask, Values
 from opboost.errors import DataError
 from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
@@ -34,7 +34,7 @@ class EncodedColumn:
 
     Attributes
     ----------
-    codes : ndarray of int64, shape (n_rows,)
+    codes : ndarray of int64 or, of a column that was read in pieces, of a smaller type, shape (n_rows,)
         Points of the mapped domain; positions in the category list for an unordered column. Where a cell is
         missing, a public code that does not depend on the record.
     is_missing : ndarray of bool, shape (n_rows,)
@@ -43,7 +43,7 @@ class EncodedColumn:
         Numbers that lay outside the public bounds and were moved to them.
     """
 
-    codes: Codes
+    codes: KeptCodes
     is_missing: Mask
     n_clipped: int
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opboost.arrays import Codes, Mask, Ranks
-from opboost.desensitize import ReleasedColumn
+from opboost.arrays import Codes, KeptCodes, Ranks
+from opboost.desensitize import PIECE_ROWS, ReleasedColumn
 from opboost.errors import RankError
 from opboost.schema import Kind
 
@@ -65,7 +65,7 @@ class RankedColumn:
     has_missing: bool
 
 
-def dense_ranks(codes: Codes) -> tuple[Ranks, Codes]:
+def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
     """Dense ranks of `codes` (equal codes share one, no gaps) and the distinct codes, ascending.
 
     Over a domain not much larger than the column this takes two passes and no sort.
@@ -74,12 +74,17 @@ def dense_ranks(codes: Codes) -> tuple[Ranks, Codes]:
         return np.empty(0, np.uint32), np.empty(0, np.int64)
     lowest, highest = int(codes.min()), int(codes.max())
     if highest - lowest > 4 * len(codes) + (1 << 20):
-        distinct, ranks = np.unique(codes, return_inverse=True)
-        return ranks.astype(np.uint32), distinct
+        distinct, places = np.unique(codes.astype(np.int64), return_inverse=True)
+        return places.astype(np.uint32), distinct
     occupied = np.zeros(highest - lowest + 1, dtype=np.bool_)
-    occupied[codes - lowest] = True
+    pieces = [slice(start, start + PIECE_ROWS) for start in range(0, len(codes), PIECE_ROWS)]
+    for piece in pieces:
+        occupied[codes[piece].astype(np.int64) - lowest] = True
     rank_of = np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
-    return rank_of[codes - lowest], np.flatnonzero(occupied) + lowest
+    ranks: Ranks = np.empty(len(codes), np.uint32)
+    for piece in pieces:
+        ranks[piece] = rank_of[codes[piece].astype(np.int64) - lowest]
+    return ranks, np.flatnonzero(occupied) + lowest
 
 
 def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
@@ -91,14 +96,17 @@ def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
         yield _ranked(released, position, indicator(released, position))
 
 
-def indicator(released: ReleasedColumn, category: int) -> Codes:
+def indicator(released: ReleasedColumn, category: int) -> KeptCodes:
     """1 where the released category is the one at this position of the schema's list, else 0."""
-    return (released.codes == category).astype(np.int64)
+    return (released.codes == category).astype(released.codes.dtype)
 
 
-def _ranked(released: ReleasedColumn, category: int | None, codes: Codes) -> RankedColumn:
-    is_missing: Mask = released.is_missing
-    ranks, distinct = dense_ranks(codes[~is_missing])
-    column = np.full(len(codes), len(distinct), dtype=np.uint32)
-    column[~is_missing] = ranks
-    return RankedColumn(released.schema.name, category, column, RankTable(distinct), bool(is_missing.any()))
+def _ranked(released: ReleasedColumn, category: int | None, codes: KeptCodes) -> RankedColumn:
+    has_missing = bool(released.is_missing.any())
+    if not has_missing:
+        column, distinct = dense_ranks(codes)
+    else:
+        ranks, distinct = dense_ranks(codes[~released.is_missing])
+        column = np.full(len(codes), len(distinct), dtype=np.uint32)
+        column[~released.is_missing] = ranks
+    return RankedColumn(released.schema.name, category, column, RankTable(distinct), has_missing)

@@ -23,6 +23,7 @@ from parties.config import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.files import replacing
 from parties.progress import Progress, no_progress
+from parties.record_ids import each_id
 from parties.runlog import RunLog
 from parties.table import PartyTable, check_varied
 from protocols.alignment import SHARE_BYTES, Common, Terms, be_found, find_common
@@ -195,7 +196,7 @@ def usable(run: ActiveRun | PassiveRun, schema: TableSchema) -> Callable[[PartyT
 
 
 def _keys(table: PartyTable) -> list[bytes]:
-    return [record_id.encode() for record_id in table.ids]
+    return [record_id.encode() for record_id in each_id(table.ids)]
 
 
 def _own_share(path: Path) -> bytes:

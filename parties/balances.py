@@ -235,7 +235,7 @@ def distinct(keys: RecordKeys) -> RecordKeys:
     ascending = np.sort(keys)
     is_first = np.ones(len(keys), dtype=np.bool_)
     is_first[1:] = ascending[1:] != ascending[:-1]
-    return ascending[is_first]
+    return ascending if is_first.all() else ascending[is_first]
 
 
 def _excess(what: str, spent: float, limit: float | None) -> list[str]:

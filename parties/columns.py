@@ -11,7 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from opboost.desensitize import ColumnMechanism
+from opboost.errors import DataError
+from opboost.preprocess import Columns, EncodedColumn, encode
+from opboost.schema import Kind
 from parties.errors import TableError
+
+# Rows that are read and encoded at a time.
+STORED_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +54,72 @@ class StoredColumns:
             raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
         return column.take(self.rows).reset_index(drop=True)
 
+    def pieces(self, name: str) -> Iterator[tuple[NDArray[np.integer], pd.Series]]:
+        """Read one column a piece at a time, in the order of the file: in which rows of the table its cells belong.
+
+        Raises
+        ------
+        TableError
+            As for one column as a whole.
+        """
+        n_stored = stored_length(self.path)
+        places = np.full(n_stored, -1, np.min_scalar_type(-1 - n_stored))
+        places[self.rows] = np.arange(len(self.rows), dtype=places.dtype)
+        start = 0
+        for frame in stored_frames(self.path, [name]):
+            of_piece = places[start : start + len(frame)]
+            start += len(frame)
+            is_wanted = of_piece >= 0
+            yield of_piece[is_wanted], frame[name][is_wanted]
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
         """The same columns of some of the rows."""
         return replace(self, rows=self.rows[rows])
+
+
+def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:
+    """Encode one column of a table; of a stored one no more than a piece is in memory beside its codes.
+
+    Raises
+    ------
+    TableError, DataError
+        As for the column as a whole, whose faults are counted over all its rows.
+    """
+    schema, domain = mechanism.schema, mechanism.settings.domain
+    if not isinstance(columns, StoredColumns) or not _is_even(columns.path, schema.name, schema.kind):
+        return encode(columns[schema.name], schema, domain=domain)
+    highest = max(domain.hi, len(schema.categories))
+    codes, n_clipped = np.empty(len(columns), np.min_scalar_type(-1 - highest)), 0
+    # Pages that nobody writes to take no memory.
+    is_missing = np.zeros(len(columns), np.bool_)
+    try:
+        for places, cells in columns.pieces(schema.name):
+            piece = encode(cells, schema, domain=domain)
+            codes[places] = piece.codes
+            n_clipped += piece.n_clipped
+            if piece.is_missing.any():
+                is_missing[places] = piece.is_missing
+    except DataError:
+        return encode(columns[schema.name], schema, domain=domain)
+    return EncodedColumn(codes, is_missing, n_clipped)
+
+
+def _is_even(path: Path, name: str, kind: Kind) -> bool:
+    """Whether a column's cells read the same, whatever other cells are read with them.
+
+    Whole numbers become fractions where one of them is missing, which matters to categories.
+    """
+    import pyarrow.types as pt
+
+    with reporting_faults(path):
+        import pyarrow.parquet as pq
+
+        found = pq.read_schema(path).field(name).type
+    if kind is Kind.NUMERIC:
+        return bool(pt.is_integer(found) or pt.is_floating(found))
+    return bool(pt.is_string(found) or pt.is_large_string(found))
 
 
 def stamp_of(path: Path) -> tuple[int, int]:
@@ -67,6 +137,31 @@ def stored_names(path: Path) -> list[str]:
         schema = pq.read_schema(path)
         index = (schema.pandas_metadata or {}).get("index_columns", ())
         return [name for name in schema.names if name not in index]
+
+
+def stored_length(path: Path) -> int:
+    """Rows of a Parquet file."""
+    with reporting_faults(path):
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+
+
+def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Columns of a Parquet file, at most `STORED_ROWS` rows at a time.
+
+    Raises
+    ------
+    TableError
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reporting_faults(path), pq.ParquetFile(path) as file:
+        # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names)):
+                yield pa.Table.from_batches([batch]).to_pandas()
 
 
 def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:

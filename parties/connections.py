@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from parties.chain_config import OwnerRun
 from parties.config import ActiveRun, PassiveRun
-from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.runlog import RunLog
 from protocols.channel import Channel
 from protocols.errors import KeyFileError
 from protocols.keys import KeyPair, read_public, read_secret
 from protocols.zmq_channel import ConnectedChannel
 from protocols.zmq_listener import Listener
+
+if TYPE_CHECKING:
+    # Their recipes stand on half of SciPy, which a run of two parties would load for nothing: a third of a second.
+    from parties.chain_config import OwnerRun
+    from parties.horizontal_config import CoordinatorRun, WorkerRun
 
 
 @contextmanager

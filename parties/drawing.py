@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 from pydantic import JsonValue
 
-from opboost.arrays import Codes
-from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.arrays import KeptCodes
+from opboost.desensitize import PIECE_ROWS, ColumnMechanism, ReleasedColumn, desensitize
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
 from opboost.rng import BitSource
@@ -29,6 +29,7 @@ from parties.encoding import mechanism_to_dict
 from parties.entries import Occasion, Release, Reuse, digest_of
 from parties.errors import LedgerError
 from parties.ledger import Ledger
+from parties.record_ids import each_id
 from parties.releases import KEY_BYTES, ReleaseStore
 from parties.table import digest_of_ids
 
@@ -100,7 +101,7 @@ class Account:
             for mechanism, column in zip(mechanisms, encoded, strict=True):
                 name = mechanism.schema.name
                 if name in stored:
-                    yield _released(mechanism, self.store.column(stored[name]).astype(np.int64))
+                    yield _released(mechanism, self.store.column(stored[name]))
                     continue
                 number = next(new)
                 codes = _codes_of(desensitize(mechanism, column, rng=self.rng.fork(name)))
@@ -127,7 +128,7 @@ class Account:
         """
         with self.store.changing():
             self.ledger.refresh()
-            names = _digests(ids)
+            names = list(_digests(ids))
             cells = [self._cells(*pair, ids, names) for pair in zip(mechanisms, encoded, strict=True)]
             reuses = {c.mechanism.schema.name: c.reuse for c in cells if c.found}
             charged = [c.release for c in cells if c.new]
@@ -243,8 +244,9 @@ def planned_in_parts(
 
 def record_keys(ids: pd.Index) -> RecordKeys:
     """What the ledger knows records by, each once and ascending."""
-    short = np.frombuffer(b"".join(digest[:8] for digest in _digests(ids)), "<u8")
-    return distinct(short.astype(np.uint64))
+    digests = _digests(ids)
+    keys = np.fromiter((int.from_bytes(digest[:8], "little") for digest in digests), np.uint64, count=len(ids))
+    return distinct(keys)
 
 
 @contextmanager
@@ -281,12 +283,15 @@ def _offer(mechanism: ColumnMechanism, *, is_secure: bool) -> Release:
 
 
 def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:
-    data = hashlib.sha256(_exact(column)).hexdigest()
-    return replace(offer, data=data, ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
+    data = hashlib.sha256()
+    for start in range(0, len(column.codes), PIECE_ROWS):
+        piece = slice(start, start + PIECE_ROWS)
+        data.update(_exact(EncodedColumn(column.codes[piece], column.is_missing[piece], 0)))
+    return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
 
 
-def _digests(ids: pd.Index) -> list[bytes]:
-    return [hashlib.sha256(record_id.encode()).digest() for record_id in ids]
+def _digests(ids: pd.Index) -> Iterator[bytes]:
+    return (hashlib.sha256(record_id.encode()).digest() for record_id in each_id(ids))
 
 
 def _short(name: bytes) -> bytes:
@@ -298,12 +303,12 @@ def _exact(column: EncodedColumn) -> bytes:
     return np.where(column.is_missing, -1, column.codes).astype("<i8").tobytes()
 
 
-def _codes_of(released: ReleasedColumn) -> Codes:
+def _codes_of(released: ReleasedColumn) -> KeptCodes:
     """A released column as one array, a missing cell as -1."""
     return np.where(released.is_missing, -1, released.codes)
 
 
-def _released(mechanism: ColumnMechanism, codes: Codes) -> ReleasedColumn:
+def _released(mechanism: ColumnMechanism, codes: KeptCodes) -> ReleasedColumn:
     """The inverse of `_codes_of`."""
     is_missing = codes < 0
     return ReleasedColumn(mechanism.schema, np.where(is_missing, 0, codes), is_missing)

@@ -161,14 +161,14 @@ def records_digest(records: RecordKeys) -> str:
     return hashlib.sha256(packed(records)).hexdigest()
 
 
-def packed(records: RecordKeys) -> bytes:
-    """The keys of a set of records as bytes."""
-    return records.astype("<u8").tobytes()
+def packed(records: RecordKeys) -> memoryview:
+    """The keys of a set of records as bytes, which are not copied."""
+    return memoryview(np.ascontiguousarray(records, "<u8")).cast("B")
 
 
 def unpacked(data: bytes) -> RecordKeys:
     """The inverse of `packed`."""
-    return np.frombuffer(data, "<u8").astype(np.uint64)
+    return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
 
 
 def _when_and_why(occasion: Occasion) -> Fields:

@@ -30,6 +30,8 @@ from parties.entries import (
 )
 from parties.sealed_lines import SealedLines, only_added
 
+_PIECE_BYTES = 1 << 20
+
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
     *only_added("record_sets"),
@@ -128,11 +130,20 @@ class Ledger:
 
     def _charge(self, release: Release, occasion: Occasion) -> Fields:
         records, step = release.cost.records, release.cost.step
-        self._lines.database.execute(
-            "INSERT OR IGNORE INTO record_sets VALUES (?, ?)", (records_digest(records), packed(records))
-        )
+        self._keep_records(records_digest(records), packed(records))
         unit = self.balances.units.get(release.cost.column, step) if step else 0.0
         return charge_fields(release, occasion, epsilon=self.balances.epsilon_per_unit(release.cost), unit=unit)
+
+    def _keep_records(self, digest: str, keys: memoryview) -> None:
+        """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
+        database = self._lines.database
+        if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
+            return
+        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (digest, len(keys))).lastrowid
+        assert place is not None
+        with database.blobopen("record_sets", "records", place) as blob:
+            for start in range(0, len(keys), _PIECE_BYTES):
+                blob.write(keys[start : start + _PIECE_BYTES])
 
     def _count(self, line: dict[str, Any]) -> None:
         """Take a verified line into the sums."""

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import ParameterError
-from opboost.preprocess import Columns, EncodedColumn, encode
+from opboost.preprocess import Columns, EncodedColumn
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import rank
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
 from parties.answering import AnswerableRecords, Answerer, ReleaseRecords, Tally, answer_session, prediction_hello
+from parties.columns import encode_column
 from parties.encoding import mechanism_to_dict, router_to_dict
 from parties.offering import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.progress import Progress, no_progress
@@ -194,7 +195,7 @@ def train(
         phase.enter("encoding its columns")
         encoded = EncodedSpool(exact)
         for m in job.mechanisms if job.made is None else ():
-            encoded.append(encode(job.features[m.schema.name], m.schema, domain=m.settings.domain))
+            encoded.append(encode_column(job.features, m))
         phase.enter("greeting")
         mine = job.hello()
         theirs = greet(channel, mine)

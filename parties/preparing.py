@@ -24,6 +24,7 @@ from parties.errors import ConfigError, TableError, naming
 from parties.journal import Inputs, Journal, Records
 from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
+from parties.record_ids import each_id
 from parties.releases import ReleaseStore
 from parties.table import PartyTable, own_columns, read_table, select
 from protocols.channel import Channel
@@ -107,7 +108,7 @@ class PreparedActive:
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
-        common = list(aligned.table.ids) if self.aligner.is_needed else None
+        common = list(each_id(aligned.table.ids)) if self.aligner.is_needed else None
         journal.begin(self._inputs(aligned.table), aligned.orders, common)
 
     def _inputs(self, table: PartyTable) -> Inputs:

@@ -18,13 +18,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Codes
+from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
 from parties.ledger import Ledger
 from parties.private_database import connect, reporting, transaction
-
-# In the smallest signed type that holds them.
-StoredCodes = NDArray[np.signedinteger]
 
 # Bytes of a record's key and of a family of releases in the index: no two records will share one.
 KEY_BYTES = 16
@@ -127,7 +124,7 @@ class ReleaseStore:
                 if self._ledger.content(charge) is not None:
                     self._read(charge)
 
-    def put(self, charge: int, codes: Codes, *, family: str = "", records: Sequence[bytes] = ()) -> str:
+    def put(self, charge: int, codes: KeptCodes, *, family: str = "", records: Sequence[bytes] = ()) -> str:
         """Keep what was drawn for a charge; returns its digest, for the ledger."""
         content = _pack(codes, records)
         self._database.execute("INSERT INTO drawn VALUES (?, ?)", (charge, content))
@@ -137,7 +134,7 @@ class ReleaseStore:
         )
         return hashlib.sha256(content).hexdigest()
 
-    def column(self, charge: int) -> StoredCodes:
+    def column(self, charge: int) -> KeptCodes:
         """What was drawn for a charge, a missing cell as -1.
 
         Raises
@@ -147,7 +144,7 @@ class ReleaseStore:
         """
         return self._read(charge)[0]
 
-    def _read(self, charge: int) -> tuple[StoredCodes, NDArray[np.uint8]]:
+    def _read(self, charge: int) -> tuple[KeptCodes, NDArray[np.uint8]]:
         row = self._database.execute("SELECT content FROM drawn WHERE charge = ?", (charge,)).fetchone()
         if row is None or hashlib.sha256(row[0]).hexdigest() != self._ledger.content(charge):
             raise self._damaged(charge)
@@ -183,15 +180,15 @@ def store_path(ledger: Ledger) -> Path:
     return ledger.path.with_suffix(".releases.sqlite")
 
 
-def _pack(codes: Codes, records: Sequence[bytes]) -> bytes:
+def _pack(codes: KeptCodes, records: Sequence[bytes]) -> bytes:
     smallest = np.min_scalar_type(-1 - int(codes.max(initial=0)))
     content = io.BytesIO()
-    np.save(content, codes.astype(smallest))
+    np.save(content, codes.astype(smallest, copy=False))
     np.save(content, np.frombuffer(b"".join(records), np.uint8).reshape(-1, KEY_BYTES))
     return content.getvalue()
 
 
-def _unpack(data: bytes) -> tuple[StoredCodes, NDArray[np.uint8]]:
+def _unpack(data: bytes) -> tuple[KeptCodes, NDArray[np.uint8]]:
     content = io.BytesIO(data)
     return np.load(content), np.load(content)
 

@@ -9,12 +9,12 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Codes, Mask
+from opboost.arrays import KeptCodes, Mask
 from opboost.preprocess import EncodedColumn
 from parties.errors import RunFolderError
 
 # Up to here nothing is written at all.
-MEMORY_BYTES = 16 << 20
+MEMORY_BYTES = 4 << 20
 
 
 class ArraySpool:
@@ -59,7 +59,7 @@ class ArraySpool:
 
 
 class EncodedSpool(Sequence[EncodedColumn]):
-    """Exact codes of columns, which are read back when they are asked for.
+    """Exact codes of columns, which are read back when they are asked for, in the smallest type that holds them.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class EncodedSpool(Sequence[EncodedColumn]):
         """Keep a column."""
         smallest = np.min_scalar_type(-1 - int(column.codes.max(initial=0)))
         mask = self._spool.put(column.is_missing) if column.is_missing.any() else None
-        self._numbers.append((self._spool.put(column.codes.astype(smallest)), mask))
+        self._numbers.append((self._spool.put(column.codes.astype(smallest, copy=False)), mask))
         self.n_clipped.append(column.n_clipped)
 
     def __len__(self) -> int:
@@ -96,6 +96,6 @@ class EncodedSpool(Sequence[EncodedColumn]):
 
     def _read(self, index: int) -> EncodedColumn:
         codes_number, mask_number = self._numbers[index]
-        codes: Codes = self._spool.get(codes_number).astype(np.int64)
+        codes: KeptCodes = self._spool.get(codes_number)
         is_missing: Mask = np.zeros(len(codes), np.bool_) if mask_number is None else self._spool.get(mask_number)
         return EncodedColumn(codes, is_missing, self.n_clipped[index])

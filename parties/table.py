@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,9 @@ from opboost.arrays import Values
 from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
-from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_names
+from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_frames, stored_names
 from parties.errors import TableError
-from parties.record_ids import Duplicates, canonical, read_ids, rows_to_keep
+from parties.record_ids import Duplicates, canonical, compact_ids, each_id, read_ids, rows_to_keep
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def digest_of_ids(ids: pd.Index) -> str:
 
 def encoded_ids(ids: pd.Index) -> Iterator[bytes]:
     """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
-    for record_id in ids:
+    for record_id in each_id(ids):
         encoded = record_id.encode()
         yield len(encoded).to_bytes(4, "little") + encoded
 
@@ -115,28 +116,48 @@ def read_table(
     frame = pd.DataFrame() if is_stored else read_frame(path, schema)
     names = stored_names(path) if is_stored else list(frame.columns)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
-    if is_stored:
-        frame = read_stored(path, [*schema.id_columns, *([schema.label] if schema.label in names else [])])
-    ids = read_ids(frame, schema.id_columns, path)
+    if is_stored and schema.label in names:
+        frame = read_stored(path, [schema.label])
+    ids = _stored_ids(path, schema) if is_stored else read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
     labels = None
     if schema.label is not None and schema.label in frame.columns:
         labels = read_labels(path, frame[schema.label], schema.label)[order]
     if is_stored:
-        return PartyTable(ids[order], StoredColumns(path, order.astype(np.min_scalar_type(len(ids))), stamp), labels)
+        return PartyTable(ids[order], StoredColumns(path, order, stamp), labels)
     return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
+
+
+def _stored_ids(path: Path, schema: TableSchema) -> pd.Index:
+    """The ids of a Parquet file's rows, of which one piece at a time is made of texts."""
+    names = list(dict.fromkeys(schema.id_columns))
+    try:
+        return compact_ids(read_ids(piece, schema.id_columns, path) for piece in stored_frames(path, names))
+    except TableError:
+        # What is wrong is counted over the whole file.
+        return read_ids(read_stored(path, names), schema.id_columns, path)
 
 
 def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
     """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
-    constant = [name for name in schema.names if _is_constant(table.features[name])]
+    constant = [name for name in schema.names if _is_constant(_cells(table.features, name))]
     if constant:
         raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
 
 
-def _is_constant(column: pd.Series) -> bool:
-    first = column.iloc[0]
-    return bool(column.isna().all() if pd.isna(first) else (column == first).all())
+def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
+    """A column in one or more pieces, in any order; of a stored one no more is read than is asked for."""
+    if isinstance(features, StoredColumns):
+        return (cells for _, cells in features.pieces(name) if len(cells))
+    return iter([features[name]])
+
+
+def _is_constant(pieces: Iterator[pd.Series]) -> bool:
+    piece = next(pieces)
+    first = piece.iloc[0]
+    return all(
+        bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
+    )
 
 
 def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:

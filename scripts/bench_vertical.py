@@ -174,7 +174,7 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
     processes = {
         party: subprocess.Popen(
             [sys.executable, "-m", "parties.cli", f"party-{party}", str(folder / "run.yaml")],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment(),
         )
         for party, folder in folders.items()
     }  # fmt: skip
@@ -187,6 +187,11 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
         relay.terminate()
         relay.wait()
     return found | from_logs(folders, run_id)
+
+
+def environment() -> dict[str, str]:
+    """A party's environment: Python keeps compiled modules in it, as it does for users, and later starts find them."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def ended(party: str, process: subprocess.Popen[str]) -> Iterator[tuple[str, float]]:

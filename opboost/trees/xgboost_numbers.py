@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
@@ -61,6 +60,9 @@ def probability_of(score: float) -> Singles:
 
     Rounding the logistic function is not enough: near 1, XGBoost's margins are coarse, so neighbours are tried.
     """
+    # Loaded here for the reason that `opboost.trees.losses` gives.
+    from scipy.special import expit
+
     down = up = np.float32(expit(score)).reshape(1)
     candidates = [down]
     for _ in range(3):

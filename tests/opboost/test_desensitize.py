@@ -276,3 +276,21 @@ def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than
 def test_a_local_map_that_would_publish_every_value_is_refused():
     with pytest.raises(ParameterError, match="theta must be at least 2"):
         ColumnMechanism(NUMERIC, MechanismSettings(mechanism="local", theta=1))
+
+
+@pytest.mark.parametrize("schema", [NUMERIC, WITH_STATE, CITY], ids=["numbers", "with a state", "categories"])
+@pytest.mark.parametrize("domain_size", [25, 300])
+def test_codes_in_a_small_type_are_drawn_as_others_and_come_out_in_one_that_holds_them(
+    schema: ColumnSchema, domain_size: int
+) -> None:
+    mechanism = ColumnMechanism(schema, MechanismSettings(domain_size=domain_size))
+    codes, is_missing = np.arange(1, 61) % 3, np.arange(60) % 7 == 0 if schema.missing is Missing.CATEGORY else None
+    mask = np.zeros(60, np.bool_) if is_missing is None else is_missing
+    codes = codes if schema.kind is Kind.UNORDERED else codes + 1
+    wide, small = (
+        desensitize(mechanism, EncodedColumn(codes.astype(kind), mask, 0), rng=seeded(4)) for kind in ("i8", "i1")
+    )
+    assert wide.codes.dtype == np.int64
+    assert small.codes.dtype == (np.int16 if domain_size == 300 and schema.kind is not Kind.UNORDERED else np.int8)
+    np.testing.assert_array_equal(small.codes, wide.codes)
+    np.testing.assert_array_equal(small.is_missing, wide.is_missing)

@@ -55,6 +55,18 @@ def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]
     assert (done.returncode, done.stderr) == (0, f"{loaded}\n")
 
 
+@pytest.mark.parametrize("module", ["parties.jobs", "parties.prediction_jobs"])
+def test_a_party_of_a_vertical_run_loads_nothing_of_other_runs(module: str) -> None:
+    code = (
+        f"import sys, {module}\n"
+        "spared = ('jinja2', 'matplotlib', 'xgboost', 'dask', 'sklearn', 'scipy.optimize', 'scipy.special', "
+        "'opboost.horizontal', 'parties.reports')\n"
+        "print([name for name in spared if name in sys.modules], 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[] True\n"
+
+
 def test_help_lists_every_command() -> None:
     code, out, _ = run("--help")
     assert code == 0

@@ -106,6 +106,21 @@ def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> Non
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("piece_bytes", [8, 20, 1 << 20])
+def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+) -> None:
+    monkeypatch.setattr("parties.ledger._PIECE_BYTES", piece_bytes)
+    sizes = {"spend": 7, "visits": 7, "age": 0}
+    with Ledger(path) as ledger:
+        ledger.charge([release(column, n=n) for column, n in sizes.items()], {}, SPRING, NO_LIMIT)
+    with sqlite3.connect(path) as database:
+        kept = {bytes(keys) for (keys,) in database.execute("SELECT records FROM record_sets")}
+    assert kept == {np.arange(n, dtype="<u8").tobytes() for n in sizes.values()}
+    with Ledger(path) as ledger:
+        assert ledger.balances.n_records == 7
+
+
 def test_over_budget_nothing_of_a_release_is_charged(charged: Path) -> None:
     before = lines(charged)
     with (

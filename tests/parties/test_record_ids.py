@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from opboost.errors import SchemaError
 from opboost.schema import ColumnSchema, TableSchema
+from parties import record_ids
 from parties.errors import TableError
-from parties.record_ids import canonical, join, read_ids, rows_to_keep, split, with_parts
+from parties.record_ids import canonical, compact_ids, each_id, join, read_ids, rows_to_keep, split, with_parts
 from parties.table import read_table
 
 FILE = Path("data.csv")
@@ -109,6 +110,25 @@ def test_rows_of_a_repeated_id_are_treated_as_was_agreed(duplicates: str, rows: 
             rows_to_keep(ids, "refuse", ["k"], FILE)
     else:
         assert rows_to_keep(ids, duplicates, ["k"], FILE).tolist() == rows  # type: ignore[arg-type]
+
+
+@given(texts=st.lists(st.sampled_from(["", "a", "b", "ab", "\u00e9", "\uffee", "\U0001f600", "10", "9"]), min_size=1))
+def test_rows_of_compact_ids_are_those_of_texts_one_by_one(texts: list[str]) -> None:
+    ids = pd.Index(texts, dtype=object)
+    of_each = {text: [row for row, other in enumerate(texts) if other == text] for text in sorted(set(texts))}
+    wanted = {
+        "first": [rows[0] for rows in of_each.values()],
+        "last": [rows[-1] for rows in of_each.values()],
+        "drop": [rows[0] for rows in of_each.values() if len(rows) == 1],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_ids, "PIECE_IDS", 3)
+        compact = compact_ids(ids[start : start + 2] for start in range(0, len(ids), 2))
+        assert list(each_id(compact)) == list(each_id(ids)) == texts
+        for duplicates, rows in wanted.items():
+            if rows:
+                assert rows_to_keep(ids, duplicates, ["k"], FILE).tolist() == rows  # type: ignore[arg-type]
+                assert rows_to_keep(compact, duplicates, ["k"], FILE).tolist() == rows  # type: ignore[arg-type]
 
 
 def test_a_file_of_repeated_ids_alone_has_nothing_left() -> None:
