@@ -119,7 +119,9 @@ ONLY_IN = {
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},
     "dask": {"parties/dask_cluster.py", "parties/dask_release.py", "parties/dask_training.py"},
-    "distributed": {f"parties/dask_{step}.py" for step in ("cluster", "prediction", "release", "training", "transfer")},
+    "distributed": {
+        f"parties/dask_{step}.py" for step in ("cluster", "prediction", "release", "rows", "training", "transfer")
+    },
 }
 
 TOP_LEVEL = {
