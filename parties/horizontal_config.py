@@ -192,8 +192,8 @@ class WorkerRun(_Run):
             )
         if self.engine == "dask" and self.training.recipe == "sgbdt" and self.training.sgbdt.subsample < 1:
             raise ValueError(
-                "engine: dask has no coins for sampled records, whose stream is one for all rows: leave `engine` out, or "
-                "`subsample` at 1"
+                "engine: dask has no coins for sampled records, whose stream is one for all rows: leave out `engine`, "
+                "or `subsample`"
             )
         return self
 

@@ -62,14 +62,14 @@ class PartFile:
         ConfigError, TableError, DataError
             Also if the file was changed since.
         """
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+        self._check_unchanged()
         rows = OwnerRows.of(self.path, self.table_schema)
         rows.check_labels(self.objective, self.path)
         return rows
 
     def keys(self) -> RecordKeys:
-        """Digests of its records' ids, each once."""
+        """Digests of its records' ids, each once; errors as of `read`."""
+        self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
         return record_keys(ids)
@@ -77,6 +77,10 @@ class PartFile:
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels, and what a model predicts for the rows."""
         return self.read().predictions(model)
+
+    def _check_unchanged(self) -> None:
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:

@@ -32,14 +32,12 @@ SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} f
 SIZES = (0, 180, 1, 0, 59)
 SHARED: dict[str, Any] = {"noise": "workers", "honest": 2}
 TRUSTED: dict[str, Any] = {"noise": "aggregator", "honest": None}
-SMALL = {"n_estimators": 4, "max_depth": 2}
+SMALL = {"n_estimators": 3, "max_depth": 2}
 TRAININGS: dict[str, dict[str, Any]] = {
     "sgbdt": {**SHARED, "sgbdt": SMALL},
     "sgbdt with a filter": {**SHARED, "epsilon": 60.0, "sgbdt": {**SMALL, "n_extra_estimators": 3}},
     "tr": {**SHARED, "recipe": "federated", "federated": {**SMALL, "batch_size": 2}},
     "tr, refined": {
-        **TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_candidates": "ih", "batch_size": 2},
-    },
         **TRUSTED,
         "recipe": "federated",
         "federated": {**SMALL, "split_candidates": "ih", "batch_size": 2},
