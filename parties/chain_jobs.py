@@ -56,7 +56,7 @@ def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         except ChainBroken as error:
             raise ChainBroken(f"{error}. Start the same run again at all owners: it goes on where it stopped") from None
         log.step("guarantee", str(model.guarantee))
-        note_own_fit(folder, model.ensemble, rows)
+        note_own_fit(folder, rows.own_fit(model.ensemble))
         note_end(folder, log, list(channels.values()), n_rows=len(rows.labels))
     write_report(path, run, terminal)
     return folder

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from opboost.schema import TableSchema
 from parties.config import Name, Peer, explain, read_yaml
+from parties.dask_cluster import DaskSection
 from parties.errors import ConfigError
 from parties.federated_section import FederatedSection
 from parties.sgbdt_section import SGBDTSection
@@ -167,14 +168,34 @@ class WorkerLedgerSection(_Section):
 
 
 class WorkerRun(_Run):
-    """A worker's run file. `peers` are the other workers, if they are known to each other."""
+    """A worker's run file. `peers` are the other workers, if they are known to each other.
+
+    `data` is a file with all rows; or Parquet partitions, as a folder, a pattern such as ``rows/*.parquet``, or a list
+    of files. With ``engine: dask`` partitions lie at the workers of the cluster that `dask` names; otherwise they are
+    read here, one after the other.
+    """
 
     role: Literal["worker"]
-    data: Path
+    data: Path | tuple[Path, ...]
+    engine: Literal["native", "dask"] = "native"
+    dask: DaskSection | None = None
     connect: str
     coordinator: Peer
     peers: tuple[Peer, ...] = ()
     ledger: WorkerLedgerSection = WorkerLedgerSection()
+
+    @model_validator(mode="after")
+    def _check_engine(self) -> Self:
+        if (self.engine == "dask") != (self.dask is not None):
+            raise ValueError(
+                "`engine: dask` goes with a section `dask` that says which `scheduler`, or how many `workers`"
+            )
+        if self.engine == "dask" and self.training.recipe == "sgbdt" and self.training.sgbdt.subsample < 1:
+            raise ValueError(
+                "engine: dask has no coins for sampled records, whose stream is one for all rows: leave out `engine`, "
+                "or `subsample`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_peers(self) -> Self:
@@ -201,7 +222,7 @@ def read_horizontal(path: Path, kind: type[R]) -> R:
     if isinstance(run, CoordinatorRun):
         update["workers"] = tuple(_resolved(worker, folder) for worker in run.workers)
     else:
-        update["data"] = folder / run.data
+        update["data"] = folder / run.data if isinstance(run.data, Path) else tuple(folder / path for path in run.data)
         update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
         update["coordinator"] = _resolved(run.coordinator, folder)
         update["peers"] = tuple(_resolved(peer, folder) for peer in run.peers)

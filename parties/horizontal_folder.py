@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opboost import rng
-from opboost.fit_quality import model_quality
+from opboost.fit_quality import FitQuality
 from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.chain_config import OwnerRun
@@ -15,7 +15,6 @@ from parties.errors import RunFolderError
 from parties.files import replacing
 from parties.horizontal_config import CoordinatorRun, WorkerRun
 from parties.jobs import EXPECTED_ERRORS, Terminal, recorded
-from parties.owner_rows import OwnerRows
 from parties.runlog import RunLog
 from parties.store import RunFolder, RunState
 from parties.worker_ledger import RunCharge, WorkerLedger
@@ -65,15 +64,11 @@ def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:
         save_model(ensemble, partial)
 
 
-def note_own_fit(folder: RunFolder, model: Ensemble, rows: OwnerRows) -> None:
+def note_own_fit(folder: RunFolder, fit: FitQuality | None) -> None:
     """Keep how the model fits an owner's own rows; both files are statistics of its labels and stay with it."""
-    metrics: dict[str, float] = {}
-    if rows.can_be_scored:
-        fit = model_quality(model, lambda some: rows.values[some], rows.labels, basis="own training rows")
-        if fit is not None:
-            folder.note_fit(fit)
-            metrics = fit.metrics
-    folder.write_json("metrics.json", {"own_rows": metrics})
+    if fit is not None:
+        folder.note_fit(fit)
+    folder.write_json("metrics.json", {"own_rows": {} if fit is None else fit.metrics})
 
 
 def write_report(path: Path, run: CoordinatorRun | WorkerRun | OwnerRun, terminal: Terminal) -> None:

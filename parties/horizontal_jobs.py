@@ -21,11 +21,11 @@ from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal_config import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
 from parties.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
 from parties.jobs import Terminal, note_end
-from parties.owner_rows import OwnerRows
 from parties.store import RunFolder
 from parties.worker import WorkerJob, work
 from parties.worker_group import WorkerGroup
 from parties.worker_ledger import RunCharge, worker_ledger
+from parties.worker_rows import worker_rows
 
 
 def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -59,13 +59,14 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run a worker's side of a horizontal training run."""
     run = read_horizontal(path, WorkerRun)
     folder = RunFolder(run.run_folder)
-    rows = OwnerRows.read(run)
+    schema, _ = read_schema(run.table_schema)
     with naming(path):
-        recipe = make_recipe(run.training, rows.schema)
+        recipe = make_recipe(run.training, schema)
     bits = bits_of(run.seed)
     promise = recipe.guarantee(is_secure=bits.is_secure)
     charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
     with (
+        worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         passive_channel(run, insecure) as open_channel,
         logged(folder, path, run, terminal) as log,
@@ -73,23 +74,20 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         if log is None:
             return folder
         check_charge(ledger, charge, folder)
-        answered, note_answer = _answers(folder, rows, before_first=lambda: ledger.charge(charge))
+        answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(
-            party=run.party, run_id=run.run_id, terms=run.training.terms(rows.schema),
+            party=run.party, run_id=run.run_id, terms=run.training.terms(schema),
             threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
-            make_rows=lambda *, shape_bits: recipe.rows(
-                rows.values, rows.labels, shape_bits=shape_bits, rng=bits.fork("rows")
-            ),
-            rng=bits, answered=answered, note_answer=note_answer,
+            make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
         model = recipe.model(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
         save_trees(folder, model)
-        note_own_fit(folder, model, rows)
-        note_end(folder, log, [channel], n_rows=len(rows.labels))
+        note_own_fit(folder, rows.own_fit(model))
+        note_end(folder, log, [channel], n_rows=rows.n_rows)
     write_report(path, run, terminal)
     return folder
 
@@ -143,11 +141,9 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     )  # fmt: skip
 
 
-def _answers(
-    folder: RunFolder, rows: OwnerRows, *, before_first: Callable[[], None]
-) -> tuple[int, Callable[[int], None]]:
+def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
     """The last tree that an earlier process of this run answered for, and how to note further ones."""
-    answered, digest = 0, rows.digest
+    answered = 0
     if folder.has_released:
         before = folder.read_json("answers.json")
         if before["table"] != digest:

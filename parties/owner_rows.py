@@ -9,13 +9,18 @@ from pathlib import Path
 import numpy as np
 
 from opboost.arrays import Values
+from opboost.fit_quality import FitQuality, model_quality
 from opboost.preprocess import own_features
 from opboost.schema import TableSchema
+from opboost.trees.tree import Ensemble
 from parties.chain_config import OwnerRun
 from parties.config import read_schema
 from parties.errors import ConfigError
 from parties.horizontal_config import WorkerRun
 from parties.table import read_table
+
+# What a model's fit to them is called.
+OWN_ROWS = "own training rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,10 @@ class OwnerRows:
         ------
         ConfigError, TableError
         """
+        if not isinstance(run.data, Path) or run.data.is_dir():
+            raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
-        if run.training.objective == "binary:logistic" and not np.isin(rows.labels, (0.0, 1.0)).all():
-            raise ConfigError(f"{run.data}: the labels of two classes must be 0 and 1. Nothing was sent")
+        rows.check_labels(run.training.objective, run.data)
         return rows
 
     @classmethod
@@ -62,6 +68,16 @@ class OwnerRows:
             labels=table.labels,
         )
 
+    def check_labels(self, objective: str, data: Path) -> None:
+        """Refuse labels of two classes that are not 0 and 1.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if objective == "binary:logistic" and not np.isin(self.labels, (0.0, 1.0)).all():
+            raise ConfigError(f"{data}: the labels of two classes must be 0 and 1. Nothing was sent")
+
     @property
     def digest(self) -> str:
         """Of everything that the answers depend on; it stays in the worker's own folder."""
@@ -70,7 +86,10 @@ class OwnerRows:
             found.update(np.ascontiguousarray(part))
         return found.hexdigest()
 
-    @property
-    def can_be_scored(self) -> bool:
-        """Whether there are two different labels at least."""
-        return len(np.unique(self.labels)) > 1
+    def own_fit(self, model: Ensemble) -> FitQuality | None:
+        """How a model fits the rows, with the curve over its rounds; None where labels cannot tell anything."""
+        return model_quality(model, lambda some: self.values[some], self.labels, basis=OWN_ROWS)
+
+    def predictions(self, model: Ensemble) -> tuple[Values, Values]:
+        """Labels, and what a model predicts for the rows."""
+        return self.labels, model.predict(self.values)

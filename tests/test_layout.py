@@ -121,7 +121,7 @@ STEPS_OF_KERNELS = (
 )
 
 _STEPS_OF_RELEASES = ("accounts", "release", "survey", "transfer")
-STEPS_OF_CLUSTERS = (*_STEPS_OF_RELEASES, "batches", "cluster", "parts", "prediction", "preparing", "training")
+STEPS_OF_CLUSTERS = (*_STEPS_OF_RELEASES, "batches", "cluster", "parts", "prediction", "preparing", "rows", "training")
 
 ONLY_IN = {
     "zmq": {"protocols/zmq_channel.py", "protocols/zmq_listener.py", "protocols/zmq_socket.py"},

@@ -62,8 +62,7 @@ class ClientRows:
         walks: bool,
     ) -> None:
         self._values = rows
-        kind = WalkingHolder if walks else RecordHolder
-        self._rows = kind(columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=0.0)
+        self._rows = client_records(rows, labels, columns=columns, gradients=gradients, clipping=clipping, walks=walks)
 
     def place(self, columns: PublicGrid) -> None:
         self._rows.rebin(columns.place(self._values))
@@ -86,6 +85,14 @@ class ClientRows:
 
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree)
+
+
+def client_records(
+    rows: Values, labels: Values, *, columns: PublicGrid, gradients: Gradients, clipping: Clipping, walks: bool
+) -> RecordHolder:
+    """The records of `ClientRows` in their first cells, of which the values need not be kept."""
+    kind = WalkingHolder if walks else RecordHolder
+    return kind(columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=0.0)
 
 
 class SummedClients(SummedHolders):

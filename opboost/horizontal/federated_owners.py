@@ -15,12 +15,13 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.horizontal.asked_rows import AskedRows
-from opboost.horizontal.client_rows import ClientHolder, ClientRows, PlacedHolder
+from opboost.horizontal.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
 from opboost.horizontal.federated import Choices, Trained, train
 from opboost.horizontal.leaf_noise import LeafNoise
 from opboost.horizontal.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.query_account import QueryAccount
+from opboost.horizontal.record_holder import RecordHolder
 from opboost.horizontal.shared_noise import owner_laws
 from opboost.horizontal.weight_updates import LeafRule, WeightUpdate
 from opboost.privacy.guarantee import RecordGuarantee
@@ -86,6 +87,35 @@ class FederatedAmongOwners:
             rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
             clipping=self.update.clipping, walks=self.choices.split_method == "tr",
         )  # fmt: skip
+        return self.answering(exact, shape_bits=shape_bits, rng=rng)
+
+    @property
+    def needs_coins(self) -> bool:
+        """Whether records are sampled."""
+        return False
+
+    def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
+        """Records in their first cells, whose answers are exact: all of an owner's, or a part of them.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+            Not kept.
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit.
+        coins : BitSource or None
+            Not needed.
+        """
+        return client_records(
+            rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
+            clipping=self.update.clipping, walks=self.choices.split_method == "tr",
+        )  # fmt: skip
+
+    def answering(self, exact: PlacedHolder, *, shape_bits: BitSource, rng: BitSource) -> PlacedHolder:
+        """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
+
+        Parameters and privacy are those of `rows`.
+        """
         n_columns = len(self.task.names)
         if not isinstance(self.noise, LeafNoise):
             return AskedRows(exact, exact, choices=self.choices, n_columns=n_columns)

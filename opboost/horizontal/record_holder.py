@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +169,19 @@ class RecordHolder:
         """Take the scores that these trees, in bins, give to rows that arrive after them."""
         add_trees(self._scores, self._table, trees)
 
+    def copied(self) -> Self:
+        """The same records, which go their own way from here on; what never changes is shared."""
+        twin = copy.copy(self)
+        twin._scores = self._scores.copy()
+        twin._rows = self._rows_with(twin._scores)
+        # Accounts of the records are part of it, if there are any.
+        twin._admit = copy.deepcopy(self._admit)
+        return twin
+
+    def __sizeof__(self) -> int:
+        """Bytes of all that rows have, about."""
+        return self._table.bins.nbytes + 6 * self._scores.nbytes
+
     def rebin(self, table: BinnedTable) -> None:
         """The same rows in other bins, from the next tree on; scores and gradients stay."""
         self._table, self._rows = table, self._rows_of(table)
@@ -191,6 +206,10 @@ class RecordHolder:
         assert isinstance(self._rows, SortedRows)
         self._rows.finish_tree(tree, 0)
 
+    def _rows_with(self, scores: Values) -> SortedRows | WalkedRows:
+        assert isinstance(self._rows, SortedRows)
+        return self._rows.copied(scores[None])
+
     def _rows_of(self, table: BinnedTable) -> SortedRows | WalkedRows:
         return SortedRows(table.bins, self._scores[None], has_gradients=True)
 
@@ -209,6 +228,10 @@ class WalkingHolder(RecordHolder):
     def finish_tree(self, tree: Tree) -> None:
         assert isinstance(self._rows, WalkedRows)
         self._rows.finish_tree(tree)
+
+    def _rows_with(self, scores: Values) -> WalkedRows:
+        assert isinstance(self._rows, WalkedRows)
+        return self._rows.copied(scores)
 
     def _rows_of(self, table: BinnedTable) -> WalkedRows:
         return WalkedRows(table.bins, table.axes, self._scores)

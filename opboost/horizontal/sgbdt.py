@@ -9,14 +9,13 @@ Gaussian noise of its own on each (*dynamic* leaf noise). One record is in one l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
-from opboost.errors import AccountError
+from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.column_draws import LearntColumns
 from opboost.horizontal.initial_score import InitialScore
 from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise, Prices
@@ -232,7 +231,7 @@ def record_rows(
     gradients: Gradients,
     noise: LeafNoise,
     initial_score: float,
-    coins: BitSource,
+    coins: BitSource | None,
 ) -> WalkingHolder:
     """One owner's records, with an account each if there is a filter, and a coin per round if they are sampled."""
     return WalkingHolder(
@@ -254,22 +253,41 @@ def uniforms_of(bits: BitSource) -> Uniforms:
     return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def admission(
-    noise: LeafNoise, n_records: int, *, coins: BitSource
-) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]:
-    """Who takes part: those whose account can pay, and of them those whom their coin picks."""
-    accounts = noise.filter_for(n_records)
-    prices = noise.prices()
-    threshold = np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1))
-    everyone = np.ones(n_records, np.bool_)
+@dataclass(frozen=True, slots=True)
+class PayingRecords:
+    """Who takes part: those whose account can pay, and of them those whom their coin picks.
 
-    def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
-        is_in = everyone
-        if accounts is not None:
-            is_in = pay(accounts, prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
-        return is_in if noise.rate == 1 else is_in & (coins.words(n_records) < threshold)
+    Attributes
+    ----------
+    noise : LeafNoise
+    n_records : int
+    accounts : RenyiFilter or None
+    prices : table or None
+    coins : BitSource or None
+        Not needed if all records are in every round.
+    """
 
-    return admit
+    noise: LeafNoise
+    n_records: int
+    accounts: RenyiFilter | None
+    prices: Prices | None
+    coins: BitSource | None
+
+    def __call__(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+        noise, is_in = self.noise, np.ones(self.n_records, np.bool_)
+        if self.accounts is not None:
+            is_in = pay(self.accounts, self.prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
+        if noise.rate == 1:
+            return is_in
+        assert self.coins is not None
+        return is_in & (self.coins.words(self.n_records) < np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1)))
+
+
+def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> PayingRecords:
+    """Who takes part in the rounds; accounts are empty."""
+    if coins is None and noise.rate != 1:
+        raise ParameterError("records that are sampled need coins; nothing was released")
+    return PayingRecords(noise, n_records, noise.filter_for(n_records), noise.prices(), coins)
 
 
 def pay(accounts: RenyiFilter, prices: Prices | None, mu_squared: Values) -> Mask:

@@ -18,7 +18,7 @@ from opboost.horizontal.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noisy_holder import NoisyHolder
 from opboost.horizontal.public_shape import PublicShape
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.record_holder import Gradients, logistic_gradients, squared_gradients
+from opboost.horizontal.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
 from opboost.horizontal.sgbdt import SGBDT, Shape, random_rule, record_rows
 from opboost.horizontal.shared_noise import owner_laws
 from opboost.privacy.guarantee import RecordGuarantee
@@ -73,10 +73,36 @@ class SGBDTAmongOwners:
         Privacy: answers one question per tree, `n_trees` in all. With noise in shares or of its own they may be summed
         in anybody's sight; otherwise only by someone who is trusted with exact sums.
         """
-        records = record_rows(
+        records = self.records(rows, labels, coins=rng.fork("coins") if self.needs_coins else None)
+        return self.answering(records, shape_bits=shape_bits, rng=rng)
+
+    @property
+    def needs_coins(self) -> bool:
+        """Whether records are sampled."""
+        return self.noise.rate != 1
+
+    def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
+        """Records in cells, whose answers are exact: all of an owner's, or a part of them.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+            Not kept.
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit.
+        coins : BitSource or None
+            For `needs_coins`. Parts that are asked one after the other may share it.
+        """
+        return record_rows(
             self.task.grid, rows, self.task.scaled(labels),
-            gradients=self._gradients, noise=self.noise, initial_score=0.0, coins=rng.fork("coins"),
+            gradients=self._gradients, noise=self.noise, initial_score=0.0, coins=coins,
         )  # fmt: skip
+
+    def answering(self, records: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> RowHolder:
+        """What may be asked of `records`, which are one holder of all of an owner's; noise is drawn here, once.
+
+        Parameters and privacy are those of `rows`.
+        """
         grad_noise, hess_noise = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
         answers: RowHolder = NoisyHolder(
             records, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")

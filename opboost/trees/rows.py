@@ -52,6 +52,14 @@ class SortedRows:
         self._begins, self._ends = np.empty((2, _ROOM), dtype=np.int64)
         self._waiting: Splits | None = None
 
+    def copied(self, scores: Scores) -> SortedRows:
+        """The same rows with these scores, which go their own way from here on; bins are shared."""
+        twin = SortedRows.__new__(SortedRows)
+        twin._bins, twin.scores = self._bins, scores
+        twin.numbers, twin.gradients = self.numbers.copy(), self.gradients.copy()
+        twin._begins, twin._ends, twin._waiting = self._begins.copy(), self._ends.copy(), self._waiting
+        return twin
+
     def start_tree(self) -> None:
         """Put all rows into the root, in the order of the table."""
         n_rows = len(self.numbers)

@@ -57,6 +57,14 @@ class WalkedRows:
         self._is_open = False
         self._waiting: deque[NDArray[np.uint8] | NDArray[np.uint16]] = deque()
 
+    def copied(self, scores: Values) -> WalkedRows:
+        """The same rows with these scores, which go their own way from here on; bins are shared."""
+        twin = WalkedRows(self._bins, self._axes, scores)
+        twin.gradients, twin._places = self.gradients.copy(), self._places.copy()
+        twin._levels, twin._waiting = self._levels.copy(), self._waiting.copy()
+        twin._is_walked, twin._is_open = self._is_walked, self._is_open
+        return twin
+
     def start_tree(self) -> None:
         """Put all rows into the root."""
         self._set_aside()

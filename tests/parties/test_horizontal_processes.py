@@ -37,6 +37,7 @@ from parties.jobs import Terminal
 from parties.sgbdt_section import _DEFAULTS, SGBDTSection
 from parties.store import RunFolder
 from parties.worker_ledger import RunCharge, worker_ledger
+from parties.worker_rows import worker_rows
 from protocols.errors import PeerAborted, PeerLost
 from protocols.keys import generate
 
@@ -378,3 +379,64 @@ def test_the_noise_of_a_run_file_is_that_of_the_estimator(tmp_path: Path) -> Non
     assert isinstance(of, FederatedAmongOwners)
     assert of.choices == model._choices(3, of.update)
     assert of.leaf == model._leaf(of.update, of.noise, 60)
+
+
+def in_partitions(folder: Path) -> None:
+    frame = pd.read_csv(folder / "data.csv")
+    (folder / "parts").mkdir()
+    for number, part in enumerate((frame[:70], frame[70:])):
+        part.to_parquet(folder / "parts" / f"{number}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "training", "words"),
+    [
+        ({"engine": "dask"}, {}, "goes with a section `dask`"),
+        ({"dask": {"workers": 2}}, {}, "goes with a section `dask`"),
+        ({"engine": "spark"}, {}, "engine"),
+        (
+            {"engine": "dask", "dask": {}},
+            {"noise": "aggregator", "honest": None, "sgbdt": {"subsample": 0.5}},
+            "no coins for sampled records",
+        ),
+    ],
+)
+def test_run_files_say_what_an_engine_needs(
+    tmp_path: Path, change: dict[str, Any], training: dict[str, Any], words: str
+) -> None:
+    clinics = Clinics(tmp_path, **training)
+    clinics.runs["w0"] |= change
+    with pytest.raises(ConfigError, match=words):
+        read_horizontal(clinics.write("w0"), WorkerRun)
+
+
+def test_one_file_is_not_for_dask_and_a_cluster_needs_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
+    run = read_horizontal(clinics.write("w0"), WorkerRun)
+    with pytest.raises(ConfigError, match="is one file"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
+        pass
+    in_partitions(tmp_path / "w0")
+    clinics.runs["w0"]["data"] = "parts"
+    run = read_horizontal(clinics.write("w0"), WorkerRun)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match="not installed"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
+        pass
+
+
+def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model_of_tables(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+    clinics = Clinics(tmp_path)
+    for name in NAMES[:2]:
+        in_partitions(tmp_path / name)
+        clinics.runs[name]["data"] = "parts"
+    clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _ in ends] == [0] * 4, ends
+    for name in ("hub", *NAMES):
+        model = load_model(clinics.folder(name) / "model.json")
+        assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
+    assert clinics.read("w0", "metrics.json")["own_rows"]["auc"] > 0.5
+    assert clinics.read("w0", "answers.json")["tree"] == 6

@@ -1,0 +1,120 @@
+"""What a tree costs a worker on one table, on partitions, and on Dask; one JSON line per kind and number of rows.
+
+S-GBDT of depth 3 on 10 columns, questions and answers in one process, without channels. Every measurement is a process
+of its own. `load_s` has the start of a cluster in it, `first_tree_s` that of compiled loops.
+
+    python scripts/bench_worker_rows.py [--rows N] [--trees N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from opboost.rng import seeded
+from parties.config import read_schema
+from parties.dask_cluster import DaskSection, cluster
+from parties.dask_rows import PartsOnDask
+from parties.horizontal_config import TrainingSection
+from parties.horizontal_jobs import make_recipe
+from parties.owner_rows import OwnerRows
+from parties.row_parts import PartedRows, PartsHere, part_files
+
+N_PARTS, N_COLUMNS = 8, 10
+
+
+def main() -> None:
+    """Measure a quarter of the rows and all of them."""
+    parser = argparse.ArgumentParser(description="Measure what holds a worker's rows.")
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--trees", type=int, default=20)
+    options = parser.parse_args()
+    for n_rows in (options.rows // 4, options.rows):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as name:
+            write(Path(name), n_rows)
+            for kind in ("table", "partitions", "dask"):
+                with multiprocessing.get_context("spawn").Pool(1) as alone:
+                    # Workers of Dask are processes of their own, which a pool's process may not have as a daemon.
+                    found = alone.apply(measure, (kind, Path(name), options.trees)) if kind != "dask" else None
+                found = found or measure(kind, Path(name), options.trees)
+                print(json.dumps({"bench": "worker rows", "kind": kind, "rows": n_rows, **found}), flush=True)
+
+
+def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
+    """Seconds and megabytes of one kind of holding the rows."""
+    section: dict[str, Any] = {
+        "epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "sgbdt": {"n_estimators": n_trees + 1},
+    }  # fmt: skip
+    recipe = make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
+    start = time.perf_counter()
+    with cluster(DaskSection(workers=2)) if kind == "dask" else nullcontext() as client:
+        files = part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
+        if kind == "table":
+            rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
+            holder = recipe.rows(rows.values, rows.labels, shape_bits=seeded(1), rng=seeded(2))
+        else:
+            parts = (
+                PartsHere(files, recipe, coins=None) if client is None else PartsOnDask(files, recipe, client=client)
+            )
+            parted = PartedRows(parts, n_bins=recipe.task.grid.axes.n_bins)
+            holder = recipe.answering(parted, shape_bits=seeded(1), rng=seeded(2))
+        loaded = time.perf_counter()
+        times = Timed(holder)
+        recipe.train(times, shape_bits=seeded(1), rng=seeded(3))
+        peaks = [] if client is None else list(client.run(peak_mb).values())
+    return {
+        "load_s": round(loaded - start, 1), "first_tree_s": round(times.answered[0] - loaded, 2),
+        "tree_ms": round(1e3 * float(np.median(np.diff(times.answered))), 1),
+        "peak_mb": peak_mb() if client is None else max(peaks), "load": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
+class Timed:
+    """A holder, and when it answered."""
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+        self.answered: list[float] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._holder, name)
+
+    def totals(self, nodes: Any) -> Any:
+        found = self._holder.totals(nodes)
+        self.answered.append(time.perf_counter())
+        return found
+
+
+def write(folder: Path, n_rows: int) -> None:
+    """One table, and the same rows in partitions."""
+    X = np.random.default_rng(0).random((n_rows, N_COLUMNS))
+    frame = pd.DataFrame(X, columns=[f"c{column}" for column in range(N_COLUMNS)])
+    frame = frame.assign(id=np.arange(n_rows), y=(X[:, 0] + X[:, 1] > 1).astype(int))
+    frame.to_parquet(folder / "all.parquet")
+    (folder / "parts").mkdir()
+    size = -(-n_rows // N_PARTS)
+    for number in range(N_PARTS):
+        frame.iloc[number * size : (number + 1) * size].to_parquet(folder / "parts" / f"{number}.parquet")
+    columns = {f"c{column}": {"lower": 0, "upper": 1} for column in range(N_COLUMNS)}
+    (folder / "schema.yaml").write_text(yaml.safe_dump({"id": "id", "label": "y", "columns": columns}))
+
+
+def peak_mb() -> int:
+    """Largest memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+if __name__ == "__main__":
+    main()
