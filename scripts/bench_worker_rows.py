@@ -1,7 +1,8 @@
 """What a tree costs a worker on one table, on partitions, and on Dask; one JSON line per kind and number of rows.
 
 S-GBDT of depth 3 on 10 columns, questions and answers in one process, without channels. Every measurement is a process
-of its own. `load_s` has the start of a cluster in it, `first_tree_s` that of compiled loops.
+of its own; `peak_mb` is of that process, or of the largest Dask worker. `load_s` has the start of a cluster in it,
+`first_tree_s` that of compiled loops.
 
     python scripts/bench_worker_rows.py [--rows N] [--trees N]
 """
@@ -12,16 +13,18 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
+from peak_memory import peak_bytes
 
 from opboost.rng import seeded
 from parties.config import read_schema
@@ -45,17 +48,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as name:
             write(Path(name), n_rows)
             for kind in ("table", "partitions", "dask"):
-                with multiprocessing.get_context("spawn").Pool(1) as alone:
-                    # Workers of Dask are processes of their own, which a pool's process may not have as a daemon.
-                    found = alone.apply(measure, (kind, Path(name), options.trees)) if kind != "dask" else None
-                found = found or measure(kind, Path(name), options.trees)
+                with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as alone:
+                    found = alone.submit(measure, kind, Path(name), options.trees).result()
                 print(json.dumps({"bench": "worker rows", "kind": kind, "rows": n_rows, **found}), flush=True)
 
 
 def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
     """Seconds and megabytes of one kind of holding the rows."""
     section: dict[str, Any] = {
-        "epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "sgbdt": {"n_estimators": n_trees + 1},
+        "epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "sgbdt": {"n_estimators": n_trees},
     }  # fmt: skip
     recipe = make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
     start = time.perf_counter()
@@ -73,11 +74,12 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
         loaded = time.perf_counter()
         times = Timed(holder)
         recipe.train(times, shape_bits=seeded(1), rng=seeded(3))
-        peaks = [] if client is None else list(client.run(peak_mb).values())
+        own = partial(peak_bytes, reset=False)
+        peak = own() if client is None else max(client.run(own).values())
     return {
         "load_s": round(loaded - start, 1), "first_tree_s": round(times.answered[0] - loaded, 2),
         "tree_ms": round(1e3 * float(np.median(np.diff(times.answered))), 1),
-        "peak_mb": peak_mb() if client is None else max(peaks), "load": round(os.getloadavg()[0], 1),
+        "peak_mb": round(peak / 1e6), "load": round(os.getloadavg()[0], 1),
     }  # fmt: skip
 
 
@@ -109,11 +111,6 @@ def write(folder: Path, n_rows: int) -> None:
         frame.iloc[number * size : (number + 1) * size].to_parquet(folder / "parts" / f"{number}.parquet")
     columns = {f"c{column}": {"lower": 0, "upper": 1} for column in range(N_COLUMNS)}
     (folder / "schema.yaml").write_text(yaml.safe_dump({"id": "id", "label": "y", "columns": columns}))
-
-
-def peak_mb() -> int:
-    """Largest memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 if __name__ == "__main__":
