@@ -27,6 +27,7 @@ from parties.horizontal_files import RecordRecipe, RecordRun, charge_of, read_re
 from parties.horizontal_folder import check_charge
 from parties.jobs import EXPECTED_ERRORS
 from parties.owner_rows import OwnerRows
+from parties.row_parts import one_table, part_files
 from parties.store import RunFolder
 from parties.worker_ledger import ledger_position, worker_ledger
 from protocols.channel import Timing
@@ -82,9 +83,13 @@ def _lines(run: RecordRun) -> tuple[list[NamedKey], dict[str, str], list[str]]:
 
 
 def _rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...]) -> Iterator[Finding]:
-    """The data file against the schema and the task."""
+    """The data file against the schema and the task; of partitions, the columns."""
+    table = one_table(run.data)
+    if table is None:
+        yield from _partitions(run)
+        return
     outside = "they count in the outermost cells"
-    use = TableUse(path=run.data, needs_label=True, is_released=False, outside=outside, needs_variety=False)
+    use = TableUse(path=table, needs_label=True, is_released=False, outside=outside, needs_variety=False)
     of_table = list(examine_table(use, schema, ignore))
     yield from of_table
     if not is_sound(of_table):
@@ -99,6 +104,17 @@ def _rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...
         if n_outside:
             sentence = f"{n_outside} labels lie outside the public `label_bounds`; they would be moved to them"
             yield Finding("label", Status.WARNING, sentence)
+
+
+def _partitions(run: WorkerRun | OwnerRun) -> Iterator[Finding]:
+    try:
+        files = part_files(run.data, run.table_schema, objective=run.training.objective)
+    except EXPECTED_ERRORS as error:
+        yield Finding("data", Status.PROBLEM, str(error))
+        return
+    n_rows = sum(file.n_rows for file in files)
+    sentence = f"{n_rows} rows in {len(files)} partitions, whose columns are the schema's; their values were not read"
+    yield Finding("data", Status.OK, sentence)
 
 
 def _ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> Iterator[Finding]:

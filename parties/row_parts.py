@@ -85,6 +85,11 @@ class PartFile:
             raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
+def one_table(data: Path | Sequence[Path]) -> Path | None:
+    """The file that holds all rows, if a run file names one; None for partitions."""
+    return data if isinstance(data, Path) and not data.is_dir() and "*" not in data.name else None
+
+
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
     """The partitions that a run file names, in the order of their names; those without rows are left out.
 

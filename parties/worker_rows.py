@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from opboost.fit_quality import FitQuality
 from opboost.rng import BitSource
@@ -16,7 +15,7 @@ from parties.dask_rows import PartsOnDask
 from parties.errors import ConfigError
 from parties.horizontal_config import WorkerRun
 from parties.owner_rows import OwnerRows
-from parties.row_parts import PartedRows, PartFile, Parts, PartsHere, Recipe, part_files
+from parties.row_parts import PartedRows, PartFile, Parts, PartsHere, Recipe, one_table, part_files
 
 
 @dataclass(frozen=True, slots=True)
