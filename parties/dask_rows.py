@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from opboost.arrays import Sums, Values
 from opboost.errors import OpBoostError
 from opboost.trees.tree import Ensemble
-from parties.errors import PartyError
+from parties.errors import PartyError, WorkersLost
 from parties.row_parts import Call, HeldPart, PartFile, Recipe, added, check_ids
 
 if TYPE_CHECKING:
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 
 # Answers that a task adds up.
 _ADDED = 8
-
-
-class ClusterLost(PartyError):
-    """A cluster's workers did not finish a task."""
-
-    @property
-    def for_peer(self) -> str:
-        """How a party computes is nobody else's business."""
-        return "it cannot compute its answer. Nothing was sent"
 
 
 class PartsOnDask:
@@ -56,7 +47,7 @@ class PartsOnDask:
     ------
     TableError, DataError, ConfigError
         If partitions cannot be read or do not fit.
-    ClusterLost
+    WorkersLost
 
     Notes
     -----
@@ -100,7 +91,7 @@ class PartsOnDask:
         except (OpBoostError, PartyError):
             raise
         except Exception as error:  # Dask and sockets each tell lost workers in their own way
-            raise ClusterLost(
+            raise WorkersLost(
                 f"the cluster of `dask` did not finish a task: {type(error).__name__}. Nothing was sent"
             ) from None
 

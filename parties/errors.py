@@ -54,11 +54,6 @@ class RunFolderError(PartyError):
 class WorkersLost(PartyError):
     """A party's own cluster gave a step up."""
 
-    @property
-    def for_peer(self) -> str:
-        """How a party's cluster is doing is nobody else's business."""
-        return "its workers stopped. What was released before stays as it is"
-
 
 class LedgerError(PartyError):
     """The ledger or the stored releases cannot be trusted or used."""

@@ -20,6 +20,7 @@ from parties.errors import (
     RunFolderError,
     Stopped,
     TableError,
+    WorkersLost,
 )
 from protocols.errors import (
     DecodeError,
@@ -48,6 +49,7 @@ _KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str],
     ((ConfigError, ParameterError, SchemaError), "its own settings do not allow this"),
     ((TableError, DataError), "its own data do not allow this"),
     (RunFolderError, "it cannot use the files in which it keeps the run"),
+    (WorkersLost, "its workers stopped. What was released before stays as it is"),
     (Stopped, "it was told to stop"),
 )
 

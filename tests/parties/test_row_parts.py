@@ -17,8 +17,8 @@ from opboost.horizontal.client_rows import PlacedHolder, SummedClients
 from opboost.rng import seeded
 from parties.config import read_schema
 from parties.dask_cluster import DaskSection, cluster
-from parties.dask_rows import ClusterLost, PartsOnDask
-from parties.errors import TableError
+from parties.dask_rows import PartsOnDask
+from parties.errors import TableError, WorkersLost
 from parties.horizontal_config import TrainingSection
 from parties.horizontal_jobs import make_recipe
 from parties.owner_rows import OwnerRows
@@ -193,7 +193,7 @@ def test_a_task_that_cannot_finish_ends_in_a_sentence(tmp_path: Path, client: Cl
     write_rows(tmp_path)
     recipe = recipe_of(tmp_path, TRAININGS["tr"])
     parts = PartsOnDask(files(tmp_path), recipe, client=client)
-    with pytest.raises(ClusterLost, match="did not finish a task: ZeroDivisionError"):
+    with pytest.raises(WorkersLost, match="did not finish a task: ZeroDivisionError"):
         parts.ask([_divide_by_zero])
 
 
