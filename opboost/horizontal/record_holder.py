@@ -81,7 +81,7 @@ class Clipping:
     @cached_property
     def grid(self) -> Grid:
         """Steps of the integers."""
-        return Grid.for_bounds(self.max_grad, self.max_hess)
+        return Grid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
 
     def encode(self, grad: Values, hess: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clip, and move towards zero to the grid.

@@ -68,18 +68,24 @@ class Grid:
         return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod
-    def for_bounds(cls, max_grad: float, max_hess: float) -> Grid:
-        """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate."""
-        return cls(_scale(GRAD_BITS - 1, max_grad), _scale(HESS_BITS - 1, max_hess))
+    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> Grid:
+        """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate.
+
+        Of gradients that never exceed the bounds, twice as many less one fit a sum.
+        """
+        block = 2 * BLOCK - 1 if are_never_exceeded else BLOCK
+        return cls(_scale(GRAD_BITS - 1, max_grad), _scale(HESS_BITS - 1, max_hess), block=block)
 
     @classmethod
-    def for_weights(cls, max_grad: float, max_hess: float, weights: Values) -> Grid:
+    def for_weights(
+        cls, max_grad: float, max_hess: float, weights: Values, *, are_never_exceeded: bool = False
+    ) -> Grid:
         """The finest grid that holds gradients up to these magnitudes, times the weights."""
         heaviest = float(weights.max())
         if 1 < heaviest <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all():
-            block = BLOCK >> math.ceil(math.log2(heaviest))
-            return replace(cls.for_bounds(max_grad, max_hess), weights_are_counts=True, block=block)
-        return cls.for_bounds(max_grad * heaviest, max_hess * heaviest)
+            grid = cls.for_bounds(max_grad, max_hess, are_never_exceeded=are_never_exceeded)
+            return replace(grid, weights_are_counts=True, block=grid.block >> math.ceil(math.log2(heaviest)))
+        return cls.for_bounds(max_grad * heaviest, max_hess * heaviest, are_never_exceeded=are_never_exceeded)
 
 
 def _scale(n_bits: int, bound: float) -> float:
@@ -151,7 +157,7 @@ class Logistic:
         return float(logit(base_score))
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.25, weights)
+        return Grid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
 
     def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
@@ -265,7 +271,7 @@ class Softmax:
         return float(base_score)
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.5, weights)
+        return Grid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
 
     def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
         softmax_gradients(scores, labels, weights, *grid.rounding, out)

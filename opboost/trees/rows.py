@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, Nodes, Scores, Sums
-from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes
-from opboost.trees.kernels.histograms import build_histograms, sum_nodes
+from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes, number_rows
+from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
-
-# Rows that are numbered at a time.
-_PIECE = 1 << 16
 
 # Nodes that there is room for from the start: those of a tree of depth 6.
 _ROOM = 127
@@ -51,24 +48,23 @@ class SortedRows:
         self.gradients = np.empty(n_rows if has_gradients else 0, dtype=np.int64)
         self._begins, self._ends = np.empty((2, _ROOM), dtype=np.int64)
         self._waiting: Splits | None = None
+        self._is_divided = False
 
     def copied(self, scores: Scores) -> SortedRows:
         """The same rows with these scores, which go their own way from here on; bins are shared."""
         twin = SortedRows.__new__(SortedRows)
         twin._bins, twin.scores = self._bins, scores
         twin.numbers, twin.gradients = self.numbers.copy(), self.gradients.copy()
-        twin._begins, twin._ends, twin._waiting = self._begins.copy(), self._ends.copy(), self._waiting
+        twin._begins, twin._ends = self._begins.copy(), self._ends.copy()
+        twin._waiting, twin._is_divided = self._waiting, self._is_divided
         return twin
 
     def start_tree(self) -> None:
         """Put all rows into the root, in the order of the table."""
-        n_rows = len(self.numbers)
-        # In pieces, so that no second array of this size is made.
-        for begin in range(0, n_rows, _PIECE):
-            end = min(begin + _PIECE, n_rows)
-            self.numbers[begin:end] = np.arange(begin, end, dtype=np.uint32)
-        self._begins[0], self._ends[0] = 0, n_rows
+        number_rows(self.numbers)
+        self._begins[0], self._ends[0] = 0, len(self.numbers)
         self._waiting = None
+        self._is_divided = False
 
     def of(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where each node's rows begin and end."""
@@ -78,7 +74,8 @@ class SortedRows:
     def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
         """Add the sums of g and h per bin to `out`; as many as `block` packed gradients fit one sum."""
         begins, ends = self.of(nodes)
-        build_histograms(self._bins, self.numbers, self.gradients, begins, ends, offsets, block, out)
+        rows = self.numbers if self._is_divided else IN_ORDER
+        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, block, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""
@@ -107,7 +104,7 @@ class SortedRows:
     def _divide(self) -> None:
         if self._waiting is None:
             return
-        splits, self._waiting = self._waiting, None
+        splits, self._waiting, self._is_divided = self._waiting, None, True
         # Children are numbered in order, left before right, behind all nodes before them.
         missing = int(splits.rights[-1]) + 1 - len(self._begins)
         if missing > 0:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
-from opboost.trees.kernels.histograms import build_histograms
+from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
 from opboost.trees.kernels.walk import add_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -101,8 +101,7 @@ class WalkedRows:
             raise DataError("rows that walk have histograms at the root only")
         n_rows = len(self.gradients)
         begins, ends = np.zeros(1, np.int64), np.array([n_rows])
-        numbers = np.arange(n_rows, dtype=np.uint32)
-        build_histograms(self._bins, numbers, self.gradients, begins, ends, offsets, block, out)
+        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, block, out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""

@@ -12,6 +12,13 @@ from opboost.trees.kernels.packing import OPTIONS
 ROWS = 1 << 13
 
 
+@njit(parallel=True, **OPTIONS)
+def number_rows(rows):
+    """Put all rows into the order of the table."""
+    for i in prange(len(rows)):
+        rows[i] = i
+
+
 @njit(**OPTIONS)
 def divide_nodes(bins, rows, gradients, begins, ends, nodes, columns, goes_left, lefts):
     """Divide the rows of nodes among their children, siblings side by side.

