@@ -5,21 +5,24 @@ from __future__ import annotations
 import gc
 import json
 import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
+from parties.console import (
+    DataOption,
+    Format,
+    FormatOption,
+    Insecure,
+    RunFile,
+    print_result,
+    stderr,
+    terminal_of_command,
+)
 from parties.errors import Stopped
-
-if TYPE_CHECKING:
-    from parties.jobs import Terminal
+from parties.inspection import doctor, keygen, ledger, report
 
 # New containers before Python looks for cycles. Modules and compiled loops bring some hundred thousand that all stay:
 # at the usual 700, looking through them again and again takes a sixth of the start of a party.
@@ -31,23 +34,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-stderr = Console(stderr=True)
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class ReportFormat(StrEnum):
-    """What a report is written as."""
-
-    HTML = "html"
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "md"
 
 
 class Scheme(StrEnum):
@@ -57,26 +43,12 @@ class Scheme(StrEnum):
     INPRIVATE = "inprivate"
 
 
-class Purpose(StrEnum):
-    """What the doctor is asked about."""
-
-    TRAIN = "train"
-    PREDICT = "predict"
-    SERVE = "serve"
-
-
 class Mode(StrEnum):
     """How new records are scored."""
 
     ROUTED = "routed"
     DESENSITIZED = "desensitized"
     LOCAL = "local"
-
-
-RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
-FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]
-DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -103,9 +75,9 @@ def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = 
     """Train as the active party: holds the labels, grows the trees."""
     from parties.jobs import train_active
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         folder = train_active(run_file, insecure=insecure, terminal=terminal)
-        _result(form, run_folder=str(folder.path))
+        print_result(form, run_folder=str(folder.path))
 
 
 @app.command("party-b")
@@ -126,18 +98,18 @@ def party_b(
         return
     if data is not None:
         raise typer.BadParameter("goes with --serve; training takes the run file's data", param_hint="--data")
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         folder = train_passive(run_file, insecure=insecure, terminal=terminal)
-        _result(form, run_folder=str(folder.path))
+        print_result(form, run_folder=str(folder.path))
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
     from parties.prediction_jobs import serve_until_stopped
     from parties.serving import StopSignals
 
-    with StopSignals() as signals, _terminal() as terminal:
+    with StopSignals() as signals, terminal_of_command() as terminal:
         done = serve_until_stopped(run_file, data=data, insecure=insecure, terminal=terminal, signals=signals)
-        _result(form, sessions=done.n_sessions, requests=done.n_requests, records_answered=done.n_answered)
+        print_result(form, sessions=done.n_sessions, requests=done.n_requests, records_answered=done.n_answered)
 
 
 @app.command()
@@ -145,9 +117,9 @@ def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOptio
     """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
     from parties.horizontal_jobs import run_coordinator
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         folder = run_coordinator(run_file, insecure=insecure, terminal=terminal)
-        _result(form, run_folder=str(folder.path))
+        print_result(form, run_folder=str(folder.path))
 
 
 @app.command()
@@ -155,9 +127,9 @@ def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = F
     """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
     from parties.horizontal_jobs import run_worker
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         folder = run_worker(run_file, insecure=insecure, terminal=terminal)
-        _result(form, run_folder=str(folder.path))
+        print_result(form, run_folder=str(folder.path))
 
 
 @app.command()
@@ -165,9 +137,9 @@ def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Fo
     """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
     from parties.chain_jobs import run_owner
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         folder = run_owner(run_file, insecure=insecure, terminal=terminal)
-        _result(form, run_folder=str(folder.path))
+        print_result(form, run_folder=str(folder.path))
 
 
 @app.command()
@@ -189,7 +161,7 @@ def predict(
     """
     from parties.config import HORIZONTAL_ROLES, read_role
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         role = read_role(run_file)
         if role in HORIZONTAL_ROLES:
             from parties.horizontal_prediction import predict_alone
@@ -197,7 +169,7 @@ def predict(
             if mode is not None:
                 raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint="--mode")
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
-            _result(form, predictions=str(target))
+            print_result(form, predictions=str(target))
             return
         from parties.prediction_jobs import predict_active, serve_passive
 
@@ -206,123 +178,10 @@ def predict(
             target = predict_active(
                 run_file, data=data, ids=ids, mode=chosen, out=out, insecure=insecure, terminal=terminal
             )
-            _result(form, predictions=str(target))
+            print_result(form, predictions=str(target))
         else:
             n_answered = serve_passive(run_file, data=data, insecure=insecure, terminal=terminal)
-            _result(form, records_answered=n_answered)
-
-
-@app.command()
-def keygen(
-    name: Annotated[str, typer.Argument(help="The party's name; the files are NAME.secret and NAME.public.")],
-    folder: Annotated[Path, typer.Option(help="Where to put them.")] = Path("keys"),
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Make NAME.shared instead: a secret for hashed ids.")
-    ] = False,
-    form: FormatOption = Format.TEXT,
-) -> None:
-    """Make a party's pair of keys. The public one goes to the peers, the secret one stays."""
-    from protocols.keys import generate, generate_shared
-
-    with _terminal():
-        if shared:
-            _result(form, shared=str(generate_shared(folder, name)))
-            return
-        secret, public = generate(folder, name)
-        _result(form, secret=str(secret), public=str(public))
-
-
-@app.command()
-def ledger(
-    run_file: Annotated[
-        Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
-    ] = None,
-    path: Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")] = None,
-    form: FormatOption = Format.TEXT,
-) -> None:
-    """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
-    from parties.statement import read_statement
-
-    with _terminal():
-        found = read_statement(run_file, path)
-    if form is Format.JSON:
-        typer.echo(json.dumps(found.to_dict()))
-    else:
-        from parties.printing import print_statement
-
-        print_statement(found)
-
-
-@app.command()
-def report(
-    run_file: RunFile,
-    before: Annotated[bool, typer.Option("--before", help="The plan, even if the run is finished.")] = False,
-    form: Annotated[
-        ReportFormat, typer.Option("--format", help="html writes files; the others print to standard output.")
-    ] = ReportFormat.HTML,
-    out: Annotated[Path | None, typer.Option(help="Where the report goes instead.")] = None,
-    order: Annotated[
-        list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
-    ] = None,
-    mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
-    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
-    epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
-    theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
-    alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
-) -> None:
-    """Before a run: what a release would promise and keep. After it: what it did.
-
-    Nothing is drawn, charged or sent. An active party, which releases no columns, has a report afterwards only. A
-    finished run's report is written by the run itself, and again after predictions; so does this.
-    """
-    from parties.reports.command import asked_grid, deliver
-    from parties.reports.writing import report_of
-
-    with _terminal() as terminal:
-        grid = asked_grid(mechanism, law, epsilon, theta, alpha)
-        found = report_of(
-            run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress
-        )
-        deliver(found, form.value, out)
-
-
-@app.command()
-def doctor(
-    run_file: RunFile,
-    purpose: Annotated[
-        Purpose, typer.Option("--for", help="Before training, `predict`, or `party-b --serve`.")
-    ] = Purpose.TRAIN,
-    data: DataOption = None,
-    insecure: Insecure = False,
-    wait: Annotated[float, typer.Option(help="Seconds to look for the peers.", min=0.1, max=3600)] = 5.0,
-    form: FormatOption = Format.TEXT,
-) -> None:
-    """Check files, schema, data, keys, ledger, budget, folder and the peer, without starting; fails on a problem.
-
-    With --for predict or serve: the model, the data (those of --data, if given), the limits and the peer's terms.
-
-    The peer is asked if it runs this command too, or waits for the run; whoever waits is not disturbed.
-    """
-    from parties.doctor import examine
-    from parties.doctor_prediction import examine_prediction
-    from parties.findings import is_sound, report
-    from parties.printing import print_findings
-
-    if purpose is Purpose.TRAIN and data is not None:
-        raise typer.BadParameter("goes with --for predict or serve", param_hint="--data")
-    with _terminal() as terminal:
-        terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
-        if purpose is Purpose.TRAIN:
-            found = examine(run_file, insecure=insecure, wait_s=wait)
-        else:
-            serves = purpose is Purpose.SERVE
-            found = examine_prediction(run_file, data=data, serves=serves, insecure=insecure, wait_s=wait)
-    if form is Format.JSON:
-        typer.echo(json.dumps(report(found)))
-    else:
-        print_findings(found)
-    if not is_sound(found):
-        raise typer.Exit(1)
+            print_result(form, records_answered=n_answered)
 
 
 @app.command()
@@ -343,7 +202,7 @@ def demo(
     from parties.demo import run_demo
     from parties.horizontal_demo import run_horizontal_demo
 
-    with _terminal() as terminal:
+    with terminal_of_command() as terminal:
         if horizontal:
             summary = run_horizontal_demo(
                 out, epsilon=1.0 if epsilon is None else epsilon, scheme=scheme.value, terminal=terminal
@@ -356,6 +215,10 @@ def demo(
         from parties.printing import print_horizontal_summary, print_summary
 
         (print_horizontal_summary if horizontal else print_summary)(summary)
+
+
+for inspecting in (keygen, ledger, report, doctor):
+    app.command()(inspecting)
 
 
 def main() -> None:
@@ -383,53 +246,6 @@ def main() -> None:
 
 def _stop(number: int, frame: object) -> None:
     raise Stopped(number)
-
-
-@contextmanager
-def _terminal() -> Iterator[Terminal]:
-    """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from parties.jobs import EXPECTED_ERRORS, Terminal
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)
-    tasks: dict[str, int] = {}
-
-    def report(step: str, done: int, total: int) -> None:
-        if step not in tasks:
-            tasks[step] = bars.add_task(step, total=total)
-        bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
-
-    def warn(sentence: str) -> None:
-        stderr.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-    def say(sentence: str) -> None:
-        if stderr.is_terminal:
-            warn(sentence)
-
-    try:
-        with bars:
-            yield Terminal(progress=report, say=say, warn=warn)
-    except EXPECTED_ERRORS as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
-
-
-def _result(form: Format, **facts: object) -> None:
-    """A command's result: for scripts as JSON, for people as a table, and as plain lines where nobody watches."""
-    if form is Format.JSON:
-        typer.echo(json.dumps(facts))
-    elif sys.stdout.isatty():
-        from rich.table import Table
-
-        table = Table(show_header=False)
-        for name, value in facts.items():
-            table.add_row(name.replace("_", " "), Text(str(value), overflow="fold"))
-        Console().print(table)
-    else:
-        for name, value in facts.items():
-            typer.echo(f"{name.replace('_', ' ')}: {value}")
 
 
 if __name__ == "__main__":

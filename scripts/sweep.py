@@ -32,6 +32,8 @@ from sklearn.metrics import r2_score, roc_auc_score
 from opboost import (
     DPBoostClassifier,
     DPBoostRegressor,
+    FederatedGBDTClassifier,
+    FederatedGBDTRegressor,
     InPrivateClassifier,
     InPrivateRegressor,
     OpBoostClassifier,
@@ -46,6 +48,7 @@ PAIRS: dict[str, tuple[type, type]] = {
     "opboost": (OpBoostClassifier, OpBoostRegressor),
     "sgbdt": (SGBDTClassifier, SGBDTRegressor),
     "dpboost": (DPBoostClassifier, DPBoostRegressor),
+    "federated": (FederatedGBDTClassifier, FederatedGBDTRegressor),
     "inprivate": (InPrivateClassifier, InPrivateRegressor),
 }
 
@@ -55,7 +58,7 @@ class Curve(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    scheme: Literal["opboost", "sgbdt", "dpboost", "inprivate"]
+    scheme: Literal["opboost", "sgbdt", "dpboost", "federated", "inprivate"]
     epsilon: list[float] = Field(min_length=1)
     settings: dict[str, Any] = {}
     grid: dict[str, list[Any]] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parties import cli, jobs
+from parties import cli, console, jobs
 from parties.cli import app
 from protocols.errors import PeerLost
 from protocols.keys import read_public, read_secret
@@ -239,7 +239,7 @@ def test_a_terminal_gets_a_result_as_a_table(monkeypatch: pytest.MonkeyPatch) ->
 
     screen = Screen()
     monkeypatch.setattr(sys, "stdout", screen)
-    cli._result(cli.Format.TEXT, run_folder="[here]")
+    console.print_result(console.Format.TEXT, run_folder="[here]")
     assert "│ run folder │ [here] │" in screen.getvalue()
 
 
