@@ -1,4 +1,4 @@
-"""The measurements of OpBoost (section 6 of the paper): quality kept by every mechanism, as JSON lines and a figure.
+"""The measurements of OpBoost (section 6 of the paper): quality kept by every mechanism, as JSON lines and figures.
 
 B's columns lie on the domain [0, 10]; 80 trees of depth 3, learning rate 0.1. For each mechanism, law and budget:
 quality on desensitized test rows and on exact (routed) ones, both as a ratio to the model on the raw columns, the
@@ -9,7 +9,7 @@ Adult: UCI's division; B holds age, fnlwgt, education_num, capital_gain and hour
 the rows; B holds all columns.
 
     python scripts/reproduce_opboost.py [--data adult,power_plant] [--laws exponential,clamped] [--seeds 3]
-        [--figure runs/opboost.svg]
+        [--figures scripts/figures]
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ from opboost.order_metrics import expected_weighted_kendall, weighted_kendall
 from opboost.preprocess import encode
 from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law
+from parties.reports.figures import Axis, Series, lines, standalone
 
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 DOMAIN = IntegerDomain(0, 10)
 EPSILONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)
 THETAS = (2, 4)
 ALPHAS = (0.4, 0.6, 0.8, 1.0, 2.0, 5.0, 10.0)
+DRAWN_ALPHAS = (0.4, 2.0, 10.0)
 TREES: dict[str, Any] = {"n_estimators": 80, "max_depth": 3, "learning_rate": 0.1}
 
 ADULT_BOUNDS = {
@@ -98,16 +100,16 @@ def main() -> None:
     parser.add_argument("--laws", type=_names, default=["exponential", "clamped"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epsilons", type=lambda text: [float(e) for e in text.split(",")], default=EPSILONS)
-    parser.add_argument("--figure", type=Path, help="an .svg or .png file")
+    parser.add_argument("--figures", type=Path, help="a folder for drawings")
     options = parser.parse_args()
     tasks = {"adult": adult, "power_plant": power_plant}
-    lines = []
+    measured = []
     for name, law in itertools.product(options.data, options.laws):
         for line in measure(tasks[name](), mechanisms(Law(law), options.epsilons), options.seeds):
-            lines.append({"data": name, "law": law, **line})
-            print(json.dumps(lines[-1]), flush=True)
-    if options.figure:
-        draw(lines, options.figure)
+            measured.append({"data": name, "law": law, **line})
+            print(json.dumps(measured[-1]), flush=True)
+    if options.figures:
+        draw(measured, options.figures)
 
 
 def mechanisms(law: Law, epsilons: Sequence[float]) -> Iterator[Mechanism]:
@@ -180,28 +182,24 @@ def power_plant() -> Task:
     return Task("power_plant", train, test, POWER_PLANT_BOUNDS)
 
 
-def draw(lines: list[dict[str, Any]], path: Path) -> None:
-    """Ratio to the model on raw columns against the budget; a row per data set, a column per way of prediction."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    frame = pd.DataFrame([line for line in lines if line["mechanism"] != "none"])
-    frame = frame[frame["theta"].isin([np.nan, THETAS[0]]) & frame["alpha"].isin([np.nan, 0.4, 2.0, 10.0])]
-    names = list(dict.fromkeys(frame["data"]))
-    figure = Figure(figsize=(10, 4 * len(names)), layout="constrained")
-    FigureCanvasSVG(figure)
-    for row, name in enumerate(names):
-        for column, mode in enumerate(("desensitized", "routed"), start=1):
-            axes = figure.add_subplot(len(names), 2, 2 * row + column)
-            here = frame[(frame["data"] == name) & (frame["law"] == frame["law"].iloc[-1])]
-            for (mechanism, alpha), cells in here.groupby(["mechanism", "alpha"], dropna=False, sort=False):
-                label = mechanism if np.isnan(alpha) else f"{mechanism}, alpha {alpha:g}"
-                axes.errorbar(cells["epsilon"], cells[f"ratio_{mode}"], cells[f"sd_{mode}"], label=label, capsize=2)
-            axes.set(xscale="log", xlabel="epsilon", ylabel="ratio to raw columns", title=f"{name}, {mode}")
-            axes.grid(visible=True, alpha=0.3)
-    figure.axes[0].legend(fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+def draw(measured: list[dict[str, Any]], folder: Path) -> None:
+    """Ratio to the model on raw columns against the budget, of the last law: a file per data set and mode."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = [line for line in measured if line.get("theta") in (None, THETAS[0]) and line["law"] == measured[-1]["law"]]
+    for data, mode in itertools.product(dict.fromkeys(line["data"] for line in cells), ("desensitized", "routed")):
+        curves: dict[str, list[tuple[float, float, float]]] = {}
+        for cell in cells:
+            alpha = cell.get("alpha")
+            if cell["data"] == data and cell["mechanism"] != "none" and alpha in (None, *DRAWN_ALPHAS):
+                label = cell["mechanism"] if alpha is None else f"{cell['mechanism']}, alpha {alpha:g}"
+                point = cell["epsilon"], cell[f"ratio_{mode}"], cell[f"sd_{mode}"]
+                curves.setdefault(label, []).append(point)
+        alt = f"{data}: quality on {mode} test rows as a ratio to raw columns against epsilon, {len(curves)} mechanisms"
+        drawing = lines(
+            [Series(label, *zip(*points, strict=True)) for label, points in curves.items()],
+            x=Axis(label="epsilon", is_log=True), y=Axis(label=f"ratio to raw columns, {mode}"), alt=alt,
+        )  # fmt: skip
+        (folder / f"opboost_{data}_{mode}.svg").write_text(standalone(drawing))
 
 
 def _number(loss: float) -> float | str:
