@@ -25,7 +25,8 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
-from parties.party_a import ActiveJob, JointModel, train_jointly
+from parties.active_job import ActiveJob, JointModel
+from parties.party_a import train_jointly
 from parties.party_b import PassiveJob, PassiveShare, serve, train
 from parties.predicting import predict_jointly, predict_locally
 from parties.simulation import simulate

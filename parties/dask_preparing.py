@@ -20,6 +20,7 @@ from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from parties.active_job import ActiveJob
 from parties.alignment import Aligner, Place
 from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.dask_accounts import DueRelease, release_folder, release_on_account
@@ -34,7 +35,6 @@ from parties.drawing import Account
 from parties.entries import Release
 from parties.errors import ConfigError, naming
 from parties.journal import Inputs, Journal, Records
-from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.preparing import bits
 from parties.releases import ReleaseStore

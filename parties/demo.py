@@ -19,10 +19,11 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
 from opboost.vertical import bind, feature_matrix, train
+from parties.active_job import ActiveJob
 from parties.config import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
 from parties.errors import ConfigError, PartyError
 from parties.jobs import Terminal
-from parties.party_a import ActiveJob, train_jointly
+from parties.party_a import train_jointly
 from parties.party_b import PassiveJob
 from parties.party_b import train as take_part
 from parties.predicting import predict_locally

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parties.active_job import ActiveJob
 from parties.balances import Balances, Budget
 from parties.config import HORIZONTAL_ROLES, ActiveRun, PassiveRun, read_any_run, read_role, read_schema
 from parties.doctor_files import examine_folder, examine_keys
@@ -17,7 +18,6 @@ from parties.errors import OverBudget
 from parties.findings import Finding, Status, is_sound
 from parties.jobs import EXPECTED_ERRORS
 from parties.ledger import Ledger
-from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.preparing import PreparedPassive, prepare_active, prepare_passive
 from parties.releases import store_path

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from opboost.trees.model_file import load_model
+from parties.active_job import JointModel
 from parties.config import read_schema
 from parties.errors import ConfigError, RunFolderError
 from parties.horizontal_files import read_record_run
 from parties.horizontal_folder import write_report
 from parties.jobs import Terminal, recorded
-from parties.party_a import JointModel
 from parties.predicting import predict_locally
 from parties.predictions import prediction_table, score
 from parties.record_ids import with_parts

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.vertical import feature_matrix
+from parties.active_job import JointModel
 from parties.agreement import conversation, greet_all
 from parties.errors import Disagreement
-from parties.party_a import JointModel
 from parties.progress import Progress, no_progress
 from protocols.channel import Channel, expect
 from protocols.errors import UnexpectedMessage

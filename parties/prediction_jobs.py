@@ -11,12 +11,12 @@ import numpy as np
 
 from opboost.schema import TableSchema
 from parties.accounts import answerer_of
+from parties.active_job import JointModel
 from parties.answering import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.config import ActiveRun, PassiveRun, read_run, read_schema
 from parties.connections import active_channels, passive_channel
 from parties.errors import ConfigError, RecordsRefused
 from parties.jobs import Terminal, recorded, reporting_afterwards
-from parties.party_a import JointModel
 from parties.predicting import Statuses, predict_jointly, predict_locally, session
 from parties.predictions import prediction_table, score, status_word
 from parties.record_ids import with_parts

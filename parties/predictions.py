@@ -8,7 +8,7 @@ import pandas as pd
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
-from parties.party_a import JointModel
+from parties.active_job import JointModel
 from parties.predicting import Statuses
 from parties.runlog import RunLog
 from parties.store import RunFolder

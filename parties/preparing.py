@@ -16,13 +16,13 @@ from opboost.preprocess import encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
+from parties.active_job import ActiveJob
 from parties.alignment import Aligned, Aligner, Place, usable
 from parties.config import ActiveRun, PassiveRun, read_schema
 from parties.drawing import planned
 from parties.entries import Release
 from parties.errors import ConfigError, TableError, naming
 from parties.journal import Inputs, Journal, Records
-from parties.party_a import ActiveJob
 from parties.party_b import PassiveJob
 from parties.record_ids import each_id
 from parties.releases import ReleaseStore

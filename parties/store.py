@@ -45,11 +45,11 @@ from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
+from parties.active_job import JointModel
 from parties.encoding import guarantee_from_dict, router_from_dict, router_to_dict
 from parties.errors import RunFolderError
 from parties.files import is_half_written, replacing, sweep, write_json
 from parties.journal import FOLDER, Journal
-from parties.party_a import JointModel
 from parties.run_changes import changes
 from protocols import messages
 

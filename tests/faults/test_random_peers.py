@@ -23,6 +23,7 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from parties import party_b
+from parties.active_job import JointModel
 from parties.balances import Budget
 from parties.drawing import Account, open_books
 from parties.encoding import router_from_dict, router_to_dict
@@ -30,7 +31,7 @@ from parties.entries import Occasion
 from parties.errors import ConfigError
 from parties.jobs import EXPECTED_ERRORS
 from parties.offering import rank_type
-from parties.party_a import JointModel, train_jointly
+from parties.party_a import train_jointly
 from parties.predicting import predict_jointly
 from parties.store import RunFolder
 from protocols.alignment import CHUNK_IDS, Terms, be_found, find_common

@@ -21,7 +21,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
-from parties.party_a import ActiveJob
+from parties.active_job import ActiveJob
 from parties.party_b import PassiveJob
 from protocols.channel import Channel, Timing
 from protocols.keys import generate, read_secret

@@ -18,6 +18,7 @@ from opboost.schema import ColumnSchema, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn, feature_matrix
+from parties.active_job import ActiveJob, JointModel
 from parties.balances import Budget
 from parties.dask_cluster import DaskSection, cluster
 from parties.dask_prediction import answer_partitions, predict_partitions
@@ -27,7 +28,7 @@ from parties.dask_transfer import StoredRelease, cut_into_partitions
 from parties.entries import Occasion
 from parties.journal import Journal
 from parties.ledger import Ledger
-from parties.party_a import ActiveJob, JointModel, train_jointly
+from parties.party_a import train_jointly
 from parties.party_b import PassiveJob, PassiveShare, train
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")

@@ -20,9 +20,10 @@ from opboost.ranking import dense_ranks
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties import demo
+from parties.active_job import ActiveJob
 from parties.config import DesensitizeSection, read_schema
 from parties.jobs import Terminal
-from parties.party_a import ActiveJob, train_jointly
+from parties.party_a import train_jointly
 from parties.party_b import PassiveJob, serve, train
 from parties.predicting import predict_jointly
 from parties.table import PartyTable, own_columns, read_table

@@ -18,8 +18,8 @@ from opboost.schema import ColumnSchema
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.validation import History
+from parties.active_job import JointModel
 from parties.errors import RunFolderError
-from parties.party_a import JointModel
 from parties.store import RunFolder, write_predictions
 
 MECHANISMS = (ColumnMechanism(ColumnSchema(name="spend", lower=0, upper=9), MechanismSettings(epsilon=0.5)),)

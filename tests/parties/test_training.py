@@ -13,12 +13,14 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.trees.boosting import BoostingParameters
 from opboost.trees.model_file import save_model
 from opboost.vertical import OwnColumn, bind, feature_matrix, train
-from parties import party_a, party_b, predicting
+from parties import party_b, predicting
+from parties.active_job import JointModel
 from parties.encoding import router_to_dict
 from parties.errors import Disagreement
-from parties.party_a import JointModel, train_jointly
+from parties.party_a import train_jointly
 from parties.party_b import PassiveShare, serve
 from parties.predicting import predict_jointly, predict_locally, session
 from protocols.channel import Channel
@@ -203,7 +205,7 @@ def test_two_round_trips_train_a_model_whatever_the_number_of_trees(
         channel.traffic.on_send = lambda kind, frames: sent[party].append(kind)
         return channel
 
-    job = trial.active(parameters=party_a.BoostingParameters(n_estimators=n_rounds, max_depth=3))
+    job = trial.active(parameters=BoostingParameters(n_estimators=n_rounds, max_depth=3))
     together(
         lambda channels: train_jointly(job, [audited("bank", channel) for channel in channels]),
         {"shop": lambda channel: party_b.train(trial.passive("shop"), audited("shop", channel))},
