@@ -45,6 +45,7 @@ def main() -> None:
             say(bench="desensitize", **describe(cell), threads=threads, ns_per_value=ns)
             if threads == 1:
                 one_thread.append(ns)
+    numba.set_num_threads(1)
     bench_choice()
     bench_opendp()
     bench_diffprivlib()
@@ -82,7 +83,7 @@ def bench_choice() -> None:
             for row, count in zip(table, counts, strict=True):
                 generator.choice(len(row), size=count, p=row / row.sum())
 
-        say(bench="numpy_choice", **describe(cell), threads=1, ns_per_value=ns_per_value(draw, N_VALUES))
+        say(bench="numpy_choice", **describe(cell), threads=1, **beside(draw, N_VALUES, "numpy", size))
 
 
 def bench_opendp() -> None:
@@ -101,7 +102,7 @@ def bench_opendp() -> None:
         law="discrete laplace",
         epsilon=0.08,
         threads=1,
-        ns_per_value=ns_per_value(lambda: draw(values), 20_000),
+        **beside(lambda: draw(values), 20_000, "opendp", 1000),
     )
 
 
@@ -119,7 +120,16 @@ def bench_diffprivlib() -> None:
         for value in values:
             mechanism.randomise(value)
 
-    say(bench="diffprivlib", law="clamped", epsilon=0.08, threads=1, ns_per_value=ns_per_value(draw, 20_000))
+    say(bench="diffprivlib", law="clamped", epsilon=0.08, threads=1, **beside(draw, 20_000, "diffprivlib", 1000))
+
+
+def beside(call: Callable[[], object], n_values: int, name: str, size: int) -> dict[str, float]:
+    """A rival's time, and what Global-Map's on one thread is of it."""
+    cell = GlobalMap(epsilon=0.08, domain=IntegerDomain(1, size))
+    codes = np.random.default_rng(0).integers(1, size + 1, N_VALUES)
+    ours = ns_per_value(lambda: cell.randomise(codes, rng=rng.secure()), N_VALUES)
+    theirs = ns_per_value(call, n_values)
+    return {"ns_per_value": theirs, f"ratio_vs_{name}": round(ours / theirs, 4)}
 
 
 def bench_ranks() -> None:

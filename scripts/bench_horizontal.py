@@ -4,8 +4,8 @@ Random trees with Newton updates, 200 in batches of 10: 20 rounds of secure aggr
 Every worker is a process of its own; the coordinator is this one, and has its code loaded. Two clocks stop when the
 last worker has the finished model: `seconds` starts when all processes have loaded their code and wait, `from_start_s`
 when the first process is started; owners who share no machine load their code at the same time. `cpu_s` and
-`from_start_cpu_s` are what all processes together used. `ratio` is `seconds` over those of the same training in one
-process.
+`from_start_cpu_s` are what all processes together used. `ratio_vs_one_process` is `seconds` over those of the same
+training in one process.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def measure(n_workers: int) -> dict[str, Any]:
         "seconds": round(end - start, 2), "cpu_s": round(sum(each[0] for each in cpu) + end_cpu - before, 2),
         "from_start_s": round(end - first, 2),
         "from_start_cpu_s": round(sum(each[1] for each in cpu) + end_cpu - first_cpu, 2),
-        "alone_s": round(alone_s, 3), "ratio": round((end - start) / alone_s, 1),
+        "alone_s": round(alone_s, 3), "ratio_vs_one_process": round((end - start) / alone_s, 1),
         "kb_to_a_worker": math.ceil(sent / n_workers / 1e3), "kb_from_a_worker": math.ceil(received / n_workers / 1e3),
         "peak_mb_of_a_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
         "load": round(os.getloadavg()[0], 1),

@@ -130,8 +130,9 @@ def measure(folder: Path, table: pd.DataFrame, options: argparse.Namespace) -> N
                 alone = latencies(
                     lambda first, n=n_rows: booster.inplace_predict(columns[first : first + n]), n_rows, n_requests
                 )
+                beside = {f"xgboost_{name}": alone[name] for name in ("p50_ms", "p99_ms", "cpu_ms")}
                 ratio = round(found["p50_ms"] / alone["p50_ms"], 2)
-                say(case="routed", batch=n_rows, **found, **facts, xgboost=alone, ratio_to_xgboost=ratio)
+                say(case="routed", batch=n_rows, **found, **facts, **beside, ratio_vs_xgboost=ratio)
             drawn = Asker(asking, channels[0], list(mine.ids), own, desensitized=True)
             n_requests = min(200, options.requests)
             say(case="desensitized, drawn", batch=1, **drawn.measure(1, n_requests, n_warm=0), **facts)

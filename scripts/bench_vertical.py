@@ -4,8 +4,10 @@ Each party's table is generated as Parquet beforehand and its records are aligne
 the run; `bench_alignment.py` tells what that costs by itself). The parties are what users start: `opboost party-a` and
 `opboost party-b`, each from a folder of its own. Seconds count from the start of both processes to the end of the later
 one; `ready_seconds` from the moment that both are there, A's log says when. Memory is each process's peak, imports
-included; `growth_mb` leaves out the peak of the same run on 2,000 rows. `packed_bytes` are the ranks alone, in the
-smallest type that holds them. Beside it XGBoost is trained in one process on the raw columns of both parties.
+included; `growth_mb` leaves out the peak of the same run on 2,000 rows. `ratio_vs_packed_ranks` compares the bytes of
+both sides with the ranks alone, in the smallest type that holds them; `ratio_vs_loopback_copy` the seconds until all
+ranks are there with those of a plain copy of as many bytes; `ratio_vs_xgboost` the whole run with XGBoost, which reads
+and trains in one process on the raw columns of both parties.
 
     python scripts/bench_vertical.py [--case NAME] [--rows N] [--repeat N] [--link MBIT:MS] [--align psi] [--plain]
 """
@@ -23,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from multiprocessing.connection import Connection
@@ -93,6 +96,8 @@ def measure(case: Case, *, link: str, align: str, is_plain: bool) -> None:
                 found[f"growth_mb_{party}"] = round(found[f"peak_mb_{party}"] - base[f"peak_mb_{party}"], 1)
             if not is_plain:
                 found |= xgboost_beside(folders, case)
+                plain = found["xgboost_read_seconds"] + found["xgboost_seconds"]
+                found["ratio_vs_xgboost"] = round(found["seconds"] / plain, 3)
             runs.append(found)
             say(case, link, align, found)
         if len(runs) > 1:
@@ -228,8 +233,30 @@ def from_logs(folders: dict[str, Path], run_id: str) -> dict[str, float]:
         "until_ranks": round(collected - ready, 3),
         "until_trees": round(grown - ready, 3),
         "bytes": both,
-        "bytes_ratio": round(both / packed, 4),
+        "ratio_vs_packed_ranks": round(both / packed, 4),
+        "ratio_vs_loopback_copy": round((collected - ready) / loopback_copy_seconds(both), 2),
     }
+
+
+def loopback_copy_seconds(n_bytes: int) -> float:
+    """How long so many bytes take through a plain socket to a thread that throws them away."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        ThreadPoolExecutor(1) as other,
+        socket.create_connection(server.getsockname()) as line,
+    ):
+        there, _ = server.accept()
+        started = time.perf_counter()
+        drained = other.submit(_drain, there, n_bytes)
+        line.sendall(bytes(n_bytes))
+        drained.result()
+        return time.perf_counter() - started
+
+
+def _drain(line: socket.socket, n_bytes: int) -> None:
+    with line:
+        while n_bytes > 0 and (read := len(line.recv(1 << 20))):
+            n_bytes -= read
 
 
 def moment(lines: list[dict[str, Any]], event: str, kind: str) -> float:

@@ -85,10 +85,10 @@ def show(lines: list[dict[str, Any]]) -> None:
     table = Table(title="ratios (below 1: ours is faster or smaller)")
     for heading in ("case", "against", "median", "spread", "runs"):
         table.add_column(heading, justify="right" if heading in ("median", "spread", "runs") else "left")
-    for of, figures in runs_by_line(lines).items():
+    for of, figures in runs_by_line(line for line in lines if "median_of" not in line).items():
         for name, runs in figures.items():
             if "ratio" in name:
-                against = name.removeprefix("ratio_").removeprefix("vs_")
+                against = name.removeprefix("ratio_vs_").replace("_", " ")
                 spread = f"{min(runs):.3f}-{max(runs):.3f}" if len(runs) > 1 else ""
                 table.add_row(describe(of), against, f"{statistics.median(runs):.3f}", spread, str(len(runs)))
     Console(width=None if sys.stdout.isatty() else 160).print(table)
