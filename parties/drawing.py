@@ -24,12 +24,13 @@ from opboost.desensitize import PIECE_ROWS, ColumnMechanism, ReleasedColumn, des
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
 from opboost.rng import BitSource
-from parties.balances import Budget, Cost, RecordKeys, distinct
+from parties.balances import Budget, Cost
 from parties.encoding import mechanism_to_dict
 from parties.entries import Occasion, Release, Reuse, digest_of
 from parties.errors import LedgerError
+from parties.key_sets import KeySet, RecordKeys, distinct, kept_set
 from parties.ledger import Ledger
-from parties.record_ids import each_id
+from parties.record_ids import PIECE_IDS, each_id
 from parties.releases import KEY_BYTES, ReleaseStore
 from parties.table import digest_of_ids
 
@@ -165,12 +166,12 @@ class Account:
 class _Rows:
     """Which records a release is of: keys for the account, and a digest of their ids in order."""
 
-    keys: RecordKeys
+    keys: KeySet
     digest: str
 
     @classmethod
     def of(cls, ids: pd.Index) -> _Rows:
-        return cls(record_keys(ids), digest_of_ids(ids))
+        return cls(kept_set(_keys(ids), len(ids)), digest_of_ids(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def planned_in_parts(
     mechanisms: Sequence[ColumnMechanism],
     data: Sequence[Sequence[str]],
     ids: Sequence[str],
-    records: RecordKeys,
+    records: KeySet,
     *,
     is_secure: bool,
 ) -> list[Release]:
@@ -244,9 +245,7 @@ def planned_in_parts(
 
 def record_keys(ids: pd.Index) -> RecordKeys:
     """What the ledger knows records by, each once and ascending."""
-    digests = _digests(ids)
-    keys = np.fromiter((int.from_bytes(digest[:8], "little") for digest in digests), np.uint64, count=len(ids))
-    return distinct(keys)
+    return distinct(np.concatenate([np.empty(0, np.uint64), *_keys(ids)]))
 
 
 @contextmanager
@@ -288,6 +287,13 @@ def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:
         piece = slice(start, start + PIECE_ROWS)
         data.update(_exact(EncodedColumn(column.codes[piece], column.is_missing[piece], 0)))
     return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
+
+
+def _keys(ids: pd.Index) -> Iterator[RecordKeys]:
+    """The keys of records, in pieces and in the order of the ids."""
+    for start in range(0, len(ids), PIECE_IDS):
+        digests = _digests(ids[start : start + PIECE_IDS])
+        yield np.frombuffer(b"".join(digest[:8] for digest in digests), "<u8").astype(np.uint64, copy=False)
 
 
 def _digests(ids: pd.Index) -> Iterator[bytes]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -16,12 +18,17 @@ from parties.errors import RunFolderError
 # Up to here nothing is written at all.
 MEMORY_BYTES = 4 << 20
 
+# Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
+WINDOW_ROWS = 1 << 16
+
 
 class ArraySpool:
     """Arrays of one dimension in a file without a name, which is gone with the process."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
+        # What reads from a spool may outlive the function that made it.
+        weakref.finalize(self, self._file.close)
         self._places: list[tuple[int, int, np.dtype[Any]]] = []
 
     def __len__(self) -> int:
@@ -35,16 +42,34 @@ class ArraySpool:
         RunFolderError
             If the disk is full.
         """
-        start = self._file.seek(0, 2)
-        try:
-            self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
-        except OSError as error:
-            raise RunFolderError(
-                f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
-                "No ranks were sent"
-            ) from None
-        self._places.append((start, len(array), array.dtype))
+        return self.put_pieces([array], array.dtype)
+
+    def put_pieces(self, pieces: Iterable[NDArray[Any]], kind: np.dtype[Any]) -> int:
+        """Keep an array that is given piece by piece; nothing else may be put here in between.
+
+        Raises
+        ------
+        RunFolderError
+            If the disk is full.
+        """
+        start, length = self._file.seek(0, 2), 0
+        for piece in pieces:
+            self._file.seek(0, 2)
+            try:
+                self._file.write(memoryview(np.ascontiguousarray(piece, kind)).cast("B"))
+            except OSError as error:
+                raise RunFolderError(
+                    f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
+                    "No ranks were sent"
+                ) from None
+            length += len(piece)
+        self._places.append((start, length, kind))
         return len(self._places) - 1
+
+    def view(self, number: int) -> SpooledArray:
+        """An array that is read when a part of it is asked for; it holds on to the spool."""
+        _, length, kind = self._places[number]
+        return SpooledArray(self, number, length, kind)
 
     def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
         """An array, or the part of it from `start` to `end`."""
@@ -56,6 +81,23 @@ class ArraySpool:
     def close(self) -> None:
         """Forget everything."""
         self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledArray:
+    """An array of one dimension in a spool, of which slices are read."""
+
+    spool: ArraySpool
+    number: int
+    length: int
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]:
+        start, end, _ = rows.indices(self.length)
+        return self.spool.get(self.number, start, max(start, end))
 
 
 class EncodedSpool(Sequence[EncodedColumn]):
