@@ -43,9 +43,10 @@ def kept_set(pieces: Iterable[RecordKeys], n_keys: int) -> KeySet:
     sorted_runs = [runs.view(runs.put(np.sort(piece))) for piece in pieces]
     n_parts = -(-n_keys // WINDOW_ROWS)
     bounds = [np.uint64((i << 64) // n_parts) for i in range(1, n_parts)]
-    number = kept.put_pieces(merged(sorted_runs, bounds), np.dtype(np.uint64))
+    for part in merged(sorted_runs, bounds):
+        kept.put(part)
     runs.close()
-    return kept.view(number)
+    return kept.joined(np.dtype(np.uint64))
 
 
 def merged(sets: Sequence[KeySet], bounds: Iterable[np.uint64]) -> Iterator[RecordKeys]:
