@@ -53,16 +53,28 @@ class ArraySpool:
         RunFolderError
             If the disk is full.
         """
-        start = self._file.seek(0, 2)
+        self._places.append((self._file.seek(0, 2), 0, array.dtype))
+        self.extend(array)
+        return len(self._places) - 1
+
+    def extend(self, piece: NDArray[Any]) -> None:
+        """Add to the array that was put last.
+
+        Raises
+        ------
+        RunFolderError
+            If the disk is full.
+        """
+        start, length, kind = self._places[-1]
+        self._file.seek(0, 2)
         try:
-            self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+            self._file.write(memoryview(np.ascontiguousarray(piece, kind)).cast("B"))
         except OSError as error:
             raise RunFolderError(
                 f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
                 "No ranks were sent"
             ) from None
-        self._places.append((start, len(array), array.dtype))
-        return len(self._places) - 1
+        self._places[-1] = start, length + len(piece), kind
 
     def joined(self, kind: np.dtype[Any]) -> SpooledArray:
         """Everything that was put, which is of one kind, as one array."""
