@@ -61,8 +61,7 @@ class StoredColumns:
             If the file cannot be read any more, or was changed.
         """
         column = read_stored(self.path, [name])[name]
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+        self._check_stamp()
         return column.take(self.rows[:]).reset_index(drop=True)
 
     def pieces(self, name: str) -> Iterator[tuple[NDArray[np.integer], pd.Series]]:
@@ -73,18 +72,22 @@ class StoredColumns:
         TableError
             As for one column as a whole.
         """
+        self._check_stamp()
         start = 0
         for frame in stored_frames(self.path, [name]):
             of_piece = self.places[start : start + len(frame)]
             start += len(frame)
             is_wanted = of_piece >= 0
             yield of_piece[is_wanted], frame[name][is_wanted]
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+        self._check_stamp()
 
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
         """The same columns of some of the rows."""
         return replace(self, rows=self.rows[:][rows])
+
+    def _check_stamp(self) -> None:
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
 def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,9 +54,11 @@ def pack(
 ) -> PackedColumn:
     """Put a column's ranks aside as they will travel: in the smallest type, and in the given order of rows."""
     kind, n_rows = rank_type(ranking.table.n_ranks), len(released.codes)
-    pieces = (ranking.ranks(released, slice(i, i + WINDOW_ROWS)).astype(kind) for i in range(0, n_rows, WINDOW_ROWS))
+    pieces: Iterable[NDArray[np.unsignedinteger]] = (
+        ranking.ranks(released, slice(i, i + WINDOW_ROWS)).astype(kind) for i in range(0, n_rows, WINDOW_ROWS)
+    )
     if order is not None:
-        pieces = iter([np.concatenate([np.empty(0, kind), *pieces])[order]])
+        pieces = [np.concatenate([np.empty(0, kind), *pieces])[order]]
     digest, number = hashlib.sha256(), spool.put(np.empty(0, kind))
     for piece in pieces:
         digest.update(piece)

@@ -144,6 +144,9 @@ def test_a_file_that_changes_between_two_pieces_is_refused(path: Path, monkeypat
     frame().iloc[::-1].to_parquet(path)
     with pytest.raises(TableError, match="was changed while it was in use"):
         encode_column(features, mechanism(SCHEMA.columns[0]))
+    pd.concat([frame(), frame()]).to_parquet(path)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        encode_column(features, mechanism(SCHEMA.columns[0]))
 
 
 def peak_per_row(call: Callable[[], object], n_rows: int) -> float:
