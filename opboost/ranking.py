@@ -65,48 +65,94 @@ class RankedColumn:
     has_missing: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Which rank every released code of a column has, of a column that is ranked some rows at a time.
+
+    Attributes
+    ----------
+    source : str
+    category : int or None
+    table : RankTable
+    has_missing : bool
+    rank_of : ndarray of uint32 or None
+        Ranks of the codes from the lowest that occurs to the highest; None if these are too many for a table.
+    """
+
+    source: str
+    category: int | None
+    table: RankTable
+    has_missing: bool
+    rank_of: Ranks | None
+
+    def ranks(self, released: ReleasedColumn, rows: slice) -> Ranks:
+        """The ranks of some rows; missing ones hold the number of ranks."""
+        codes = released.codes[rows]
+        codes = codes if self.category is None else _indicates(codes, self.category)
+        if not self.has_missing:
+            return _look_up(codes, self.table.codes, self.rank_of)
+        is_missing = released.is_missing[rows]
+        found = np.full(len(codes), self.table.n_ranks, np.uint32)
+        found[~is_missing] = _look_up(codes[~is_missing], self.table.codes, self.rank_of)
+        return found
+
+
 def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
     """Dense ranks of `codes` (equal codes share one, no gaps) and the distinct codes, ascending.
 
     Over a domain not much larger than the column this takes two passes and no sort.
     """
-    if len(codes) == 0:
-        return np.empty(0, np.uint32), np.empty(0, np.int64)
-    lowest, highest = int(codes.min()), int(codes.max())
-    if highest - lowest > 4 * len(codes) + (1 << 20):
-        distinct, places = np.unique(codes.astype(np.int64), return_inverse=True)
-        return places.astype(np.uint32), distinct
-    occupied = np.zeros(highest - lowest + 1, dtype=np.bool_)
-    pieces = [slice(start, start + PIECE_ROWS) for start in range(0, len(codes), PIECE_ROWS)]
-    for piece in pieces:
-        occupied[codes[piece].astype(np.int64) - lowest] = True
-    rank_of = np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
+    distinct, rank_of = _occupied(codes)
     ranks: Ranks = np.empty(len(codes), np.uint32)
-    for piece in pieces:
-        ranks[piece] = rank_of[codes[piece].astype(np.int64) - lowest]
-    return ranks, np.flatnonzero(occupied) + lowest
+    for start in range(0, len(codes), PIECE_ROWS):
+        piece = slice(start, start + PIECE_ROWS)
+        ranks[piece] = _look_up(codes[piece], distinct, rank_of)
+    return ranks, distinct
+
+
+def rankings(released: ReleasedColumn) -> Iterator[Ranking]:
+    """How a released column is ranked; an unordered one gives an indicator of ranks 0 and 1 per category."""
+    is_unordered = released.schema.kind is Kind.UNORDERED
+    has_missing = bool(released.is_missing.any())
+    for category in range(len(released.schema.categories)) if is_unordered else (None,):
+        codes = released.codes if category is None else indicator(released, category)
+        distinct, rank_of = _occupied(codes[~released.is_missing] if has_missing else codes)
+        yield Ranking(released.schema.name, category, RankTable(distinct), has_missing, rank_of)
 
 
 def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
-    """Rank a released column; an unordered one gives an indicator of ranks 0 and 1 per category."""
-    if released.schema.kind is not Kind.UNORDERED:
-        yield _ranked(released, None, released.codes)
-        return
-    for position in range(len(released.schema.categories)):
-        yield _ranked(released, position, indicator(released, position))
+    """Rank a released column as a whole; see `rankings`."""
+    for one in rankings(released):
+        ranks = np.empty(len(released.codes), np.uint32)
+        for start in range(0, len(ranks), PIECE_ROWS):
+            rows = slice(start, start + PIECE_ROWS)
+            ranks[rows] = one.ranks(released, rows)
+        yield RankedColumn(one.source, one.category, ranks, one.table, one.has_missing)
 
 
 def indicator(released: ReleasedColumn, category: int) -> KeptCodes:
     """1 where the released category is the one at this position of the schema's list, else 0."""
-    return (released.codes == category).astype(released.codes.dtype)
+    return _indicates(released.codes, category)
 
 
-def _ranked(released: ReleasedColumn, category: int | None, codes: KeptCodes) -> RankedColumn:
-    has_missing = bool(released.is_missing.any())
-    if not has_missing:
-        column, distinct = dense_ranks(codes)
-    else:
-        ranks, distinct = dense_ranks(codes[~released.is_missing])
-        column = np.full(len(codes), len(distinct), dtype=np.uint32)
-        column[~released.is_missing] = ranks
-    return RankedColumn(released.schema.name, category, column, RankTable(distinct), has_missing)
+def _indicates(codes: KeptCodes, category: int) -> KeptCodes:
+    return (codes == category).astype(codes.dtype)
+
+
+def _occupied(codes: KeptCodes) -> tuple[Codes, Ranks | None]:
+    """The distinct codes, ascending, and the ranks of all codes from the first of them to the last."""
+    if len(codes) == 0:
+        return np.empty(0, np.int64), None
+    lowest, highest = int(codes.min()), int(codes.max())
+    if highest - lowest > 4 * len(codes) + (1 << 20):
+        return np.unique(codes.astype(np.int64)), None
+    occupied = np.zeros(highest - lowest + 1, dtype=np.bool_)
+    for start in range(0, len(codes), PIECE_ROWS):
+        occupied[codes[start : start + PIECE_ROWS].astype(np.int64) - lowest] = True
+    return np.flatnonzero(occupied) + lowest, np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
+
+
+def _look_up(codes: KeptCodes, distinct: Codes, rank_of: Ranks | None) -> Ranks:
+    if rank_of is None:
+        return np.searchsorted(distinct, codes).astype(np.uint32)
+    return rank_of[codes.astype(np.int64) - distinct[0]] if len(codes) else np.empty(0, np.uint32)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
-import pandas as pd
-
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
@@ -18,6 +16,7 @@ from parties.drawing import Account, open_books
 from parties.entries import Occasion
 from parties.party_b import ReleaseColumns
 from parties.preparing import bits
+from parties.record_ids import Ids
 from parties.runlog import RunLog
 from parties.serve_limits import Allowance, allowance_path
 from parties.store import RunFolder
@@ -65,7 +64,7 @@ def answerer_of(
         )
 
 
-def release_once(account: Account, ids: pd.Index, folder: RunFolder, log: RunLog) -> ReleaseColumns:
+def release_once(account: Account, ids: Ids, folder: RunFolder, log: RunLog) -> ReleaseColumns:
     """Release columns on an account; a run that has released before sends the same again or nothing."""
 
     def release(mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn]) -> Iterator[ReleasedColumn]:

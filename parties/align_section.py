@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from parties.record_ids import Duplicates
+from parties.sorted_ids import Duplicates
 
 Method = Literal["psi", "hashed", "prealigned"]
 

@@ -14,17 +14,15 @@ one unit apart are at most one step apart, and the release is charged for that o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from parties.errors import OverBudget
-
-RecordKeys = NDArray[np.uint64]
+from parties.key_sets import KeySet, RecordKeys, is_member, union, windows
 
 Sums = dict[str, tuple[float, float]]
 """By column: epsilon per unit, and epsilon of categories."""
@@ -88,7 +86,7 @@ class Cost:
     category_epsilon : float
     step : float
         Width of that step in the column's own unit; 0 where there is none.
-    records : ndarray of uint64, shape (n_records,)
+    records : KeySet
         Keys of the records, ascending. Two records that share a key by accident are charged for each other.
     """
 
@@ -96,11 +94,14 @@ class Cost:
     epsilon: float
     category_epsilon: float
     step: float
-    records: RecordKeys
+    records: KeySet
 
 
 class Balances:
-    """Sums over everything that was charged, kept per set of records that were charged together."""
+    """Sums over everything that was charged, kept per set of records that were charged together.
+
+    The keys of small sets are merged in memory; large ones lie on disk and are looked through a window at a time.
+    """
 
     def __init__(self) -> None:
         self.units: dict[str, float] = {}
@@ -110,6 +111,7 @@ class Balances:
         self._keys: RecordKeys = np.empty(0, np.uint64)
         self._set_of = np.empty(0, np.int64)
         self._new: list[tuple[RecordKeys, int]] = []
+        self._large: list[tuple[KeySet, int]] = []
 
     def epsilon_per_unit(self, cost: Cost) -> float:
         """A release's epsilon per unit of its column, rather than per step of its own domain."""
@@ -128,9 +130,7 @@ class Balances:
             self.units.setdefault(cost.column, cost.step)
         self.columns.add(cost.column)
         if set_digest not in self._index:
-            self._index[set_digest] = len(self._costs)
-            self._new.append((cost.records, len(self._costs)))
-            self._costs.append({})
+            self._keep_set(set_digest, cost.records, {})
         costs = self._costs[self._index[set_digest]]
         spent = costs.get(cost.column, (0.0, 0.0))
         costs[cost.column] = (spent[0] + cost.epsilon, spent[1] + cost.category_epsilon)
@@ -140,27 +140,24 @@ class Balances:
         sets = [[digest, self._costs[index]] for digest, index in self._index.items()]
         return {"units": self.units, "columns": sorted(self.columns), "sets": sets}
 
-    def take_up(self, document: Mapping[str, Any], records_of: Callable[[str], RecordKeys]) -> None:
+    def take_up(self, document: Mapping[str, Any], records_of: Callable[[str], KeySet]) -> None:
         """The inverse of `to_dict`, into sums of nothing; `records_of` gives the records of a set."""
         self.units, self.columns = dict(document["units"]), set(document["columns"])
         for digest, costs in document["sets"]:
-            self._index[digest] = len(self._costs)
-            self._new.append((records_of(digest), len(self._costs)))
-            self._costs.append({column: (spent[0], spent[1]) for column, spent in costs.items()})
+            self._keep_set(digest, records_of(digest), {column: (one[0], one[1]) for column, one in costs.items()})
 
     @property
     def n_records(self) -> int:
         """How many records were ever charged."""
-        return len(self._all_records())
+        return sum(len(records) for records in self._all_records())
 
     def worst(self, column: str) -> tuple[float, float]:
         """What was spent of a column: epsilon per unit and epsilon of categories, of the record that paid most."""
-        epsilon, category = self._spent_of(column, self._all_records()).max(axis=0, initial=0.0).tolist()
-        return epsilon, category
+        return self._most_spent(column, self._all_records())
 
     def worst_record(self) -> float:
         """What the record that paid most has paid over all columns."""
-        return float(self._total(self._all_records()).max(initial=0.0))
+        return max((float(self._total(records).max(initial=0.0)) for records in self._all_records()), default=0.0)
 
     def check(self, costs: Sequence[Cost], budget: Budget) -> None:
         """Refuse costs that would exceed a limit for any record.
@@ -172,22 +169,28 @@ class Balances:
         """
         excess = [line for cost in costs for line in self._column_excess(cost, budget.limit(cost.column))]
         if budget.per_record is not None:
-            sets = {id(cost.records): cost.records for cost in costs}
-            records = distinct(np.concatenate([np.empty(0, np.uint64), *sets.values()]))
-            total = self._total(records)
-            for cost in costs:
-                own = self.epsilon_per_unit(cost) + cost.category_epsilon
-                total[np.searchsorted(records, cost.records)] += own
-            excess += _excess("a record over all its columns", float(total.max(initial=0.0)), budget.per_record)
+            excess += _excess("a record over all its columns", self._worst_after(costs), budget.per_record)
         if excess:
             raise OverBudget(f"over budget: {'; '.join(excess)}. Nothing was released")
+
+    def _worst_after(self, costs: Sequence[Cost]) -> float:
+        """What the record that would have paid most over all columns would have paid."""
+        sets = {id(cost.records): cost.records for cost in costs}
+        worst = 0.0
+        for records in union(list(sets.values())):
+            total = self._total(records)
+            is_of = {name: is_member(records, members) for name, members in sets.items()}
+            for cost in costs:
+                total[is_of[id(cost.records)]] += self.epsilon_per_unit(cost) + cost.category_epsilon
+            worst = max(worst, float(total.max(initial=0.0)))
+        return worst
 
     def _column_excess(self, cost: Cost, limit: Limit) -> list[str]:
         new = (self.epsilon_per_unit(cost), cost.category_epsilon)
         limits = (limit.epsilon, limit.category_epsilon)
         if not any(epsilon and most is not None for epsilon, most in zip(new, limits, strict=True)):
             return []
-        spent = self._spent_of(cost.column, cost.records).max(axis=0, initial=0.0).tolist()
+        spent = self._most_spent(cost.column, windows(cost.records))
         whats = (f"column {cost.column!r} per unit", f"categories of column {cost.column!r}")
         return [
             line
@@ -196,8 +199,13 @@ class Balances:
             for line in _excess(what, before + epsilon, most)
         ]
 
-    def _spent_of(self, column: str, records: RecordKeys) -> Values:
-        return self._sums(records, lambda costs: costs.get(column, (0.0, 0.0)))
+    def _most_spent(self, column: str, pieces: Iterable[RecordKeys]) -> tuple[float, float]:
+        """Per kind of epsilon, what was spent of a column by the one of these records that spent most."""
+        worst = np.zeros(2)
+        for records in pieces:
+            spent = self._sums(records, lambda costs: costs.get(column, (0.0, 0.0)))
+            worst = np.maximum(worst, spent.max(axis=0, initial=0.0))
+        return float(worst[0]), float(worst[1])
 
     def _total(self, records: RecordKeys) -> Values:
         sums = self._sums(records, lambda costs: np.sum(list(costs.values()), axis=0).tolist())
@@ -206,17 +214,29 @@ class Balances:
     def _sums(self, records: RecordKeys, cost_of: Callable[[Sums], Sequence[float]]) -> Values:
         """What each record has paid over the sets that it is in, shape ``(n_records, 2)``."""
         self._merge()
+        if not len(records):
+            return np.zeros((0, 2))
         first, end = (np.searchsorted(self._keys, records, side) for side in ("left", "right"))
         spent = np.zeros((len(records), 2))
         for k in range(int((end - first).max(initial=0))):
-            is_member = first + k < end
-            sets, position = np.unique(self._set_of[(first + k)[is_member]], return_inverse=True)
-            spent[is_member] += np.array([cost_of(self._costs[s]) for s in sets.tolist()])[position]
+            has_more = first + k < end
+            sets, position = np.unique(self._set_of[(first + k)[has_more]], return_inverse=True)
+            spent[has_more] += np.array([cost_of(self._costs[s]) for s in sets.tolist()])[position]
+        for members, index in self._large:
+            spent[is_member(records, members)] += cost_of(self._costs[index])
         return spent
 
-    def _all_records(self) -> RecordKeys:
+    def _all_records(self) -> Iterator[RecordKeys]:
         self._merge()
-        return distinct(self._keys)
+        return union([self._keys, *(members for members, _ in self._large)])
+
+    def _keep_set(self, digest: str, records: KeySet, costs: Sums) -> None:
+        index = self._index[digest] = len(self._costs)
+        if isinstance(records, np.ndarray):
+            self._new.append((records, index))
+        else:
+            self._large.append((records, index))
+        self._costs.append(costs)
 
     def _merge(self) -> None:
         if not self._new:
@@ -228,14 +248,6 @@ class Balances:
         self._keys = np.insert(self._keys, places, keys[order])
         self._set_of = np.insert(self._set_of, places, set_of[order])
         self._new = []
-
-
-def distinct(keys: RecordKeys) -> RecordKeys:
-    """Each key once, ascending. Sorting is several times as fast as `numpy.unique` on a million random keys."""
-    ascending = np.sort(keys)
-    is_first = np.ones(len(keys), dtype=np.bool_)
-    is_first[1:] = ascending[1:] != ascending[:-1]
-    return ascending if is_first.all() else ascending[is_first]
 
 
 def _excess(what: str, spent: float, limit: float | None) -> list[str]:

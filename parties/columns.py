@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from opboost.errors import DataError
 from opboost.preprocess import Columns, EncodedColumn, encode
 from opboost.schema import Kind
 from parties.errors import TableError
+from parties.spool import KeptNumbers, scattered
 
 # Rows that are read and encoded at a time.
 STORED_ROWS = 1 << 16
@@ -28,15 +29,25 @@ class StoredColumns:
     Attributes
     ----------
     path : Path
-    rows : ndarray of integers
+    rows : ndarray of integers, or on disk
         Numbers of rows in the file.
     stamp : tuple of int
         Tells whether the file is still the one that the rows were chosen from.
+    places : the inverse of `rows`
+        For every row of the file, where it belongs, or -1.
     """
 
     path: Path
-    rows: NDArray[np.integer]
+    rows: KeptNumbers
     stamp: tuple[int, int]
+    places: KeptNumbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n_stored = stored_length(self.path)
+        kind = np.min_scalar_type(-1 - n_stored)
+        numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
+        pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
+        object.__setattr__(self, "places", scattered(pieces, n_stored, np.dtype(kind), fill=-1))
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,9 +61,8 @@ class StoredColumns:
             If the file cannot be read any more, or was changed.
         """
         column = read_stored(self.path, [name])[name]
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
-        return column.take(self.rows).reset_index(drop=True)
+        self._check_stamp()
+        return column.take(self.rows[:]).reset_index(drop=True)
 
     def pieces(self, name: str) -> Iterator[tuple[NDArray[np.integer], pd.Series]]:
         """Read one column a piece at a time, in the order of the file: in which rows of the table its cells belong.
@@ -62,21 +72,22 @@ class StoredColumns:
         TableError
             As for one column as a whole.
         """
-        n_stored = stored_length(self.path)
-        places = np.full(n_stored, -1, np.min_scalar_type(-1 - n_stored))
-        places[self.rows] = np.arange(len(self.rows), dtype=places.dtype)
+        self._check_stamp()
         start = 0
         for frame in stored_frames(self.path, [name]):
-            of_piece = places[start : start + len(frame)]
+            of_piece = self.places[start : start + len(frame)]
             start += len(frame)
             is_wanted = of_piece >= 0
             yield of_piece[is_wanted], frame[name][is_wanted]
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+        self._check_stamp()
 
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
         """The same columns of some of the rows."""
-        return replace(self, rows=self.rows[rows])
+        return replace(self, rows=self.rows[:][rows])
+
+    def _check_stamp(self) -> None:
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
 def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:

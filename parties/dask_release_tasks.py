@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.ranking import RankTable
-from parties.balances import RecordKeys
 from parties.columns import read_stored
 from parties.dask_plan import PartitionPlan, bits_of
 from parties.drawing import record_keys
 from parties.errors import RunFolderError, TableError
 from parties.files import replacing
+from parties.key_sets import RecordKeys
 from parties.out_of_core import code_count, code_type, draw_codes, exact_digest, ranks_by_code, targets
 from parties.record_ids import read_ids
 from parties.store import RunFolder

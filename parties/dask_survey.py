@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opboost.desensitize import ColumnMechanism
-from parties.balances import RecordKeys, distinct
 from parties.columns import stamp_of
 from parties.dask_release_tasks import Survey, survey
 from parties.drawing import planned_in_parts
 from parties.entries import Release
 from parties.errors import TableError
+from parties.key_sets import RecordKeys, distinct
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -110,7 +110,7 @@ def _passive(run: PassiveRun, data: Path | None, *, serves: bool) -> Iterator[Fi
         run.ledger.budget.budget(schema)
         source = data or run.data
         table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-        records = AnswerableRecords.of(router, table.ids, table.frame)
+        records = AnswerableRecords.of(router, table.index, table.frame)
     except EXPECTED_ERRORS as error:
         yield Finding("data", Status.PROBLEM, str(error))
         return

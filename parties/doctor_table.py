@@ -15,7 +15,8 @@ from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.config import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.findings import Finding, Status
-from parties.record_ids import Duplicates, read_ids, rows_to_keep
+from parties.record_ids import read_ids, rows_to_keep
+from parties.sorted_ids import Duplicates
 from parties.table import check_columns, read_frame, read_labels, read_table, select
 
 # A column of whole numbers that differ in nearly all of at least so many records is taken for an id.

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from pydantic import JsonValue
 
 from opboost.arrays import KeptCodes
@@ -24,12 +23,13 @@ from opboost.desensitize import PIECE_ROWS, ColumnMechanism, ReleasedColumn, des
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
 from opboost.rng import BitSource
-from parties.balances import Budget, Cost, RecordKeys, distinct
+from parties.balances import Budget, Cost
 from parties.encoding import mechanism_to_dict
 from parties.entries import Occasion, Release, Reuse, digest_of
 from parties.errors import LedgerError
+from parties.key_sets import KeySet, RecordKeys, distinct, kept_set
 from parties.ledger import Ledger
-from parties.record_ids import each_id
+from parties.record_ids import PIECE_IDS, Ids, each_id
 from parties.releases import KEY_BYTES, ReleaseStore
 from parties.table import digest_of_ids
 
@@ -61,7 +61,7 @@ class Account:
         self,
         mechanisms: Sequence[ColumnMechanism],
         encoded: Sequence[EncodedColumn],
-        ids: pd.Index,
+        ids: Ids,
         *,
         may_draw: bool = True,
     ) -> Iterator[ReleasedColumn]:
@@ -111,7 +111,7 @@ class Account:
         self.note(len(absent), len(reuses))
 
     def records(
-        self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: pd.Index
+        self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
     ) -> list[ReleasedColumn]:
         """Release single records, for prediction: whoever was answered before gets the same answer again.
 
@@ -146,9 +146,7 @@ class Account:
         self.note(sum(len(c.new) for c in cells), sum(len(c.found) for c in cells))
         return released
 
-    def _cells(
-        self, mechanism: ColumnMechanism, column: EncodedColumn, ids: pd.Index, records: Sequence[bytes]
-    ) -> _Cells:
+    def _cells(self, mechanism: ColumnMechanism, column: EncodedColumn, ids: Ids, records: Sequence[bytes]) -> _Cells:
         """Find out which cells of a column were drawn before. A cell is named by its record and its exact code."""
         exact = _exact(column)
         names = [_short(record + exact[8 * i : 8 * i + 8]) for i, record in enumerate(records)]
@@ -165,12 +163,12 @@ class Account:
 class _Rows:
     """Which records a release is of: keys for the account, and a digest of their ids in order."""
 
-    keys: RecordKeys
+    keys: KeySet
     digest: str
 
     @classmethod
-    def of(cls, ids: pd.Index) -> _Rows:
-        return cls(record_keys(ids), digest_of_ids(ids))
+    def of(cls, ids: Ids) -> _Rows:
+        return cls(kept_set(_keys(ids), len(ids)), digest_of_ids(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ class _Cells:
 
 
 def planned(
-    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: pd.Index, *, is_secure: bool
+    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids, *, is_secure: bool
 ) -> list[Release]:
     """What releasing whole columns would be entered as, and what it would cost; nothing is charged."""
     rows = _Rows.of(ids)
@@ -219,7 +217,7 @@ def planned_in_parts(
     mechanisms: Sequence[ColumnMechanism],
     data: Sequence[Sequence[str]],
     ids: Sequence[str],
-    records: RecordKeys,
+    records: KeySet,
     *,
     is_secure: bool,
 ) -> list[Release]:
@@ -242,11 +240,9 @@ def planned_in_parts(
     ]
 
 
-def record_keys(ids: pd.Index) -> RecordKeys:
+def record_keys(ids: Ids) -> RecordKeys:
     """What the ledger knows records by, each once and ascending."""
-    digests = _digests(ids)
-    keys = np.fromiter((int.from_bytes(digest[:8], "little") for digest in digests), np.uint64, count=len(ids))
-    return distinct(keys)
+    return distinct(np.concatenate([np.empty(0, np.uint64), *_keys(ids)]))
 
 
 @contextmanager
@@ -290,7 +286,14 @@ def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:
     return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
 
 
-def _digests(ids: pd.Index) -> Iterator[bytes]:
+def _keys(ids: Ids) -> Iterator[RecordKeys]:
+    """The keys of records, in pieces and in the order of the ids."""
+    for start in range(0, len(ids), PIECE_IDS):
+        digests = _digests(ids[start : start + PIECE_IDS])
+        yield np.frombuffer(b"".join(digest[:8] for digest in digests), "<u8").astype(np.uint64, copy=False)
+
+
+def _digests(ids: Ids) -> Iterator[bytes]:
     return (hashlib.sha256(record_id.encode()).digest() for record_id in each_id(ids))
 
 

@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue
 
-from parties.balances import Cost, RecordKeys
+from parties.balances import Cost
+from parties.key_sets import KeySet, RecordKeys, windows
 
 Fields = dict[str, Any]
 
@@ -130,7 +131,7 @@ def opened_fields(name: str) -> Fields:
     return {"kind": "opened", "at": _now(), "name": name}
 
 
-def cost_of(line: Mapping[str, Any], records: RecordKeys) -> Cost:
+def cost_of(line: Mapping[str, Any], records: KeySet) -> Cost:
     """What a line of kind ``charge`` costs, per unit of its column."""
     return Cost(
         column=line["column"],
@@ -156,13 +157,16 @@ def seal(before: str, text: str) -> str:
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
-def records_digest(records: RecordKeys) -> str:
+def records_digest(records: KeySet) -> str:
     """A name for a set of records."""
-    return hashlib.sha256(packed(records)).hexdigest()
+    digest = hashlib.sha256()
+    for window in windows(records):
+        digest.update(packed(window))
+    return digest.hexdigest()
 
 
 def packed(records: RecordKeys) -> memoryview:
-    """The keys of a set of records as bytes, which are not copied."""
+    """Keys of records as bytes, which are not copied."""
     return memoryview(np.ascontiguousarray(records, "<u8")).cast("B")
 
 

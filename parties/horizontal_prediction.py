@@ -61,7 +61,7 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
         own = {column.name: column.values for column in own_columns(table, schema)}
         predictions = predict_locally(model, own, table.frame)
         everybody = np.zeros(table.n_rows, np.uint8)
-        written = with_parts(prediction_table(table.ids, predictions, everybody), schema.id_columns)
+        written = with_parts(prediction_table(table.index, predictions, everybody), schema.id_columns)
         write_predictions(written, target)
         log.step("predicted", f"wrote {len(written)} predictions ({MODE}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE)

@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from parties.balances import Balances, Budget, RecordKeys
+from parties.balances import Balances, Budget
 from parties.entries import (
     Fields,
     Occasion,
@@ -28,9 +30,9 @@ from parties.entries import (
     stored_fields,
     unpacked,
 )
+from parties.key_sets import KeySet, RecordKeys, windows
 from parties.sealed_lines import SealedLines, only_added
-
-_PIECE_BYTES = 1 << 20
+from parties.spool import WINDOW_ROWS
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
@@ -130,20 +132,20 @@ class Ledger:
 
     def _charge(self, release: Release, occasion: Occasion) -> Fields:
         records, step = release.cost.records, release.cost.step
-        self._keep_records(records_digest(records), packed(records))
+        self._keep_records(records_digest(records), records)
         unit = self.balances.units.get(release.cost.column, step) if step else 0.0
         return charge_fields(release, occasion, epsilon=self.balances.epsilon_per_unit(release.cost), unit=unit)
 
-    def _keep_records(self, digest: str, keys: memoryview) -> None:
+    def _keep_records(self, digest: str, keys: KeySet) -> None:
         """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
         database = self._lines.database
         if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
             return
-        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (digest, len(keys))).lastrowid
+        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (digest, 8 * len(keys))).lastrowid
         assert place is not None
         with database.blobopen("record_sets", "records", place) as blob:
-            for start in range(0, len(keys), _PIECE_BYTES):
-                blob.write(keys[start : start + _PIECE_BYTES])
+            for window in windows(keys):
+                blob.write(packed(window))
 
     def _count(self, line: dict[str, Any]) -> None:
         """Take a verified line into the sums."""
@@ -179,13 +181,33 @@ class Ledger:
         self.peers, self._charges = set(sums["peers"]), sums["charges"]
         self._contents = dict(zip(*sums["contents"], strict=True))
 
-    def _records_once(self, digest: str) -> RecordKeys:
+    def _records_once(self, digest: str) -> KeySet:
         """The records that a line charges; none if they were read for an earlier line."""
         return unpacked(b"") if self.balances.knows(digest) else self._records(digest)
 
-    def _records(self, digest: str) -> RecordKeys:
-        """A set of records, verified."""
-        row = self._lines.database.execute("SELECT records FROM record_sets WHERE digest = ?", (digest,)).fetchone()
-        if row is None or len(row[0]) % 8 or records_digest(unpacked(row[0])) != digest:
+    def _records(self, digest: str) -> KeySet:
+        """A set of records, verified; a large one stays where it is."""
+        question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
+        row = self._lines.database.execute(question, (digest,)).fetchone()
+        keys = None if row is None or row[1] % 8 else _StoredKeys(self._lines.database, row[0], row[1] // 8)
+        if keys is None or records_digest(keys) != digest:
             raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
-        return unpacked(row[0])
+        return keys if len(keys) > WINDOW_ROWS else keys[:]
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredKeys:
+    """A set of records in the ledger's file, of which slices are read; lines are only added, so it stays the same."""
+
+    database: sqlite3.Connection
+    place: int
+    length: int
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, rows: slice, /) -> RecordKeys:
+        start, end, _ = rows.indices(self.length)
+        with self.database.blobopen("record_sets", "records", self.place, readonly=True) as blob:
+            blob.seek(8 * start)
+            return unpacked(blob.read(8 * max(0, end - start)))

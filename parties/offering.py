@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.desensitize import ColumnMechanism
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.privacy.guarantee import Guarantee
-from opboost.ranking import RankedColumn, RankTable
+from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
-from parties.spool import ArraySpool
+from parties.spool import WINDOW_ROWS, ArraySpool
 from protocols.messages import Held, Offer, OfferedColumn
 
 
@@ -49,12 +49,23 @@ class PackedColumn:
     number: int
 
 
-def pack(column: RankedColumn, spool: ArraySpool, order: NDArray[np.int64] | None) -> PackedColumn:
+def pack(
+    released: ReleasedColumn, ranking: Ranking, spool: ArraySpool, order: NDArray[np.int64] | None
+) -> PackedColumn:
     """Put a column's ranks aside as they will travel: in the smallest type, and in the given order of rows."""
-    ranks = column.ranks.astype(rank_type(column.table.n_ranks))
-    ranks = ranks if order is None else ranks[order]
-    digest = hashlib.sha256(ranks).hexdigest()
-    return PackedColumn(column.source, column.category, column.table, column.has_missing, digest, spool.put(ranks))
+    kind, n_rows = rank_type(ranking.table.n_ranks), len(released.codes)
+    pieces: Iterable[NDArray[np.unsignedinteger]] = (
+        ranking.ranks(released, slice(i, i + WINDOW_ROWS)).astype(kind) for i in range(0, n_rows, WINDOW_ROWS)
+    )
+    if order is not None:
+        pieces = [np.concatenate([np.empty(0, kind), *pieces])[order]]
+    digest, number = hashlib.sha256(), spool.put(np.empty(0, kind))
+    for piece in pieces:
+        digest.update(piece)
+        spool.extend(piece)
+    return PackedColumn(
+        ranking.source, ranking.category, ranking.table, ranking.has_missing, digest.hexdigest(), number
+    )
 
 
 def make_offer(

@@ -15,7 +15,7 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn
 from opboost.privacy.guarantee import Guarantee, compose
-from opboost.ranking import rank
+from opboost.ranking import rankings
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.agreement import conversation, greet
@@ -267,7 +267,7 @@ def _release(
     columns: list[PackedColumn] = []
     release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
     for i, released in enumerate(release(job.mechanisms, encoded)):
-        columns.extend(pack(column, spool, job.order) for column in rank(released))
+        columns.extend(pack(released, ranking, spool, job.order) for ranking in rankings(released))
         progress("desensitizing", i + 1, len(job.mechanisms))
     return columns
 

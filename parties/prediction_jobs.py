@@ -70,7 +70,7 @@ def predict_active(
             channels = stack.enter_context(active_channels(run, insecure))(log)
             predictions, status = predict_jointly(
                 model,
-                table.ids,
+                table.index,
                 own,
                 channels,
                 party=run.party,
@@ -79,7 +79,7 @@ def predict_active(
                 reveal=run.reveal.words(),
                 progress=terminal.progress,
             )
-        written = run.reveal.apply(prediction_table(table.ids, predictions, status))
+        written = run.reveal.apply(prediction_table(table.index, predictions, status))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
@@ -139,7 +139,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-            records = AnswerableRecords.of(router, table.ids, table.frame)
+            records = AnswerableRecords.of(router, table.index, table.frame)
         log = stack.enter_context(recorded(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
@@ -181,7 +181,7 @@ def serve_until_stopped(
 
     def read() -> AnswerableRecords:
         table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.ids, table.frame)
+        return AnswerableRecords.of(router, table.index, table.frame)
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())

@@ -15,18 +15,17 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from parties.errors import TableError
-
-Duplicates = Literal["refuse", "first", "last", "drop"]
-"""What to do with rows of one id: refuse the file; keep the first or the last row in it; leave all of them out."""
+from parties.sorted_ids import Duplicates, SortedIds, StoredIds, sort_ids
 
 # Beyond it not every whole number is a double, so two ids might have become one before we saw them.
 MAX_WHOLE_DOUBLE = 2**53
+
+Ids = pd.Index | StoredIds
 
 # Ids that are texts of Python's at a time, where the others are not.
 PIECE_IDS = 1 << 16
@@ -46,16 +45,7 @@ def read_ids(frame: pd.DataFrame, columns: Sequence[str], path: Path) -> pd.Inde
     return pd.Index(parts[0] if len(parts) == 1 else [join(row) for row in zip(*parts, strict=True)], dtype=object)
 
 
-def compact_ids(pieces: Iterable[pd.Index]) -> pd.Index:
-    """Ids that are given piece by piece as one index of a few bytes for each, where texts of Python's take sixty."""
-    import pyarrow as pa
-
-    chunks = [pa.array(piece.to_numpy(dtype=object), pa.large_string()) for piece in pieces]
-    texts = pa.chunked_array(chunks, pa.large_string()).combine_chunks()
-    return pd.Index(pd.array(texts, dtype="string[pyarrow]"))
-
-
-def each_id(ids: pd.Index) -> Iterator[str]:
+def each_id(ids: Ids) -> Iterator[str]:
     """Ids as texts, one after the other."""
     for start in range(0, len(ids), PIECE_IDS):
         yield from ids[start : start + PIECE_IDS].to_numpy(dtype=object)
@@ -69,40 +59,27 @@ def rows_to_keep(ids: pd.Index, duplicates: Duplicates, columns: Sequence[str], 
     TableError
         If an id is repeated and that is to be refused, or if no row remains.
     """
+    return ids_to_keep([ids], duplicates, columns, path).rows[:]
+
+
+def ids_to_keep(pieces: Iterable[pd.Index], duplicates: Duplicates, columns: Sequence[str], path: Path) -> SortedIds:
+    """The same of ids that come in pieces, with these ids.
+
+    Raises
+    ------
+    TableError
+        As for `rows_to_keep`.
+    """
     named = "column " + repr(columns[0]) if len(columns) == 1 else f"columns {', '.join(map(repr, columns))}"
-    order, is_first = _sorted(ids)
-    n_repeated = len(ids) - int(is_first.sum())
-    if n_repeated and duplicates == "refuse":
+    found = sort_ids(pieces, duplicates)
+    if found.n_repeated and duplicates == "refuse":
         raise TableError(
-            f"{path}: {named} repeats an id in {n_repeated} of {len(ids)} rows; ids must be unique, or `align` must "
-            "say which rows count: `duplicates: first`, `last` or `drop`"
+            f"{path}: {named} repeats an id in {found.n_repeated} of {found.n_rows} rows; ids must be unique, or "
+            "`align` must say which rows count: `duplicates: first`, `last` or `drop`"
         )
-    if n_repeated:
-        is_last = np.append(is_first[1:], True)
-        order = order[{"first": is_first, "last": is_last}.get(duplicates, is_first & is_last)]
-    if len(order) == 0:
-        raise TableError(f"{path} has no rows" + (f" whose id is not repeated in {named}" if len(ids) else ""))
-    return order
-
-
-def _sorted(ids: pd.Index) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers in ascending order of their ids, equal ones as they stand; and where another id begins."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = pa.array(ids, pa.large_string())
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.chunk(0) if texts.num_chunks == 1 else texts.combine_chunks()
-    order = pc.array_sort_indices(texts)
-    is_first = np.ones(len(texts), np.bool_)
-    for start in range(1, len(texts), PIECE_IDS):
-        piece = texts.take(order.slice(start - 1, PIECE_IDS + 1))
-        is_first[start : start + PIECE_IDS] = pc.not_equal(piece[1:], piece[:-1]).to_numpy(zero_copy_only=False)
-    found = order.to_numpy().astype(np.min_scalar_type(len(texts)))
-    del order, texts
-    # What sorting took is given back to the system, which Arrow does not do by itself.
-    pa.default_memory_pool().release_unused()
-    return found, is_first
+    if len(found.rows) == 0:
+        raise TableError(f"{path} has no rows" + (f" whose id is not repeated in {named}" if found.n_rows else ""))
+    return found
 
 
 def join(parts: Sequence[str]) -> str:

@@ -12,8 +12,9 @@ import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
 from parties.ledger import Ledger
 from parties.private_database import connect, reporting, transaction
+from parties.spool import WINDOW_ROWS
 
 # Bytes of a record's key and of a family of releases in the index: no two records will share one.
 KEY_BYTES = 16
@@ -126,13 +128,19 @@ class ReleaseStore:
 
     def put(self, charge: int, codes: KeptCodes, *, family: str = "", records: Sequence[bytes] = ()) -> str:
         """Keep what was drawn for a charge; returns its digest, for the ledger."""
-        content = _pack(codes, records)
-        self._database.execute("INSERT INTO drawn VALUES (?, ?)", (charge, content))
+        header, kept, names = _packed(codes, records)
+        n_bytes, digest = len(header) + kept.itemsize * len(codes) + len(names), hashlib.sha256()
+        self._database.execute("INSERT INTO drawn VALUES (?, zeroblob(?))", (charge, n_bytes))
+        pieces = (codes[i : i + WINDOW_ROWS].astype(kept).tobytes() for i in range(0, len(codes), WINDOW_ROWS))
+        with self._database.blobopen("drawn", "content", charge) as blob:
+            for piece in chain([header], pieces, [names]):
+                blob.write(piece)
+                digest.update(piece)
         self._database.executemany(
             "INSERT INTO answered VALUES (?, ?, ?, ?)",
             ((_short(family), record, charge, position) for position, record in enumerate(records)),
         )
-        return hashlib.sha256(content).hexdigest()
+        return digest.hexdigest()
 
     def column(self, charge: int) -> KeptCodes:
         """What was drawn for a charge, a missing cell as -1.
@@ -180,12 +188,14 @@ def store_path(ledger: Ledger) -> Path:
     return ledger.path.with_suffix(".releases.sqlite")
 
 
-def _pack(codes: KeptCodes, records: Sequence[bytes]) -> bytes:
-    smallest = np.min_scalar_type(-1 - int(codes.max(initial=0)))
-    content = io.BytesIO()
-    np.save(content, codes.astype(smallest, copy=False))
-    np.save(content, np.frombuffer(b"".join(records), np.uint8).reshape(-1, KEY_BYTES))
-    return content.getvalue()
+def _packed(codes: KeptCodes, records: Sequence[bytes]) -> tuple[bytes, np.dtype[Any], bytes]:
+    """What stands before the codes in numpy's own format, the smallest type that holds them, and what stands after."""
+    smallest = np.dtype(np.min_scalar_type(-1 - int(codes.max(initial=0))))
+    header, names = io.BytesIO(), io.BytesIO()
+    shape = {"descr": np.lib.format.dtype_to_descr(smallest), "fortran_order": False, "shape": codes.shape}
+    np.lib.format.write_array_header_1_0(header, shape)
+    np.save(names, np.frombuffer(b"".join(records), np.uint8).reshape(-1, KEY_BYTES))
+    return header.getvalue(), smallest, names.getvalue()
 
 
 def _unpack(data: bytes) -> tuple[KeptCodes, NDArray[np.uint8]]:

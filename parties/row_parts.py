@@ -25,11 +25,11 @@ from opboost.metrics import default_metric
 from opboost.rng import BitSource
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
-from parties.balances import RecordKeys, distinct
 from parties.columns import read_stored, reporting_faults, stamp_of, stored_names
 from parties.config import read_schema
 from parties.drawing import record_keys
 from parties.errors import TableError
+from parties.key_sets import RecordKeys, distinct
 from parties.owner_rows import OWN_ROWS, OwnerRows
 from parties.record_ids import read_ids
 from parties.table import check_columns

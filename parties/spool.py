@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
-from typing import Any, overload
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +18,28 @@ from parties.errors import RunFolderError
 # Up to here nothing is written at all.
 MEMORY_BYTES = 4 << 20
 
+# Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
+WINDOW_ROWS = 1 << 16
+
+# Rows of an array that is filled in any order, of which so many are in memory.
+BLOCK_ROWS = 1 << 20
+
+
+class KeptNumbers(Protocol):
+    """Whole numbers, of which slices are read; an array is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> NDArray[np.integer]: ...
+
 
 class ArraySpool:
     """Arrays of one dimension in a file without a name, which is gone with the process."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
+        # What reads from a spool may outlive the function that made it.
+        weakref.finalize(self, self._file.close)
         self._places: list[tuple[int, int, np.dtype[Any]]] = []
 
     def __len__(self) -> int:
@@ -35,16 +53,38 @@ class ArraySpool:
         RunFolderError
             If the disk is full.
         """
-        start = self._file.seek(0, 2)
+        self._places.append((self._file.seek(0, 2), 0, array.dtype))
+        self.extend(array)
+        return len(self._places) - 1
+
+    def extend(self, piece: NDArray[Any]) -> None:
+        """Add to the array that was put last.
+
+        Raises
+        ------
+        RunFolderError
+            If the disk is full.
+        """
+        start, length, kind = self._places[-1]
+        self._file.seek(0, 2)
         try:
-            self._file.write(memoryview(np.ascontiguousarray(array)).cast("B"))
+            self._file.write(memoryview(np.ascontiguousarray(piece, kind)).cast("B"))
         except OSError as error:
             raise RunFolderError(
                 f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
                 "No ranks were sent"
             ) from None
-        self._places.append((start, len(array), array.dtype))
-        return len(self._places) - 1
+        self._places[-1] = start, length + len(piece), kind
+
+    def joined(self, kind: np.dtype[Any]) -> SpooledArray:
+        """Everything that was put, which is of one kind, as one array."""
+        self._places.append((0, sum(length for _, length, _ in self._places), kind))
+        return self.view(len(self._places) - 1)
+
+    def view(self, number: int) -> SpooledArray:
+        """An array that is read when a part of it is asked for; it holds on to the spool."""
+        _, length, kind = self._places[number]
+        return SpooledArray(self, number, length, kind)
 
     def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
         """An array, or the part of it from `start` to `end`."""
@@ -56,6 +96,54 @@ class ArraySpool:
     def close(self) -> None:
         """Forget everything."""
         self._file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledArray:
+    """An array of one dimension in a spool, of which slices are read."""
+
+    spool: ArraySpool
+    number: int
+    length: int
+    dtype: np.dtype[Any]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, rows: slice, /) -> NDArray[Any]:
+        start, end, _ = rows.indices(self.length)
+        return self.spool.get(self.number, start, max(start, end))
+
+
+def scattered(
+    pieces: Iterable[tuple[NDArray[np.integer], NDArray[Any]]], length: int, kind: np.dtype[Any], *, fill: int = 0
+) -> SpooledArray:
+    """An array on disk of values that come in pieces, each with the places where they belong.
+
+    One block of the array is in memory at a time. Where there are several, every piece is put aside, ordered by block.
+    """
+    result, aside = ArraySpool(), ArraySpool()
+    n_blocks = max(1, -(-length // BLOCK_ROWS))
+    blocks = (np.full(min(BLOCK_ROWS, length - i * BLOCK_ROWS), fill, kind) for i in range(n_blocks))
+    if n_blocks == 1:
+        block = next(blocks)
+        for places, values in pieces:
+            block[places] = values
+        result.put(block)
+        return result.joined(kind)
+    runs = []
+    for places, values in pieces:
+        block_of = places // BLOCK_ROWS
+        order = np.argsort(block_of, kind="stable")
+        cuts = np.searchsorted(block_of[order], np.arange(n_blocks + 1)).tolist()
+        runs.append((*(aside.view(aside.put(part[order])) for part in (places, values)), cuts))
+    for i, block in enumerate(blocks):
+        for own_places, own_values, cuts in runs:
+            part = slice(cuts[i], cuts[i + 1])
+            block[own_places[part] - i * BLOCK_ROWS] = own_values[part]
+        result.put(block)
+    aside.close()
+    return result.joined(kind)
 
 
 class EncodedSpool(Sequence[EncodedColumn]):

@@ -19,7 +19,9 @@ from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.columns import StoredColumns, read_stored, reporting_faults, stamp_of, stored_frames, stored_names
 from parties.errors import TableError
-from parties.record_ids import Duplicates, canonical, compact_ids, each_id, read_ids, rows_to_keep
+from parties.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
+from parties.sorted_ids import Duplicates, SortedIds
+from parties.spool import KeptNumbers
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,14 @@ class PartyTable:
 
     Attributes
     ----------
-    ids : pandas Index of str
+    ids : pandas Index of str or StoredIds
         Unique and sorted.
     features : Columns
         The schema's columns: a DataFrame in its order, or what reads them from a file one at a time.
     labels : ndarray of float64 or None
     """
 
-    ids: pd.Index
+    ids: Ids
     features: Columns
     labels: Values | None = None
     _own: dict[TableSchema, tuple[OwnColumn, ...]] = field(default_factory=dict, repr=False, compare=False)
@@ -46,6 +48,11 @@ class PartyTable:
         if not isinstance(self.features, pd.DataFrame):
             raise TypeError("this table's columns are read from its file one at a time")
         return self.features
+
+    @property
+    def index(self) -> pd.Index:
+        """All ids in memory."""
+        return self.ids if isinstance(self.ids, pd.Index) else self.ids[:]
 
     @property
     def n_rows(self) -> int:
@@ -75,7 +82,7 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
     return table._own[schema]
 
 
-def digest_of_ids(ids: pd.Index) -> str:
+def digest_of_ids(ids: Ids) -> str:
     """A digest of ids in their order."""
     digest = hashlib.sha256()
     for encoded in encoded_ids(ids):
@@ -83,7 +90,7 @@ def digest_of_ids(ids: pd.Index) -> str:
     return digest.hexdigest()
 
 
-def encoded_ids(ids: pd.Index) -> Iterator[bytes]:
+def encoded_ids(ids: Ids) -> Iterator[bytes]:
     """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
     for record_id in each_id(ids):
         encoded = record_id.encode()
@@ -118,24 +125,32 @@ def read_table(
     check_columns(path, names, schema, ignore, needs_label=needs_label)
     if is_stored and schema.label in names:
         frame = read_stored(path, [schema.label])
-    ids = _stored_ids(path, schema) if is_stored else read_ids(frame, schema.id_columns, path)
-    order = rows_to_keep(ids, duplicates, schema.id_columns, path)
-    labels = None
-    if schema.label is not None and schema.label in frame.columns:
-        labels = read_labels(path, frame[schema.label], schema.label)[order]
     if is_stored:
-        return PartyTable(ids[order], StoredColumns(path, order, stamp), labels)
+        kept = _stored_ids(path, schema, duplicates)
+        columns = StoredColumns(path, kept.rows, stamp)
+        return PartyTable(kept.ids, columns, _own_labels(path, frame, schema, kept.rows))
+    ids = read_ids(frame, schema.id_columns, path)
+    order = rows_to_keep(ids, duplicates, schema.id_columns, path)
+    labels = _own_labels(path, frame, schema, order)
     return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
 
 
-def _stored_ids(path: Path, schema: TableSchema) -> pd.Index:
-    """The ids of a Parquet file's rows, of which one piece at a time is made of texts."""
+def _own_labels(path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers) -> Values | None:
+    if schema.label is None or schema.label not in frame.columns:
+        return None
+    return read_labels(path, frame[schema.label], schema.label)[rows[:]]
+
+
+def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> SortedIds:
+    """The ids of a Parquet file's rows, of which one piece at a time is in memory."""
     names = list(dict.fromkeys(schema.id_columns))
+    pieces = (read_ids(piece, schema.id_columns, path) for piece in stored_frames(path, names))
     try:
-        return compact_ids(read_ids(piece, schema.id_columns, path) for piece in stored_frames(path, names))
+        return ids_to_keep(pieces, duplicates, schema.id_columns, path)
     except TableError:
         # What is wrong is counted over the whole file.
-        return read_ids(read_stored(path, names), schema.id_columns, path)
+        ids = read_ids(read_stored(path, names), schema.id_columns, path)
+        return ids_to_keep([ids], duplicates, schema.id_columns, path)
 
 
 def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema
-from parties.balances import Balances, Budget, Cost, Limit, distinct
+from parties.balances import Balances, Budget, Cost, Limit
 from parties.errors import OverBudget
 
 
@@ -142,9 +142,3 @@ def test_what_was_spent_bounds_the_exact_loss_of_all_releases_together(sizes: tu
     apart = np.abs(values.to_numpy()[:, None] - values.to_numpy()[None, :])
     n_units = np.ceil(apart * (sizes[0] - 1) / 10 - 1e-9)
     assert (loss <= n_units * spent * (1 + 1e-9) + 1e-12).all()
-
-
-@given(st.lists(st.integers(0, 2**64 - 1)))
-def test_distinct_keys_are_those_of_numpy(numbers: list[int]) -> None:
-    found = np.array(numbers, dtype=np.uint64)
-    np.testing.assert_array_equal(distinct(found), np.unique(found))

@@ -106,11 +106,12 @@ def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> Non
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("piece_bytes", [8, 20, 1 << 20])
+@pytest.mark.parametrize("window_rows", [1, 3, 1 << 16])
 def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
-    path: Path, monkeypatch: pytest.MonkeyPatch, piece_bytes: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, window_rows: int
 ) -> None:
-    monkeypatch.setattr("parties.ledger._PIECE_BYTES", piece_bytes)
+    for module in ("ledger", "key_sets"):
+        monkeypatch.setattr(f"parties.{module}.WINDOW_ROWS", window_rows)
     sizes = {"spend": 7, "visits": 7, "age": 0}
     with Ledger(path) as ledger:
         ledger.charge([release(column, n=n) for column, n in sizes.items()], {}, SPRING, NO_LIMIT)
@@ -119,6 +120,8 @@ def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
     assert kept == {np.arange(n, dtype="<u8").tobytes() for n in sizes.values()}
     with Ledger(path) as ledger:
         assert ledger.balances.n_records == 7
+        with pytest.raises(OverBudget):
+            ledger.charge([release("spend", n=1)], {}, SPRING, Budget(per_record=0.01))
 
 
 def test_over_budget_nothing_of_a_release_is_charged(charged: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from opboost.preprocess import EncodedColumn
 from parties import spool as module
 from parties.errors import RunFolderError
-from parties.spool import ArraySpool, EncodedSpool
+from parties.spool import ArraySpool, EncodedSpool, scattered
 
 
 @pytest.fixture(params=[1 << 20, 8], ids=["in memory", "in a file"])
@@ -49,6 +49,21 @@ def test_encoded_columns_come_back_exactly(spool: ArraySpool) -> None:
             assert np.can_cast(mine.codes.dtype, np.int64)
             np.testing.assert_array_equal(mine.is_missing, theirs.is_missing)
             assert mine.n_clipped == theirs.n_clipped
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_scattered_values_come_where_they_belong(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_ROWS", block)
+    rng = np.random.default_rng(5)
+    for length in (0, 1, 20):
+        places = rng.permutation(length)[: max(0, length - 2)]
+        values = rng.integers(0, 100, len(places)).astype(np.int16)
+        expected = np.full(length, -1, np.int16)
+        expected[places] = values
+        pieces = ((places[i : i + 6], values[i : i + 6]) for i in range(0, len(places), 6))
+        found = scattered(pieces, length, np.dtype(np.int16), fill=-1)
+        assert found.dtype == np.int16
+        np.testing.assert_array_equal(found[:], expected)
 
 
 def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
