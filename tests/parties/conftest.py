@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from protocols.keys import generate, read_secret
 from protocols.memory import memory_pair
 from protocols.zmq_channel import ConnectedChannel
 from protocols.zmq_listener import Listener
+from tests.addresses import free_addresses
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 N_ROWS = 300
@@ -226,9 +226,7 @@ class Sites:
     """A bank and a shop that know the same 400 customers."""
 
     def __init__(self, root: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        (address,) = free_addresses(1)
         self.bank = Site(
             root, "bank", "shop",
             {

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from parties.config import read_schema
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs import Terminal
 from protocols.keys import generate
+from tests.addresses import free_addresses
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")
@@ -41,10 +41,7 @@ class Clinics:
         self.training: dict[str, Any] = {
             "epsilon": 2.0, "order": list(NAMES), "inprivate": {"n_rounds": 2, "max_depth": 2}, **training,
         }  # fmt: skip
-        probes = [socket.create_server(("127.0.0.1", 0)) for _ in NAMES]
-        addresses = [f"tcp://127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
-        for probe in probes:
-            probe.close()
+        addresses = free_addresses(len(NAMES))
         for name in NAMES:
             (root / name).mkdir()
             generate(root / name / "keys", name)
@@ -59,7 +56,7 @@ class Clinics:
             self.runs[name] = {
                 "role": "owner", "party": name, "run_id": "spring", "schema": "schema.yaml", "data": "data.csv",
                 "secret_key": f"keys/{name}.secret", "listen": addresses[place], "owners": others, "seed": place,
-                "timeout": 5, "wait": 60, "report": False,
+                "timeout": 5, "wait": 40, "report": False,
             }  # fmt: skip
             X = draw.random((80, 3)).round(6)
             frame = pd.DataFrame(X, columns=list(SCHEMA["columns"])).assign(y=(X[:, 0] > 0.5).astype(int))

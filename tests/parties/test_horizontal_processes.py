@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -40,6 +39,7 @@ from parties.worker_ledger import RunCharge, worker_ledger
 from parties.worker_rows import worker_rows
 from protocols.errors import PeerAborted, PeerLost
 from protocols.keys import generate
+from tests.addresses import free_addresses
 
 SCHEMA = {
     "id": "id", "label": "y",
@@ -53,9 +53,7 @@ class Clinics:
     """A hub and three clinics with rows of their own."""
 
     def __init__(self, root: Path, **training: Any) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        (address,) = free_addresses(1)
         self.root = root
         self.training: dict[str, Any] = {
             "epsilon": 2.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from parties.horizontal_jobs import run_coordinator, run_worker
 from parties.jobs import Terminal, train_active, train_passive
 from parties.runlog import RunLog
 from protocols.keys import generate
+from tests.addresses import free_addresses
 
 # Every wait for the browser ends after so many seconds.
 PATIENCE_S = 60
@@ -60,9 +60,7 @@ class Hospitals:
         self.root = root
         # Everything that the hub received, once it has run.
         self.received: list[bytes] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+        (address,) = free_addresses(1)
         names = ("hub", *CLINICS)
         for name in names:
             generate(root / name / "keys", name)
