@@ -16,6 +16,7 @@ from parties.jobs import Terminal, recorded
 from parties.predicting import predict_locally
 from parties.predictions import prediction_table, score
 from parties.record_ids import with_parts
+from parties.row_parts import one_table
 from parties.store import RunFolder, write_predictions
 from parties.table import own_columns, read_table, select
 
@@ -48,6 +49,8 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
     source = data or getattr(run, "data", None)
     if source is None:
         raise ConfigError(f"{path}: a coordinator has no records of its own; name a file with --data")
+    if one_table(source) is None:
+        raise ConfigError(f"{path}: `data` names partitions, which are not scored as they are; name a file with --data")
     if not folder.has_model:
         raise RunFolderError(f"{folder.path} holds no trained model; train the run first")
     model = JointModel(ensemble=load_model(folder.path / "model.json"), guarantees={}, routers={})

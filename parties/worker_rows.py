@@ -10,6 +10,7 @@ from opboost.fit_quality import FitQuality
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Ensemble
+from parties.chain_config import OwnerRun
 from parties.dask_cluster import cluster
 from parties.dask_rows import PartsOnDask
 from parties.errors import ConfigError
@@ -86,6 +87,13 @@ def worker_rows(run: WorkerRun, recipe: Recipe, *, rng: BitSource) -> Iterator[W
         return
     with cluster(run.dask) as client:
         yield parted(PartsOnDask(files, recipe, client=client))
+
+
+def count_rows(run: WorkerRun | OwnerRun) -> int:
+    """How many rows a run file names; those of one table are checked on the way, of partitions only the columns."""
+    if one_table(run.data) is not None:
+        return len(OwnerRows.read(run).labels)
+    return _count(part_files(run.data, run.table_schema, objective=run.training.objective))
 
 
 def _count(files: list[PartFile]) -> int:

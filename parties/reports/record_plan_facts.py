@@ -24,13 +24,13 @@ from parties.config import read_schema
 from parties.errors import PartyError
 from parties.horizontal_config import CoordinatorRun, TrainingSection
 from parties.horizontal_files import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
-from parties.owner_rows import OwnerRows
 from parties.progress import Progress, no_progress
 from parties.rehearsal import Traffic, rehearse
 from parties.reports.record_account import AccountFacts, account_facts
 from parties.reports.record_facts import releases_of
 from parties.reports.record_words import Observer, observers_of, settings_of
 from parties.worker_ledger import LedgerPosition, ledger_position
+from parties.worker_rows import count_rows
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -127,7 +127,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     run = read_record_run(path)
     schema, _ = read_schema(run.table_schema)
     recipe = recipe_of(run, schema, path)
-    n_records = None if isinstance(run, CoordinatorRun) else len(OwnerRows.read(run).labels)
+    n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
     promise = recipe.guarantee(is_secure=run.seed is None)
     return RecordPlan(
         party=run.party, role=run.role, run_id=run.run_id, peers=peers_of(run), n_columns=len(schema.names),

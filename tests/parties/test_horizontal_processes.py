@@ -32,11 +32,12 @@ from parties.federated_section import FederatedSection
 from parties.horizontal_agreement import commitment, public_bits
 from parties.horizontal_config import CoordinatorRun, WorkerRun, read_horizontal
 from parties.horizontal_jobs import make_recipe, run_coordinator, run_worker
+from parties.horizontal_prediction import predict_alone
 from parties.jobs import Terminal
 from parties.sgbdt_section import _DEFAULTS, SGBDTSection
 from parties.store import RunFolder
 from parties.worker_ledger import RunCharge, worker_ledger
-from parties.worker_rows import worker_rows
+from parties.worker_rows import count_rows, worker_rows
 from protocols.errors import PeerAborted, PeerLost
 from protocols.keys import generate
 from tests.addresses import free_addresses
@@ -422,6 +423,17 @@ def test_one_file_is_not_for_dask_and_a_cluster_needs_the_extra(
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match="not installed"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
         pass
+
+
+def test_partitions_are_counted_for_a_plan_and_are_not_scored_as_they_are(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    in_partitions(tmp_path / "w0")
+    n_rows = count_rows(read_horizontal(clinics.write("w0"), WorkerRun))
+    clinics.runs["w0"]["data"] = "parts"
+    path = clinics.write("w0")
+    assert count_rows(read_horizontal(path, WorkerRun)) == n_rows > 70
+    with pytest.raises(ConfigError, match="names partitions, which are not scored as they are"):
+        predict_alone(path, data=None, ids=None, out=None, terminal=Terminal())
 
 
 def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model_of_tables(tmp_path: Path) -> None:
