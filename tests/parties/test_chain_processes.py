@@ -28,6 +28,7 @@ from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs import Terminal
 from protocols.keys import generate
 from tests.addresses import free_addresses
+from tests.parties.test_horizontal_processes import finish
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")
@@ -113,18 +114,6 @@ class Clinics:
 
 def leaves(model: Any) -> list[list[float]]:
     return [tree.values.tolist() for tree in model.trees]
-
-
-def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tuple[int, str]]:
-    """Exit code and standard error of each process, all of which must end in time."""
-    try:
-        ends = [process.communicate(timeout=seconds) for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    return [(process.returncode, end[1]) for process, end in zip(processes, ends, strict=True)]
 
 
 def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path) -> None:
