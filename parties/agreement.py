@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from parties.errors import Disagreement
 from parties.last_words import last_words
-from protocols.channel import Channel, abort, expect, expected
+from protocols.channel import Channel, abort, expect
 from protocols.errors import PeerLost
-from protocols.messages import Abort, Hello, Role, Task
+from protocols.messages import Hello, Role, Task
 from protocols.wording import readable
 
 # How long a peer that only looked may take to close its port.
@@ -122,21 +122,12 @@ def greet_all(
 
 
 def _first_hello(channel: Channel, mine: Hello) -> Hello:
-    theirs = _expect_hello(channel)
+    theirs = expect(channel, Hello)
     while _passes_by(theirs, mine):
         channel.send(mine)
         channel.begin_again()
-        theirs = _expect_hello(channel)
+        theirs = expect(channel, Hello)
     return theirs
-
-
-def _expect_hello(channel: Channel) -> Hello:
-    """A peer's greeting. Before it, the farewell to an earlier conversation may come, over a connection of its own."""
-    message = channel.receive()
-    if isinstance(message, Abort):
-        channel.begin_again()
-        return expect(channel, Hello)
-    return expected(channel, message, Hello)
 
 
 def _passes_by(theirs: Hello, mine: Hello) -> bool:

@@ -150,11 +150,7 @@ def expect(channel: Channel, kind: type[M]) -> M:
     UnexpectedMessage
         If it is of another kind.
     """
-    return expected(channel, channel.receive(), kind)
-
-
-def expected(channel: Channel, message: Message, kind: type[M]) -> M:
-    """The same for a message that was received already."""
+    message = channel.receive()
     if isinstance(message, Abort):
         raise aborted(channel.peer, message)
     if not isinstance(message, kind):

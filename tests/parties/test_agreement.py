@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
-from parties.agreement import check_agreement, conversation, differences, greet, greet_all
+from parties.agreement import check_agreement, conversation, differences, greet
 from parties.errors import Disagreement, TableError
 from protocols.channel import expect
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
@@ -140,22 +140,3 @@ def test_a_conversation_that_ends_well_sends_nothing() -> None:
     with conversation(near) as phase:
         phase.enter("greeting")
     assert [channel.traffic.sent_bytes for channel in near] == [0, 0]
-
-
-@pytest.mark.parametrize("n_farewells", [0, 1, 2])
-def test_one_farewell_to_an_earlier_conversation_is_passed_over(
-    n_farewells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A passive party that comes again sends it over a connection of its own, if the port was closed too soon."""
-    here, there = memory_pair("bank", "shop")
-    begun: list[None] = []
-    monkeypatch.setattr(here, "begin_again", lambda: begun.append(None))
-    for _ in range(n_farewells):
-        there.send(Abort(phase="greeting", reason="bank and this party do not agree"))
-    there.send(SHOP)
-    if n_farewells > 1:
-        with pytest.raises(PeerAborted, match="do not agree"):
-            greet_all([here], {"shop": BANK})
-        return
-    assert greet_all([here], {"shop": BANK}) == {"shop": SHOP}
-    assert len(begun) == n_farewells
