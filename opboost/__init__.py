@@ -4,16 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from opboost.dpboost_estimators import DPBoostClassifier, DPBoostRegressor
-    from opboost.estimators import OpBoostClassifier, OpBoostRegressor
-    from opboost.federated_estimators import FederatedGBDTClassifier, FederatedGBDTRegressor
-    from opboost.inprivate_estimators import InPrivateClassifier, InPrivateRegressor
     from opboost.privacy.adj_map import AdjMap
     from opboost.privacy.domain import IntegerDomain, Partition
     from opboost.privacy.guarantee import Guarantee
     from opboost.privacy.order_preserving import GlobalMap, LocalMap
     from opboost.schema import ColumnSchema
-    from opboost.sgbdt_estimators import SGBDTClassifier, SGBDTRegressor
+    from opboost.sklearn.dpboost import DPBoostClassifier, DPBoostRegressor
+    from opboost.sklearn.federated import FederatedGBDTClassifier, FederatedGBDTRegressor
+    from opboost.sklearn.inprivate import InPrivateClassifier, InPrivateRegressor
+    from opboost.sklearn.sgbdt import SGBDTClassifier, SGBDTRegressor
+    from opboost.sklearn.vertical import OpBoostClassifier, OpBoostRegressor
     from opboost.trees.model_file import load_model
     from opboost.trees.tree import Ensemble
     from opboost.trees.xgboost_model import from_xgboost, to_xgboost
@@ -45,22 +45,22 @@ __all__ = [
 _HOMES = {
     "AdjMap": "opboost.privacy.adj_map",
     "ColumnSchema": "opboost.schema",
-    "DPBoostClassifier": "opboost.dpboost_estimators",
-    "DPBoostRegressor": "opboost.dpboost_estimators",
+    "DPBoostClassifier": "opboost.sklearn.dpboost",
+    "DPBoostRegressor": "opboost.sklearn.dpboost",
     "Ensemble": "opboost.trees.tree",
-    "FederatedGBDTClassifier": "opboost.federated_estimators",
-    "FederatedGBDTRegressor": "opboost.federated_estimators",
+    "FederatedGBDTClassifier": "opboost.sklearn.federated",
+    "FederatedGBDTRegressor": "opboost.sklearn.federated",
     "GlobalMap": "opboost.privacy.order_preserving",
     "Guarantee": "opboost.privacy.guarantee",
-    "InPrivateClassifier": "opboost.inprivate_estimators",
-    "InPrivateRegressor": "opboost.inprivate_estimators",
+    "InPrivateClassifier": "opboost.sklearn.inprivate",
+    "InPrivateRegressor": "opboost.sklearn.inprivate",
     "IntegerDomain": "opboost.privacy.domain",
     "LocalMap": "opboost.privacy.order_preserving",
-    "OpBoostClassifier": "opboost.estimators",
-    "OpBoostRegressor": "opboost.estimators",
+    "OpBoostClassifier": "opboost.sklearn.vertical",
+    "OpBoostRegressor": "opboost.sklearn.vertical",
     "Partition": "opboost.privacy.domain",
-    "SGBDTClassifier": "opboost.sgbdt_estimators",
-    "SGBDTRegressor": "opboost.sgbdt_estimators",
+    "SGBDTClassifier": "opboost.sklearn.sgbdt",
+    "SGBDTRegressor": "opboost.sklearn.sgbdt",
     "from_xgboost": "opboost.trees.xgboost_model",
     "load_model": "opboost.trees.model_file",
     "to_xgboost": "opboost.trees.xgboost_model",

@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from parties.console import (
+from parties.commands.admin import doctor, keygen, ledger, report
+from parties.commands.console import (
     DataOption,
     Format,
     FormatOption,
@@ -22,7 +23,6 @@ from parties.console import (
     terminal_of_command,
 )
 from parties.errors import Stopped
-from parties.inspection import doctor, keygen, ledger, report
 
 # New containers before Python looks for cycles. Modules and compiled loops bring some hundred thousand that all stay:
 # at the usual 700, looking through them again and again takes a sixth of the start of a party.
@@ -55,7 +55,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from protocols.messages import VERSION
+        from protocols.messages.vertical import VERSION
 
         typer.echo(f"opboost {version('opboost')} (protocol {VERSION})")
         raise typer.Exit
@@ -73,7 +73,7 @@ def _root(
 @app.command("party-a")
 def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train as the active party: holds the labels, grows the trees."""
-    from parties.jobs import train_active
+    from parties.jobs.train_vertical import train_active
 
     with terminal_of_command() as terminal:
         folder = train_active(run_file, insecure=insecure, terminal=terminal)
@@ -91,7 +91,7 @@ def party_b(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train as a passive party: releases desensitized ranks of its columns. With --serve: answer predictions."""
-    from parties.jobs import train_passive
+    from parties.jobs.train_vertical import train_passive
 
     if serve:
         _serve(run_file, data, insecure, form)
@@ -104,8 +104,8 @@ def party_b(
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
-    from parties.prediction_jobs import serve_until_stopped
-    from parties.serving import StopSignals
+    from parties.jobs.predict_vertical import serve_until_stopped
+    from parties.vertical.prediction_service import StopSignals
 
     with StopSignals() as signals, terminal_of_command() as terminal:
         done = serve_until_stopped(run_file, data=data, insecure=insecure, terminal=terminal, signals=signals)
@@ -115,7 +115,7 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 @app.command()
 def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
-    from parties.horizontal_jobs import run_coordinator
+    from parties.jobs.train_horizontal import run_coordinator
 
     with terminal_of_command() as terminal:
         folder = run_coordinator(run_file, insecure=insecure, terminal=terminal)
@@ -125,7 +125,7 @@ def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOptio
 @app.command()
 def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
-    from parties.horizontal_jobs import run_worker
+    from parties.jobs.train_horizontal import run_worker
 
     with terminal_of_command() as terminal:
         folder = run_worker(run_file, insecure=insecure, terminal=terminal)
@@ -135,7 +135,7 @@ def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = F
 @app.command()
 def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
-    from parties.chain_jobs import run_owner
+    from parties.jobs.train_chain import run_owner
 
     with terminal_of_command() as terminal:
         folder = run_owner(run_file, insecure=insecure, terminal=terminal)
@@ -159,19 +159,19 @@ def predict(
     The active party gets the predictions; a passive party answers for its columns. No labels are needed. The model of a
     coordinator, a worker or an owner in a chain is complete: each predicts alone.
     """
-    from parties.config import HORIZONTAL_ROLES, read_role
+    from parties.config.vertical import HORIZONTAL_ROLES, read_role
 
     with terminal_of_command() as terminal:
         role = read_role(run_file)
         if role in HORIZONTAL_ROLES:
-            from parties.horizontal_prediction import predict_alone
+            from parties.jobs.predict_horizontal import predict_alone
 
             if mode is not None:
                 raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint="--mode")
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
             print_result(form, predictions=str(target))
             return
-        from parties.prediction_jobs import predict_active, serve_passive
+        from parties.jobs.predict_vertical import predict_active, serve_passive
 
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
@@ -199,8 +199,8 @@ def demo(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""
-    from parties.demo import run_demo
-    from parties.horizontal_demo import run_horizontal_demo
+    from parties.commands.demo import run_demo
+    from parties.commands.horizontal_demo import run_horizontal_demo
 
     with terminal_of_command() as terminal:
         if horizontal:
@@ -212,7 +212,7 @@ def demo(
     if form is Format.JSON:
         typer.echo(json.dumps(summary))
     else:
-        from parties.printing import print_horizontal_summary, print_summary
+        from parties.commands.printing import print_horizontal_summary, print_summary
 
         (print_horizontal_summary if horizontal else print_summary)(summary)
 

@@ -21,13 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.alignment import Common, Terms, be_found, find_common
-from protocols.blinding import Cipher
-from protocols.channel import Channel, Timing, expect
-from protocols.keys import generate, read_secret
-from protocols.messages import Done
-from protocols.zmq_channel import ConnectedChannel
-from protocols.zmq_listener import Listener
+from protocols.alignment.blinding import Cipher
+from protocols.alignment.private_set_intersection import Common, Terms, be_found, find_common
+from protocols.messages.vertical import Done
+from protocols.transport.channel import Channel, Timing, expect
+from protocols.transport.keys import generate, read_secret
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
 
 SECRETS = {"psi": None, "hashed": bytes(range(32))}
 

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from opboost import rng
-from opboost.horizontal.inprivate import Owner, Settings
-from opboost.horizontal.inprivate_owners import InPrivateAmongOwners
-from opboost.horizontal.public_table import PublicGrid
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.inprivate.training import Owner, Settings
 from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.tree import Tree
-from parties.chain import ChainJob, take_turns
-from parties.kept_turns import KeptTurns
-from parties.store import RunFolder
-from protocols.channel import Channel
-from protocols.memory import memory_pair
+from parties.horizontal.chain import ChainJob, take_turns
+from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.runs.run_folder import RunFolder
+from protocols.transport.channel import Channel
+from protocols.transport.memory import memory_pair
 
 N_OWNERS = (2, 4, 8)
 N_ROWS, N_COLUMNS = 300, 5

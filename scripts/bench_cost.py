@@ -107,8 +107,8 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     from opboost.trees.boosting import BoostingParameters
     from opboost.trees.losses import Logistic
     from opboost.vertical import OwnColumn
-    from parties import party_a, party_b
-    from parties.simulation import simulate
+    from parties.vertical import party_a, party_b
+    from parties.vertical.simulation import simulate
 
     columns, labels = data
     settings = MechanismSettings(epsilon=0.1, domain_size=case.domain)

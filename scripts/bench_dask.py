@@ -30,15 +30,15 @@ from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import bind, list_tests
-from parties.balances import Budget
-from parties.dask_cluster import DaskSection, cluster
-from parties.dask_parts import look_through
-from parties.dask_prediction import answer_partitions, predict_partitions
-from parties.dask_release import release_partitions
-from parties.dask_training import OwnPartitions, RankPartitions, train_on_partitions
-from parties.dask_transfer import StoredRelease
-from parties.entries import Occasion
-from parties.ledger import Ledger
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.partitions import look_through
+from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.release import release_partitions
+from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.cluster.transfer import StoredRelease
+from parties.ledger.budget import Budget
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
 
 N_PARTS = 8
 OWN = (ColumnSchema(name="own", lower=0, upper=1),)

@@ -26,17 +26,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost import rng
-from opboost.horizontal.client_rows import ClientRows
-from opboost.horizontal.federated_owners import FederatedAmongOwners
+from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.public_task import PublicTask
-from parties.coordinator import coordinate
-from parties.federated_section import FederatedSection
-from parties.worker import WorkerJob, work
-from parties.worker_group import WorkerGroup
-from protocols.channel import Timing
-from protocols.keys import KeyPair, generate, read_secret
-from protocols.zmq_channel import ConnectedChannel
-from protocols.zmq_listener import Listener
+from opboost.horizontal.rows.client_rows import ClientRows
+from parties.config.federated_section import FederatedSection
+from parties.horizontal.coordinator import coordinate
+from parties.horizontal.worker import WorkerJob, work
+from parties.horizontal.worker_group import WorkerGroup
+from protocols.transport.channel import Timing
+from protocols.transport.keys import KeyPair, generate, read_secret
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
 
 N_ROWS, N_COLUMNS = 1000, 10
 N_TREES, BATCH_SIZE = 200, 10

@@ -73,7 +73,7 @@ def release(folder: Path, n_columns: int, pipe: Connection) -> None:
     from opboost import rng
     from opboost.desensitize import ColumnMechanism, MechanismSettings
     from opboost.schema import ColumnSchema
-    from parties.out_of_core import release_file
+    from parties.vertical.out_of_core import release_file
 
     settings = MechanismSettings(epsilon=0.1)
     schemas = [ColumnSchema(name=f"x{c}", lower=-4, upper=4) for c in range(n_columns)]
@@ -91,7 +91,7 @@ def train(folder: Path, n_trees: int, pipe: Connection) -> None:
     from opboost.trees.losses import Logistic
     from opboost.vertical import RankColumn
     from opboost.vertical import train as grow
-    from parties.mapped_ranks import MappedRanks
+    from parties.storage.mapped_ranks import MappedRanks
 
     n_ranks = json.loads((folder / "n_ranks.json").read_text())
     n_rows = (folder / "0.ranks").stat().st_size // 2

@@ -28,15 +28,15 @@ import pandas as pd
 import xgboost
 import yaml
 
-from parties.config import ActiveRun, read_run, read_schema
-from parties.connections import active_channels
-from parties.jobs import Terminal, recorded
-from parties.predicting import Session, session
-from parties.store import RunFolder
-from parties.table import own_columns, read_table
-from protocols.channel import Channel
-from protocols.keys import generate
-from protocols.messages import RecordStatus
+from parties.config.vertical import ActiveRun, read_run, read_schema
+from parties.jobs.train_vertical import Terminal, recorded
+from parties.runs.run_folder import RunFolder
+from parties.session.connections import active_channels
+from parties.tables.party_table import own_columns, read_table
+from parties.vertical.prediction_client import Session, session
+from protocols.messages.vertical import RecordStatus
+from protocols.transport.channel import Channel
+from protocols.transport.keys import generate
 
 N_ROWS, N_COLUMNS, LARGE = 20_000, 10, 10_000
 PARTIES = ("bank", "shop")

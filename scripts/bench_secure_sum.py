@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 
-from protocols.secure_epoch import Epoch
-from protocols.secure_sum import SumRound
-from protocols.secure_worker import SummedWorker
+from protocols.secure_aggregation.epochs import Epoch
+from protocols.secure_aggregation.sum import SumRound
+from protocols.secure_aggregation.worker import SummedWorker
 
 REPEATS = 3
 

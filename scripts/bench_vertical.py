@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from protocols.keys import generate
+from protocols.transport.keys import generate
 
 # Rows per row group of the generated files.
 GROUP_ROWS = 1 << 18

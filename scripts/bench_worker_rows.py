@@ -27,13 +27,13 @@ import yaml
 from peak_memory import peak_bytes
 
 from opboost.rng import seeded
-from parties.config import read_schema
-from parties.dask_cluster import DaskSection, cluster
-from parties.dask_rows import PartsOnDask
-from parties.horizontal_config import TrainingSection
-from parties.horizontal_jobs import make_recipe
-from parties.owner_rows import OwnerRows
-from parties.row_parts import PartedRows, PartsHere, part_files
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.rows import PartsOnDask
+from parties.config.horizontal import TrainingSection
+from parties.config.vertical import read_schema
+from parties.horizontal.row_partitions import PartedRows, PartsHere, part_files
+from parties.horizontal.row_table import OwnerRows
+from parties.jobs.train_horizontal import make_recipe
 
 N_PARTS, N_COLUMNS = 8, 10
 

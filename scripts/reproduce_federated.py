@@ -24,12 +24,12 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 
 from opboost import FederatedGBDTClassifier, rng
-from opboost.horizontal.client_rows import ClientRows
-from opboost.horizontal.federated import Choices, train
-from opboost.horizontal.query_account import query_account
-from opboost.horizontal.record_holder import Clipping
-from opboost.horizontal.split_candidates import log_candidates, quantile_candidates, uniform_candidates
-from opboost.horizontal.weight_updates import LeafRule, weight_update
+from opboost.horizontal.federated.training import Choices, train
+from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
+from opboost.horizontal.noise.query_account import query_account
+from opboost.horizontal.rows.client_rows import ClientRows
+from opboost.horizontal.rows.record_holder import Clipping
+from opboost.horizontal.splits.split_candidates import log_candidates, quantile_candidates, uniform_candidates
 from opboost.metrics import auc
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature

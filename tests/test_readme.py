@@ -13,10 +13,10 @@ import pytest
 import typer
 import yaml
 
-from parties.chain_config import OwnerRun
 from parties.cli import app
-from parties.config import ActiveRun, PassiveRun, read_schema
-from parties.horizontal_config import CoordinatorRun
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import CoordinatorRun
+from parties.config.vertical import ActiveRun, PassiveRun, read_schema
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.horizontal.gridless import GridlessColumns
-from opboost.horizontal.public_table import PublicGrid
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.trees.losses import Logistic, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 

@@ -29,13 +29,13 @@ from opboost.order_metrics import expected_weighted_kendall
 from opboost.preprocess import encode
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
 from opboost.privacy.local import RandomisedResponse
-from parties.config import PassiveRun, read_run
-from parties.preparing import bits, prepare_passive
+from parties.config.vertical import PassiveRun, read_run
+from parties.ledger.ledger_statement import Statement, read_statement
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.sentences import column_sentence, everyday_difference, loss_between
-from parties.statement import Statement, read_statement
+from parties.vertical.preparation import bits, prepare_passive
 
 # Multiples of the chosen budget at which a column's order is shown.
 ORDER_MULTIPLES = tuple(2.0**k for k in range(-6, 4))

@@ -13,12 +13,12 @@ from typing import Any
 from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
-from parties.config import ActiveRun, PassiveRun, read_role, read_run
-from parties.encoding import guarantee_from_dict
+from parties.config.vertical import ActiveRun, PassiveRun, read_role, read_run
+from parties.ledger.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
-from parties.statement import Statement, read_statement
-from parties.store import RunFolder
+from parties.runs.run_folder import RunFolder
+from parties.storage.serialization import guarantee_from_dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

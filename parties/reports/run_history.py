@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from parties.config import ActiveRun, PassiveRun
+from parties.config.horizontal import HorizontalRun
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.horizontal_config import HorizontalRun
-from parties.store import RunFolder
+from parties.runs.run_folder import RunFolder
 
 # The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
 _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from parties.ledger.ledger_statement import Spending, Statement
 from parties.reports.page import Block, Grid, Prose, Section
-from parties.statement import Spending, Statement
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (

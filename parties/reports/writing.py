@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parties.config import HORIZONTAL_ROLES, ActiveRun, read_any_run, read_role
+from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, read_any_run, read_role
 from parties.errors import ConfigError, RunFolderError
-from parties.files import replacing, write_json
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
@@ -19,7 +18,8 @@ from parties.reports.plan_facts import plan_of
 from parties.reports.plan_page import plan_page
 from parties.reports.run_facts import ActiveFacts, run_facts
 from parties.reports.run_page import active_page, passive_page
-from parties.store import RunFolder
+from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import replacing, write_json
 
 FORMAT, VERSION = "opboost-report", 1
 
@@ -100,9 +100,9 @@ def _record_report_of(
 ) -> Report:
     """The same for a coordinator, a worker or an owner in a chain."""
     # Loaded here: the parties of vertical training write their reports without the recipes of horizontal training.
-    from parties.horizontal_files import read_record_run
-    from parties.reports.record_plan_facts import record_plan
-    from parties.reports.record_plan_page import record_plan_page
+    from parties.config.record_runs import read_record_run
+    from parties.reports.horizontal_plan_facts import record_plan
+    from parties.reports.horizontal_plan_page import record_plan_page
 
     run = read_record_run(path)
     if RunFolder(run.run_folder).is_finished and not before:
@@ -148,9 +148,9 @@ def record_report(path: Path) -> Report:
     RunFolderError
         If it is not finished.
     """
-    from parties.horizontal_files import read_record_run
-    from parties.reports.record_facts import record_facts
-    from parties.reports.record_page import record_page
+    from parties.config.record_runs import read_record_run
+    from parties.reports.horizontal_facts import record_facts
+    from parties.reports.horizontal_page import record_page
 
     facts = record_facts(path)
     return Report(_document("records", facts), record_page(facts), read_record_run(path).run_folder / "report.html")

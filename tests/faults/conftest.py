@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from protocols.channel import Traffic
-from protocols.codec import Frame, encode
 from protocols.errors import PeerLost
-from protocols.messages import Abort, Message
+from protocols.messages.vertical import Abort, Message
+from protocols.transport.channel import Traffic
+from protocols.transport.codec import Frame, encode
 from tests.parties.conftest import outcomes, sites, trial
 
 __all__ = ["outcomes", "sites", "trial"]

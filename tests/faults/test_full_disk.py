@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from parties.errors import LedgerError, RunFolderError
-from parties.jobs import EXPECTED_ERRORS, Terminal, train_active, train_passive
-from parties.ledger import Ledger
-from parties.prediction_jobs import predict_active, serve_passive
-from parties.releases import ReleaseStore
-from parties.runlog import RunLog
-from protocols.codec import Frame
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.ledger.release_ledger import Ledger
+from parties.ledger.release_store import ReleaseStore
+from parties.runs.run_log import RunLog
 from protocols.errors import ProtocolError
+from protocols.transport.codec import Frame
 
 pytestmark = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from parties.jobs import EXPECTED_ERRORS, Terminal, train_active, train_passive
-from parties.prediction_jobs import predict_active, serve_passive
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
 
 SILENT = Terminal()
 
@@ -75,7 +75,7 @@ def unconfirmed(sites: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> A
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("parties.party_a._conclude", stop)
+        patch.setattr("parties.vertical.party_a._conclude", stop)
         _train(sites, outcomes)
     return sites
 

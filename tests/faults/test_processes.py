@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from parties.ledger import Ledger
-from parties.releases import ReleaseStore
+from parties.ledger.release_ledger import Ledger
+from parties.ledger.release_store import ReleaseStore
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -98,7 +98,7 @@ class Running:
 def forks() -> Any:
     """Processes that start from one that has imported everything and opened nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["parties.jobs", "parties.cli"])
+    context.set_forkserver_preload(["parties.jobs.train_vertical", "parties.cli"])
     return context
 
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols import codec
-from protocols.codec import Frame, decode, encode
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages import MESSAGES, VERSION, Message, RankChunk
+from protocols.messages.vertical import MESSAGES, VERSION, Message, RankChunk
+from protocols.transport import codec
+from protocols.transport.codec import Frame, decode, encode
 
 _SCALARS = st.one_of(
     st.none(),
@@ -167,7 +167,7 @@ def test_the_limit_of_values_leaves_room_for_what_is_honest(monkeypatch: pytest.
 def test_the_largest_header_of_the_worst_kind_is_refused_within_half_a_gigabyte() -> None:
     """In a process of its own with so much memory: 32 MiB of empty maps, in arrays that are short enough."""
     code = (
-        "import resource; from protocols.codec import MAX_HEADER_BYTES as most, decode; "
+        "import resource; from protocols.transport.codec import MAX_HEADER_BYTES as most, decode; "
         "from protocols.errors import DecodeError\n"
         "n = 1 << 20; part = b'\\xdd' + n.to_bytes(4, 'big') + b'\\x80' * n\n"
         "header = b'\\xdd' + (31).to_bytes(4, 'big') + part * 31\n"

@@ -22,22 +22,21 @@ from opboost.errors import OpBoostError
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
-from parties import party_b
-from parties.active_job import JointModel
-from parties.balances import Budget
-from parties.drawing import Account, open_books
-from parties.encoding import router_from_dict, router_to_dict
-from parties.entries import Occasion
 from parties.errors import ConfigError
-from parties.jobs import EXPECTED_ERRORS
-from parties.offering import rank_type
-from parties.party_a import train_jointly
-from parties.predicting import predict_jointly
-from parties.store import RunFolder
-from protocols.alignment import CHUNK_IDS, Terms, be_found, find_common
-from protocols.codec import Frame, encode
+from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.ledger.budget import Budget
+from parties.ledger.charged_release import Account, open_books
+from parties.ledger.ledger_lines import Occasion
+from parties.runs.run_folder import RunFolder
+from parties.storage.serialization import router_from_dict, router_to_dict
+from parties.vertical import party_b
+from parties.vertical.party_a import train_jointly
+from parties.vertical.prediction_client import predict_jointly
+from parties.vertical.release_offer import rank_type
+from parties.vertical.training_job import JointModel
+from protocols.alignment.private_set_intersection import CHUNK_IDS, Terms, be_found, find_common
 from protocols.errors import PeerAborted, PeerLost
-from protocols.messages import (
+from protocols.messages.vertical import (
     Abort,
     Answers,
     Ask,
@@ -59,7 +58,8 @@ from protocols.messages import (
     Task,
     Thresholds,
 )
-from protocols.messages import Terms as AgreedTerms
+from protocols.messages.vertical import Terms as AgreedTerms
+from protocols.transport.codec import Frame, encode
 
 Item = Message | list[Frame]
 
@@ -281,7 +281,7 @@ def outcome_of(call: Callable[[], Any], channel: Any) -> Any:
 @pytest.fixture(scope="module")
 def share(trial: Any, outcomes: Any) -> Any:
     """A model and the shop's router, from a sound run."""
-    from protocols.memory import memory_pair
+    from protocols.transport.memory import memory_pair
 
     near, far = memory_pair("bank", "shop")
     job = trial.active(parameters=BoostingParameters(n_estimators=2, max_depth=2))
@@ -451,7 +451,7 @@ def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | Non
 
 def _sound_alignment(recital: Any, secret: bytes | None) -> tuple[list[Message], list[Message]]:
     """What each side may send the other one: points of the curve, or hashes, that are nobody's ids."""
-    from protocols.blinding import Cipher
+    from protocols.alignment.blinding import Cipher
 
     if secret is None:
         with Cipher() as cipher:

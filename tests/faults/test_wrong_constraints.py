@@ -9,12 +9,12 @@ import pytest
 from opboost.errors import ParameterError
 from opboost.schema import Kind
 from opboost.trees.constraints import ColumnConstraints
-from parties import party_b
-from parties.jobs import Terminal, train_active, train_passive
-from parties.offering import offered_names
-from parties.party_a import train_jointly
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.vertical import party_b
+from parties.vertical.party_a import train_jointly
+from parties.vertical.release_offer import offered_names
 from protocols.errors import PeerAborted
-from protocols.messages import Offer
+from protocols.messages.vertical import Offer
 
 SILENT = Terminal()
 
@@ -63,13 +63,13 @@ def test_the_names_in_the_greeting_are_those_of_the_offer(
     trial: Any, recital: Any, outcomes: Any, opaque: bool
 ) -> None:
     """An unordered column comes as one indicator per category."""
-    from protocols.memory import memory_pair
+    from protocols.transport.memory import memory_pair
 
     offered: list[str] = []
     near, far = memory_pair("bank", "shop")
 
     def listen(kind: str, frames: Any) -> None:
-        from protocols.codec import decode
+        from protocols.transport.codec import decode
 
         if kind == Offer.kind:
             offered.extend(column.name for column in decode(frames).columns)  # type: ignore[attr-defined]
@@ -92,7 +92,7 @@ def test_the_names_in_the_greeting_are_those_of_the_offer(
 
 def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, outcomes: Any) -> None:
     """Each greets for itself; what one lacks the other may have. A name that both use is ambiguous."""
-    from protocols.memory import memory_pair
+    from protocols.transport.memory import memory_pair
 
     def train(constraints: ColumnConstraints) -> dict[str, Any]:
         pairs = {name: memory_pair("bank", name) for name in ("shop", "post")}

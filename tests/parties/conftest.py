@@ -20,14 +20,14 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
-from parties.active_job import ActiveJob
-from parties.party_b import PassiveJob
-from protocols.channel import Channel, Timing
-from protocols.keys import generate, read_secret
-from protocols.memory import memory_pair
-from protocols.zmq_channel import ConnectedChannel
-from protocols.zmq_listener import Listener
-from tests.addresses import free_addresses
+from parties.vertical.party_b import PassiveJob
+from parties.vertical.training_job import ActiveJob
+from protocols.transport.channel import Channel, Timing
+from protocols.transport.keys import generate, read_secret
+from protocols.transport.memory import memory_pair
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
+from tests.support.addresses import free_addresses
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 N_ROWS = 300

@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from parties import cli, console, jobs
+from parties import cli
 from parties.cli import app
+from parties.commands import console
+from parties.jobs import train_vertical
 from protocols.errors import PeerLost
-from protocols.keys import read_public, read_secret
-from protocols.messages import VERSION
+from protocols.messages.vertical import VERSION
+from protocols.transport.keys import read_public, read_secret
 
 COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "report", "demo"}
 
@@ -55,7 +57,7 @@ def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]
     assert (done.returncode, done.stderr) == (0, f"{loaded}\n")
 
 
-@pytest.mark.parametrize("module", ["parties.jobs", "parties.prediction_jobs"])
+@pytest.mark.parametrize("module", ["parties.jobs.train_vertical", "parties.jobs.predict_vertical"])
 def test_a_party_of_a_vertical_run_loads_nothing_of_other_runs(module: str) -> None:
     code = (
         f"import sys, {module}\n"
@@ -134,7 +136,7 @@ def test_an_expected_error_is_one_sentence_even_with_brackets_in_it(
     def lost(*_: object, **__: object) -> None:
         raise PeerLost("shop [red]is gone[/red]")
 
-    monkeypatch.setattr(jobs, "train_active", lost)
+    monkeypatch.setattr(train_vertical, "train_active", lost)
     assert run("party-a", str(tmp_path)) == (1, "", "error: shop [red]is gone[/red]\n")
 
 
@@ -142,7 +144,7 @@ def test_a_defect_is_not_dressed_up_as_an_expected_error(tmp_path: Path, monkeyp
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(jobs, "train_active", broken)
+    monkeypatch.setattr(train_vertical, "train_active", broken)
     result = CliRunner().invoke(app, ["party-a", str(tmp_path)])
     assert isinstance(result.exception, ZeroDivisionError)
     assert result.exit_code == 1
@@ -161,7 +163,7 @@ def test_plain_text_is_spoken_only_when_asked_for(
         asked.append(insecure)
         return Folder()
 
-    monkeypatch.setattr(jobs, job, note)
+    monkeypatch.setattr(train_vertical, job, note)
     for words in ([], ["--insecure"]):
         code, out, _ = run(command, "run.yaml", "--format", "json", *words)
         assert (code, json.loads(out)) == (0, {"run_folder": str(tmp_path)})
@@ -247,13 +249,13 @@ def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.Monk
     class Folder:
         path = tmp_path
 
-    def chatty(path: Path, *, insecure: bool, terminal: jobs.Terminal) -> Folder:
+    def chatty(path: Path, *, insecure: bool, terminal: train_vertical.Terminal) -> Folder:
         terminal.say("a step")
         terminal.progress("growing trees", 1, 2)
         terminal.warn("a warning")
         return Folder()
 
-    monkeypatch.setattr(jobs, "train_active", chatty)
+    monkeypatch.setattr(train_vertical, "train_active", chatty)
     assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\n", "a warning\n")
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from protocols.channel import Timing
-from protocols.keys import generate, read_secret
-from protocols.zmq_channel import ConnectedChannel
-from protocols.zmq_listener import Listener
+from protocols.transport.channel import Timing
+from protocols.transport.keys import generate, read_secret
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
 
 PATIENT = Timing(timeout_s=10, wait_s=10)
 

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from opboost.horizontal.dpboost import Settings
-from opboost.horizontal.inprivate import boosted_residuals
-from opboost.horizontal.private_splits import gain_range
+from opboost.horizontal.dpboost.training import Settings
+from opboost.horizontal.inprivate.training import boosted_residuals
+from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.privacy.published import dpboost_gain_sensitivity
 
 LAMBDAS = (0.0, 0.1, 1.0, 10.0)

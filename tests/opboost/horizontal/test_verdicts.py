@@ -15,8 +15,8 @@ import pytest
 
 import opboost
 from opboost import DPBoostRegressor, InPrivateRegressor, SGBDTRegressor
-from opboost.horizontal.leaf_noise import leaf_noise
-from opboost.horizontal.record_holder import Clipping
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import by_gaussian, by_pure, by_renyi
 from opboost.privacy.releases import GaussianRelease, PureRelease, SharedByCoins
 from opboost.privacy.renyi import ORDERS

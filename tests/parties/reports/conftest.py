@@ -19,11 +19,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from parties.horizontal_jobs import run_coordinator, run_worker
-from parties.jobs import Terminal, train_active, train_passive
-from parties.runlog import RunLog
-from protocols.keys import generate
-from tests.addresses import free_addresses
+from parties.jobs.train_horizontal import run_coordinator, run_worker
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.run_log import RunLog
+from protocols.transport.keys import generate
+from tests.support.addresses import free_addresses
 
 # Every wait for the browser ends after so many seconds.
 PATIENCE_S = 60

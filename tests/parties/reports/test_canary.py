@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.jobs import Terminal, train_active, train_passive
-from parties.prediction_jobs import predict_active, serve_passive
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.writing import report_of
-from parties.runlog import RunLog
-from protocols.codec import Frame
+from parties.runs.run_log import RunLog
+from protocols.transport.codec import Frame
 
 SPEND, LABEL = 73.19046285, 2718.28182846
 SHOPS_OWN_ID, BANKS_OWN_ID = "zebra-7731-quagga", "okapi-9042-gnu"

@@ -22,7 +22,7 @@ from opboost.order_metrics import bayes_attack, expected_weighted_kendall
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cli import app
-from parties.config import PassiveRun, read_run, read_schema
+from parties.config.vertical import PassiveRun, read_run, read_schema
 from parties.reports.choices import Grid, choices_for, label, settings_of
 from parties.reports.plan_facts import plan_of
 from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, loss_between, odds

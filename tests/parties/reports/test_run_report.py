@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from parties.answering import Tally
 from parties.cli import app
-from parties.config import read_any_run
+from parties.config.vertical import read_any_run
 from parties.errors import RunFolderError
-from parties.jobs import Terminal, train_active, train_passive
-from parties.prediction_jobs import predict_active, serve_passive
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports import writing
 from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
-from parties.runlog import RunLog
-from parties.serving import _log_session
+from parties.runs.run_log import RunLog
+from parties.vertical.prediction_server import Tally
+from parties.vertical.prediction_service import _log_session
 
 
 def document(site: Any) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""DPBoost (Li, Wu, Wen, He; AAAI 2020)."""

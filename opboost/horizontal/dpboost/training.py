@@ -1,0 +1,284 @@
+"""DPBoost (Li, Wu, Wen, He; AAAI 2020): splits by the exponential mechanism, Laplace leaves, ensembles of ensembles.
+
+A tree spends half of its epsilon on its leaves and half on its levels of splits, in equal parts; the nodes of a level
+share no record. In one *ensemble* every record draws, by a coin of its own, the one tree that it may be in, so the
+trees of an ensemble cost as much as one of them; ensembles follow each other. `Scheme` has the shares:
+
+=======  ==============================================  ==========================
+scheme   trees of an ensemble                            ensembles
+=======  ==============================================  ==========================
+`eoe`    records in shares ``eta (1 - eta)^t``           ``T / trees_per_ensemble``
+`seq`    one, on all records                             T
+`para`   records in shares ``2^-(t + 1)``                1
+=======  ==============================================  ==========================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask, Sums, Values
+from opboost.horizontal.noise.initial_score import InitialScore
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder
+from opboost.horizontal.splits.exponential_splits import gain_range
+from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
+from opboost.privacy.additive import DiscreteLaplace
+from opboost.privacy.coins import RecordCoins
+from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
+from opboost.privacy.selection import ExponentialMechanism
+from opboost.rng import BitSource
+from opboost.trees.binning import BinnedTable
+from opboost.trees.complete import grow_complete_tree
+from opboost.trees.tree import Tree
+
+Scheme = Literal["eoe", "seq", "para"]
+
+# Steps of a leaf's value, per unit of the gradients' bound.
+_LEAF_STEPS = 2.0**30
+
+# From the number of records and bits to the records of each tree of an ensemble, in turn, among those who are eligible.
+Deals = Callable[[int, BitSource], Callable[[Mask], NDArray[np.int64]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a DPBoost model is made of.
+
+    Attributes
+    ----------
+    n_trees, trees_per_ensemble, max_depth : int
+    scheme : {"eoe", "seq", "para"}
+    learning_rate, reg_lambda : float
+    max_grad : float
+        g, the bound of a gradient.
+    leaf : {"sums", "value"}
+        Whether noise goes to a leaf's sum of gradients and to its count, or to its value as in the paper.
+    noise_lambda : float
+        For ``sums``: the regulariser is at least so many scales of the noise on the count.
+    filters_gradients : bool
+        Leave records with gradients beyond g out of the tree (GDF) rather than clip them.
+    clips_leaves : bool
+        Bound the values of the t-th tree of an ensemble, from 0, by ``g (1 - learning_rate)^t`` (GLC).
+    utility_range : float
+        Of the gain; `gain_range` of g is right.
+    """
+
+    n_trees: int
+    trees_per_ensemble: int
+    max_depth: int
+    scheme: Scheme
+    learning_rate: float
+    reg_lambda: float
+    max_grad: float
+    leaf: Literal["sums", "value"]
+    noise_lambda: float
+    filters_gradients: bool
+    clips_leaves: bool
+    utility_range: float | None = None
+
+    @property
+    def coins(self) -> RecordCoins:
+        """In which tree of an ensemble a record is."""
+        match self.scheme:
+            case "seq":
+                return RecordCoins((1.0,))
+            case "para":
+                return RecordCoins(tuple(2.0 ** -(t + 1) for t in range(self.n_trees)))
+            case _:
+                n = max(1, min(self.trees_per_ensemble, self.n_trees))
+                return RecordCoins.geometric(n, ratio=1 - self.learning_rate)
+
+    @property
+    def n_ensembles(self) -> int:
+        return -(-self.n_trees // self.coins.n_parts)
+
+    def split_epsilon(self, epsilon: float) -> float:
+        """What one level of splits may spend of a tree's epsilon."""
+        return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
+
+    def leaf_epsilon(self, epsilon: float) -> float:
+        """What the leaves may spend of a tree's epsilon."""
+        return epsilon / 2 if self.max_depth else epsilon
+
+    def leaf_bound(self, place: int) -> float:
+        """Bound of the values of the tree at this place, from 0, of its ensemble."""
+        return self.max_grad * (1 - self.learning_rate) ** place if self.clips_leaves else self.max_grad
+
+    def leaf_sensitivity(self, place: int) -> float:
+        """How far one record can move a leaf's value: ``min(g / (1 + lambda), 2 g (1 - eta)^t)``."""
+        return min(self.max_grad / (1 + self.reg_lambda), 2 * self.leaf_bound(place))
+
+
+def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+    """All that is released of the trees, each worth `epsilon` to the records that it may touch."""
+    tree = _tree_releases(settings, epsilon)
+    parts = (tree,) * settings.coins.n_parts
+    return (SharedByCoins(coins=settings.coins, parts=parts, count=settings.n_ensembles),)
+
+
+def train(
+    rows: Values,
+    labels: Values,
+    columns: PublicGrid | GridlessColumns,
+    settings: Settings,
+    *,
+    gradients: Gradients,
+    epsilon: float,
+    initial: InitialScore,
+    deals: Deals | None = None,
+    rng: BitSource,
+) -> tuple[list[Tree], float]:
+    """Train the trees of all ensembles.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_columns)
+    labels : ndarray of float64, shape (n_rows,)
+        In [-1, 1], or 0 and 1 for classes.
+    columns : PublicGrid or GridlessColumns
+        The candidates of the splits.
+    settings : Settings
+    gradients : callable
+    epsilon : float
+        Of one tree; infinite for no noise.
+    initial : callable
+        Accounted for by the caller.
+    deals : callable, optional
+        Another way to hand out records than by their coins; not covered by the account.
+    rng : BitSource
+
+    Returns
+    -------
+    list of Tree, float
+        In bins or points (`columns` has the values), learning rate included; and the initial score.
+
+    Notes
+    -----
+    Privacy: `releases`, by one record added or removed. GDF depends on the record and on public trees alone.
+    """
+    draws = {name: rng.fork(name) for name in ("initial", "coins", "splits", "leaves")}
+    score = initial(labels, draws["initial"])
+    hand_out = deals or by_coins(settings)
+    state: list[Callable[[Mask], NDArray[np.int64]]] = []
+
+    def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+        is_eligible = np.ones(len(labels), np.bool_)
+        if settings.filters_gradients:
+            is_eligible = np.abs(gradients(holder.scores, labels)[0]) <= settings.max_grad
+        is_in = np.zeros(len(labels), np.bool_)
+        is_in[state[-1](is_eligible)] = True
+        return is_in
+
+    clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
+    placed = columns.place(rows)
+    holder = RecordHolder(
+        placed.table if isinstance(placed, PointTable) else placed, labels,
+        gradients=gradients, clipping=clipping, initial_score=score, admit=admit,
+    )  # fmt: skip
+    trees: list[Tree] = []
+    for t in range(settings.n_trees):
+        place = t % settings.coins.n_parts
+        if place == 0:
+            state.append(hand_out(len(labels), draws["coins"]))
+        trees.append(_grow(holder, placed, settings, clipping, epsilon, place, draws))
+    return trees, score
+
+
+def by_coins(settings: Settings) -> Deals:
+    """Records handed out by a coin of their own."""
+
+    def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
+        return settings.coins.deal(n_records, rng=rng).next_part
+
+    return begin
+
+
+def _grow(
+    holder: RecordHolder,
+    placed: BinnedTable | PointTable,
+    settings: Settings,
+    clipping: Clipping,
+    epsilon: float,
+    place: int,
+    draws: dict[str, BitSource],
+) -> Tree:
+    """One tree on the records that are dealt to it."""
+    grid = clipping.grid
+    on_sums = settings.leaf == "sums"
+    half = settings.leaf_epsilon(epsilon) / 2
+    leaves = NoisyHolder(
+        holder,
+        grad_noise=laplace_noise(settings.max_grad, half, grid.grad_scale) if on_sums else None,
+        hess_noise=laplace_noise(1.0, half, grid.hess_scale) if on_sums else None,
+        n_trees=1,
+        rng=draws["leaves"],
+    )
+    mechanism = ExponentialMechanism(
+        epsilon=settings.split_epsilon(epsilon),
+        utility_range=settings.utility_range or gain_range(settings.max_grad),
+    )
+    rule = exponential_rule(
+        placed, grid, reg_lambda=settings.reg_lambda, mechanism=mechanism, holder=holder, rng=draws["splits"]
+    )  # fmt: skip
+    axes = placed.table.axes if isinstance(placed, PointTable) else placed.axes
+    bound = settings.leaf_bound(place)
+
+    def leaf_values(totals: Sums) -> Values:
+        grad, count = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
+        if on_sums:
+            strength = max(settings.reg_lambda, settings.noise_lambda / half)
+            weight = np.maximum(count, 0.0) + strength
+            values = -grad / np.where(weight > 0, weight, 1.0)
+            return settings.learning_rate * np.clip(values, -bound, bound)
+        weight = count + settings.reg_lambda
+        values = np.clip(-grad / np.where(weight > 0, weight, 1.0), -bound, bound)
+        return settings.learning_rate * _noisy_values(values, settings, place, epsilon, draws["leaves"])
+
+    leaves.start_tree(0)
+    tree = grow_complete_tree(leaves, rule=rule, leaf_values=leaf_values, axes=axes, depth=settings.max_depth)
+    leaves.finish_tree(tree)
+    return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
+
+
+def _value_noise(settings: Settings, place: int, epsilon: float) -> DiscreteLaplace | None:
+    steps = _value_steps(settings, place)
+    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
+
+
+def _value_steps(settings: Settings, place: int) -> int:
+    """How far one record moves a leaf's value, in steps; rounding two values may part them by one more."""
+    return math.ceil(settings.leaf_sensitivity(place) * (_LEAF_STEPS / settings.max_grad)) + 1
+
+
+def _noisy_values(values: Values, settings: Settings, place: int, epsilon: float, rng: BitSource) -> Values:
+    scale = _LEAF_STEPS / settings.max_grad
+    codes = np.rint(values * scale).astype(np.int64)
+    noise = _value_noise(settings, place, settings.leaf_epsilon(epsilon))
+    return codes / scale if noise is None else (codes + noise.draw(len(codes), rng=rng)) / scale
+
+
+def _tree_releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+    """What one tree releases; the same for every place in an ensemble."""
+    chosen: tuple[Release, ...] = ()
+    if settings.max_depth:
+        chosen = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
+    grid = Clipping(max_grad=settings.max_grad, max_hess=1.0).grid
+    if settings.leaf == "sums":
+        half = settings.leaf_epsilon(epsilon) / 2
+        for bound, scale in ((settings.max_grad, grid.grad_scale), (1.0, grid.hess_scale)):
+            noise = laplace_noise(bound, half, scale)
+            assert noise is not None
+            chosen += (noise.release(laplace_sensitivity(bound, scale)),)
+        return chosen
+    noise = _value_noise(settings, 0, settings.leaf_epsilon(epsilon))
+    assert noise is not None
+    steps = _value_steps(settings, 0)
+    return (*chosen, noise.release(laplace_sensitivity(float(steps), 1.0)))

@@ -1,0 +1,1 @@
+"""The federated DP-GBDT framework (Maddock et al., CCS 2022)."""

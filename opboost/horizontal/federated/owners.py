@@ -1,0 +1,182 @@
+"""The federated framework among owners of records (Maddock et al., CCS 2022): an owner's part, and the coordinator's.
+
+Noise is added to everybody's sum by the coordinator, or in shares by the owners. The latter is for random trees whose
+cells stay where they are: one question per tree, for sums of leaves. A histogram would be of all columns, used or not,
+and noise on it would have to be paid for as many queries as there are columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.errors import ParameterError
+from opboost.horizontal.federated.question_verifier import AskedRows
+from opboost.horizontal.federated.training import Choices, Trained, train
+from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
+from opboost.horizontal.noise.distributed_noise import owner_laws
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.noisy_holder import NoisyHolder
+from opboost.horizontal.noise.query_account import QueryAccount
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
+from opboost.horizontal.rows.record_holder import RecordHolder
+from opboost.privacy.guarantee import RecordGuarantee
+from opboost.rng import BitSource
+from opboost.trees.tree import Ensemble, Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FederatedAmongOwners:
+    """Everything public of a training.
+
+    Attributes
+    ----------
+    task : PublicTask
+        Its grid has the split candidates to begin with.
+    choices : Choices
+    update : WeightUpdate
+    leaf : LeafRule
+    noise : QueryAccount or LeafNoise
+        What the coordinator adds to every answer; or with `LeafNoise.n_honest` the owners in shares.
+    delta : float
+
+    Raises
+    ------
+    ParameterError
+        If owners are to add noise to answers that are not in their account.
+    """
+
+    task: PublicTask
+    choices: Choices
+    update: WeightUpdate
+    leaf: LeafRule
+    noise: QueryAccount | LeafNoise
+    delta: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.noise, LeafNoise):
+            check_noise_in_shares(self.choices)
+
+    @property
+    def n_trees(self) -> int:
+        return self.choices.n_trees
+
+    def rows(self, rows: Values, labels: Values, *, shape_bits: BitSource, rng: BitSource) -> PlacedHolder:
+        """An owner's records.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit.
+        shape_bits : BitSource
+            Not needed: whatever is split where, the account holds.
+        rng : BitSource
+            The owner's own, for its noise.
+
+        Notes
+        -----
+        Privacy: answers what `choices` ask for and no more. With noise in shares the answers may be summed in anybody's
+        sight; otherwise only by someone who is trusted with exact sums.
+        """
+        exact = ClientRows(
+            rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
+            clipping=self.update.clipping, walks=self.choices.split_method == "tr",
+        )  # fmt: skip
+        return self.answering(exact, shape_bits=shape_bits, rng=rng)
+
+    @property
+    def needs_coins(self) -> bool:
+        """Whether records are sampled."""
+        return False
+
+    def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
+        """Records in their first cells, whose answers are exact: all of an owner's, or a part of them.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+            Not kept.
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit.
+        coins : BitSource or None
+            Not needed.
+        """
+        return client_records(
+            rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
+            clipping=self.update.clipping, walks=self.choices.split_method == "tr",
+        )  # fmt: skip
+
+    def answering(self, exact: PlacedHolder, *, shape_bits: BitSource, rng: BitSource) -> PlacedHolder:
+        """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
+
+        Parameters and privacy are those of `rows`.
+        """
+        n_columns = len(self.task.names)
+        if not isinstance(self.noise, LeafNoise):
+            return AskedRows(exact, exact, choices=self.choices, n_columns=n_columns)
+        grad_noise, hess_noise = owner_laws(self.noise)
+        noisy = NoisyHolder(
+            exact, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")
+        )
+        return AskedRows(exact, noisy, choices=self.choices, n_columns=n_columns)
+
+    def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
+        """The coordinator's part, on the sum of all owners' `rows`.
+
+        Notes
+        -----
+        Privacy: as `guarantee` says.
+        """
+        return self.model(self.trained(holder, shape_bits=shape_bits, rng=rng).trees)
+
+    def trained(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Trained:
+        """The same, with the number of questions and rounds."""
+        multiplier = self.noise.multiplier if isinstance(self.noise, QueryAccount) else 0.0
+        return train(
+            holder, self.task.grid, self.choices, update=self.update, leaf=self.leaf, multiplier=multiplier, rng=rng,
+            shape_bits=shape_bits,
+        )  # fmt: skip
+
+    def model(self, trees: Sequence[Tree]) -> Ensemble:
+        """The model that trees on values are, their leaves on the scale of training."""
+        return self.task.model(trees, has_scores=self.update.name != "averaging")
+
+    def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
+        """What the model promises, and to whom not."""
+        epsilon = self.noise.epsilon(self.delta)
+        if isinstance(self.noise, LeafNoise):
+            account = f"{self.noise.basis}, Skellam noise in shares"
+            whom = (
+                f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
+                "the noise"
+            )
+        else:
+            account = "exact Gaussian composition" if epsilon < np.inf else "no noise"
+            whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
+        return RecordGuarantee(
+            epsilon=epsilon,
+            delta=self.delta if epsilon < np.inf else 0.0,
+            account=account,
+            mode="certified",
+            is_secure=is_secure,
+            bounds_are_public=self.task.bounds_are_public,
+            claimed_epsilon=None,
+            protected=(
+                f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
+            ),
+        )
+
+
+def check_noise_in_shares(choices: Choices) -> None:
+    """Refuse choices whose questions have no account of noise that owners add."""
+    if choices.split_method != "tr" or choices.refining != "none":
+        raise ParameterError(
+            "noise in shares is for random trees on candidates that stay where they are (tr; uniform or log): other "
+            f"methods ask for histograms, of which owners have no account. Found {choices.split_method} with "
+            f"{'Iterative Hessian' if choices.refining != 'none' else 'fixed candidates'}"
+        )

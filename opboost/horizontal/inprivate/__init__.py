@@ -1,0 +1,1 @@
+"""InPrivate Digging (Zhao et al., INFOCOM 2018)."""

@@ -1,0 +1,101 @@
+"""InPrivate among owners that are processes of their own: what all of them agreed on, and what each then does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.errors import DataError
+from opboost.horizontal.inprivate.training import ROUND_DOWN, Owner, Settings, boosted_residuals, releases
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.record_holder import squared_gradients
+from opboost.privacy.accounting import by_pure
+from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.releases import Release
+from opboost.rng import BitSource
+from opboost.trees.tree import Ensemble, Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InPrivateAmongOwners:
+    """Everything public of a training.
+
+    Attributes
+    ----------
+    task : PublicTask
+        Trees are in bins of its grid until the model is put together.
+    settings : Settings
+    """
+
+    task: PublicTask
+    settings: Settings
+
+    @property
+    def epsilon(self) -> float:
+        """What a turn may spend."""
+        return self.task.epsilon * ROUND_DOWN
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """All that an owner releases; none without noise."""
+        return releases(self.settings, self.epsilon) if math.isfinite(self.epsilon) else ()
+
+    def owner(self, rows: Values, labels: Values, *, coins: BitSource, rng: BitSource) -> Owner:
+        """An owner with its records.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit.
+        coins : BitSource
+            The same in every process of this owner.
+        rng : BitSource
+            For choices and noise; other bits in every process.
+        """
+        return Owner(
+            rows, self.task.scaled(labels), self.task.grid, self.settings,
+            gradients=boosted_residuals if self.task.is_classification else squared_gradients, rng=rng, coins=coins,
+        )  # fmt: skip
+
+    def check(self, tree: Tree) -> None:
+        """Refuse a tree that no owner could have made by these settings.
+
+        Raises
+        ------
+        DataError
+        """
+        inner, cuts = ~tree.is_leaf, tree.thresholds[~tree.is_leaf]
+        largest = self.settings.learning_rate * self.settings.max_residual
+        is_sound = (
+            not tree.left_categories
+            and tree.depth <= self.settings.max_depth
+            and (tree.columns[inner] < len(self.task.names)).all()
+            and ((cuts >= 0) & (cuts < self.task.grid.n_cells - 1) & (cuts == np.rint(cuts))).all()
+            and (np.abs(tree.values) <= largest).all()
+        )
+        if not is_sound:
+            raise DataError("a tree does not fit the columns, the grid or the settings that were agreed on")
+
+    def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
+        """The model that all owners' trees, in bins and in the order of turns, are."""
+        return self.task.ensemble(trees, 0.0, score_scale=2.0 if self.task.is_classification else 1.0)
+
+    def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
+        """What every owner's trees promise to the people in its data."""
+        return RecordGuarantee(
+            epsilon=by_pure(self.releases) if self.releases else math.inf,
+            delta=0.0,
+            account="pure composition" if self.releases else "no noise",
+            mode="certified",
+            is_secure=is_secure,
+            bounds_are_public=self.task.bounds_are_public,
+            protected=(
+                "Whether any one record was used, and every value in it, against everyone who sees the trees, the "
+                "other owners too."
+            ),
+        )

@@ -1,0 +1,306 @@
+"""InPrivate Digging (Zhao et al., INFOCOM 2018): owners in a chain, each adding private trees to those it received.
+
+Owners take turns in a fixed order; the trees are public and go along the chain. A turn trains one tree on residuals of
+some of the owner's records: round r uses half of those that no round used before, by a coin of each record's own, so
+that a record is in one tree at most and every tree may spend all of epsilon: one half on its levels of splits, in equal
+parts, the other on its leaves' sums and denominators.
+
+Here all owners are in one process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from opboost.arrays import Mask, Nodes, Sums, Values
+from opboost.errors import ParameterError
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
+from opboost.horizontal.splits.exponential_splits import gain_range
+from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
+from opboost.privacy.coins import Deal, RecordCoins
+from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
+from opboost.privacy.selection import ExponentialMechanism
+from opboost.rng import BitSource
+from opboost.trees.complete import grow_complete_tree
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
+ROUND_DOWN = 1 - 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What an InPrivate model is made of.
+
+    Attributes
+    ----------
+    n_rounds : int
+        Turns of every owner.
+    max_depth : int
+        Levels of splits.
+    learning_rate : float
+        The paper has 1.
+    reg_lambda : float
+        Least denominator of a leaf.
+    noise_lambda : float
+        A leaf's denominator is at least so many scales of the noise on it.
+    max_residual : float
+        B, to which residuals are clipped: the paper takes 1 for their bound, which they exceed.
+    utility_range : float, optional
+        Of the squared error; ``4 B^2`` is right.
+    """
+
+    n_rounds: int
+    max_depth: int
+    learning_rate: float
+    reg_lambda: float
+    noise_lambda: float
+    max_residual: float = 1.0
+    utility_range: float | None = None
+
+    @property
+    def coins(self) -> RecordCoins:
+        """In which round a record is: a half, a quarter, ..."""
+        return RecordCoins(tuple(2.0 ** -(r + 1) for r in range(self.n_rounds)))
+
+    def split_epsilon(self, epsilon: float) -> float:
+        """What one level of splits may spend."""
+        return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
+
+    def leaf_epsilon(self, epsilon: float) -> float:
+        """What the leaves' sums, and their denominators, may spend each."""
+        return epsilon / 4 if self.max_depth else epsilon / 2
+
+
+def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
+    """For labels 0 and 1 and ``p = 1 / (1 + exp(-2 f))``: minus the residual, ``2 (p - y)``, and ``4 p (1 - p)``."""
+    p = expit(2 * scores)
+    return 2 * (p - labels), 4 * p * (1 - p)
+
+
+def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+    """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
+    grid = Clipping(max_grad=settings.max_residual, max_hess=1.0).grid
+    tree: tuple[Release, ...] = ()
+    if settings.max_depth:
+        tree = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
+    for bound, scale in ((settings.max_residual, grid.grad_scale), (1.0, grid.hess_scale)):
+        noise = laplace_noise(bound, settings.leaf_epsilon(epsilon), scale)
+        assert noise is not None
+        tree += (noise.release(laplace_sensitivity(bound, scale)),)
+    return (SharedByCoins(coins=settings.coins, parts=(tree,) * settings.n_rounds),)
+
+
+class Owner:
+    """One member of the chain, with its records.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_columns)
+    labels : ndarray of float64, shape (n_rows,)
+        In [-1, 1], or 0 and 1 for classes.
+    columns : PublicGrid or GridlessColumns
+        The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
+    settings : Settings
+    gradients : callable
+        `squared_gradients` or `boosted_residuals`.
+    rng : BitSource
+    coins : BitSource, optional
+        For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
+        same ones, or a record could be in a second tree.
+    """
+
+    def __init__(
+        self,
+        rows: Values,
+        labels: Values,
+        columns: PublicGrid | GridlessColumns,
+        settings: Settings,
+        *,
+        gradients: Gradients,
+        rng: BitSource,
+        coins: BitSource | None = None,
+    ) -> None:
+        self._settings = settings
+        self._labels = labels
+        self._is_regression = gradients is squared_gradients
+        self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
+        self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
+        self._is_in: Mask = np.zeros(len(labels), np.bool_)
+        self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
+        self._placed = columns.place(rows)
+        table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
+
+        def holder(rule: Gradients) -> RecordHolder:
+            return RecordHolder(
+                table, labels, gradients=rule, clipping=self._clipping, initial_score=0.0, admit=self._admit
+            )  # fmt: skip
+
+        def counted(scores: Values, truth: Values) -> tuple[Values, Values]:
+            return gradients(scores, truth)[0], np.ones_like(scores)
+
+        leaves = holder(gradients)
+        self._holders = _Holders(leaves if gradients is squared_gradients else holder(counted), leaves)
+
+    def receive(self, tree: Tree) -> None:
+        """Take a tree of another owner into the residuals."""
+        self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
+
+    def take_back(self, tree: Tree) -> None:
+        """Count a turn as taken that gave this tree in an earlier process; the same coins use its records up."""
+        self._deal.next_part()
+        self.receive(tree)
+
+    def take_turn(self, epsilon: float) -> Tree:
+        """Train one tree on the records of the next round.
+
+        Notes
+        -----
+        Privacy: `epsilon` for the records of the round, nothing for the others.
+        """
+        settings, grid = self._settings, self._clipping.grid
+        self._is_in[:] = False
+        self._is_in[self._deal.next_part()] = True
+        share = settings.leaf_epsilon(epsilon)
+        noisy = NoisyHolder(
+            self._holders,
+            grad_noise=laplace_noise(settings.max_residual, share, grid.grad_scale),
+            hess_noise=laplace_noise(1.0, share, grid.hess_scale),
+            n_trees=1,
+            rng=self._draws["leaves"],
+        )
+        mechanism = ExponentialMechanism(
+            epsilon=settings.split_epsilon(epsilon),
+            utility_range=settings.utility_range or gain_range(settings.max_residual),
+        )
+        rule = exponential_rule(
+            self._placed, grid,
+            reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"],
+        )  # fmt: skip
+        floor = max(settings.reg_lambda, settings.noise_lambda / share, math.ulp(1.0))
+
+        def leaf_values(totals: Sums) -> Values:
+            values = -totals[:, 0] / grid.grad_scale / np.maximum(totals[:, 1] / grid.hess_scale, floor)
+            return settings.learning_rate * np.clip(values, -settings.max_residual, settings.max_residual)
+
+        noisy.start_tree(0)
+        tree = grow_complete_tree(
+            noisy, rule=rule, leaf_values=leaf_values, axes=self._table.axes, depth=settings.max_depth
+        )
+        noisy.finish_tree(tree)
+        return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
+
+    def mean_error(self) -> float:
+        """How wrong the trees so far are on the owner's records: absolute, or the share of wrong classes.
+
+        Notes
+        -----
+        Privacy: none, it is the plain number. Only the publication's stop rule asks for it.
+        """
+        scores = self._holders.scores
+        if self._is_regression:
+            return float(np.abs(self._labels - scores).mean()) if len(scores) else 0.0
+        return float(((scores > 0) != (self._labels > 0.5)).mean()) if len(scores) else 0.0
+
+    @property
+    def n_records(self) -> int:
+        return len(self._labels)
+
+    def _admit(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+        return self._is_in
+
+
+def run_chain(
+    owners: Sequence[Owner], *, n_rounds: int, epsilon: float, least_advance: float | None = None
+) -> list[Tree]:
+    """Let every owner take its turns in order; each tree reaches all the others before the next turn.
+
+    Parameters
+    ----------
+    owners : sequence of Owner
+    n_rounds : int
+        A fixed number; at most so many with a least advance.
+    epsilon : float
+    least_advance : float, optional
+        The publication's stop rule: end when a round lowers the error on all records by less than this.
+
+    Notes
+    -----
+    Privacy: `epsilon` for every record without a least advance. With one, the number of trees tells of an error on
+    private data that nobody paid for, and nothing is promised.
+    """
+    trees: list[Tree] = []
+    error = _mean_error(owners) if least_advance is not None else 0.0
+    for _ in range(n_rounds):
+        for owner in owners:
+            trees.append(owner.take_turn(epsilon))
+            for other in owners:
+                if other is not owner:
+                    other.receive(trees[-1])
+        if least_advance is not None:
+            before, error = error, _mean_error(owners)
+            if before - error < least_advance:
+                break
+    return trees
+
+
+def _mean_error(owners: Sequence[Owner]) -> float:
+    n_records = max(sum(owner.n_records for owner in owners), 1)
+    return sum(owner.mean_error() * owner.n_records for owner in owners) / n_records
+
+
+def messages_of_round(n_owners: int, *, broadcast: bool) -> tuple[int, int]:
+    """Messages of a round, and how many trees' residuals the chain waits for.
+
+    Passing all trees along takes ``n - 1`` messages, and every owner works through all trees before its own turn:
+    ``n (n - 1) / 2`` in sequence. An owner that sends its tree to all later ones at once makes ``n (n - 1) / 2``
+    messages, and these work while others train, so that the chain waits for ``n - 1``.
+    """
+    if n_owners < 1:
+        raise ParameterError(f"a chain needs at least one owner; got {n_owners}")
+    short, long = n_owners - 1, n_owners * (n_owners - 1) // 2
+    return (long, short) if broadcast else (short, long)
+
+
+class _Holders:
+    """Two views of the same rows: counts for splits, and what leaves are divided by."""
+
+    def __init__(self, splits: RecordHolder, leaves: RecordHolder) -> None:
+        self._splits = splits
+        self._leaves = leaves
+        self._each = [leaves] if splits is leaves else [splits, leaves]
+
+    @property
+    def scores(self) -> Values:
+        return self._leaves.scores
+
+    def catch_up(self, trees: Sequence[Tree]) -> None:
+        for holder in self._each:
+            holder.catch_up(trees)
+
+    def start_tree(self, output: int) -> None:
+        for holder in self._each:
+            holder.start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._splits.add_histograms(nodes, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._leaves.totals(nodes)
+
+    def divide(self, splits: Splits) -> None:
+        for holder in self._each:
+            holder.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        for holder in self._each:
+            holder.finish_tree(tree)

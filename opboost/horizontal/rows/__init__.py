@@ -1,0 +1,1 @@
+"""Rows of one owner: on a public grid, clipped, and asked as one."""

@@ -1,0 +1,1 @@
+"""S-GBDT (Kirschte et al., 2023)."""

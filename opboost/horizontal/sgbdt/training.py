@@ -1,0 +1,310 @@
+"""S-GBDT (Kirschte et al., 2023): random complete trees, noisy leaf sums, and a filter that pays for more trees.
+
+A tree's shape is drawn without the data, or by what earlier releases tell (`opboost.horizontal.splits.learned_column_sampling`). So all
+that is released of it is one vector: per leaf, the sums of the gradients g and of the counts or Hessians h, with
+Gaussian noise of its own on each (*dynamic* leaf noise). One record is in one leaf. The account is the one of
+`opboost.horizontal.noise.leaf_noise`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask, Sums, Values
+from opboost.errors import AccountError, ParameterError
+from opboost.horizontal.noise.initial_score import InitialScore
+from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise, Prices
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.record_holder import Gradients, WalkingHolder
+from opboost.horizontal.splits.learned_column_sampling import LearntColumns
+from opboost.privacy.additive import DiscreteLaplace
+from opboost.privacy.renyi_filter import RenyiFilter
+from opboost.rng import BitSource
+from opboost.trees.complete import (
+    ColumnTurns,
+    LeafValues,
+    RandomRule,
+    Uniforms,
+    drawn_columns,
+    grow_complete_tree,
+)
+from opboost.trees.holder import RowHolder, SummedHolders
+from opboost.trees.tree import Tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What the trees look like and how leaves become values; nothing here touches the account.
+
+    Attributes
+    ----------
+    max_depth : int
+    learning_rate : float
+    reg_lambda : float
+        Least regulariser of a leaf's denominator.
+    noise_lambda : float
+        The regulariser is at least this many times the largest Hessian times the noise multiplier: a leaf counts by
+        how far it stands out of the noise, whose size is public.
+    max_leaf : float
+        Bound of a leaf's value before the learning rate.
+    columns_per_tree : int
+        0 for all.
+    learns_columns : bool
+        Draw columns by what the released sums of earlier trees tell, rather than evenly.
+    later_rate : float
+        Without a filter, share of the learning rate for trees on records that arrive after others have trained: such
+        trees see nothing of those before.
+    floor : bool
+        Whether the regulariser is the least denominator, as the paper has it, rather than added to it.
+    """
+
+    max_depth: int
+    learning_rate: float
+    reg_lambda: float
+    noise_lambda: float
+    max_leaf: float
+    columns_per_tree: int = 0
+    learns_columns: bool = False
+    later_rate: float = 1.0
+    floor: bool = False
+
+    def leaf_values(self, totals: Sums, noise: LeafNoise) -> Values:
+        """Leaf values from noisy sums."""
+        grid = noise.clipping.grid
+        grad, hess = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
+        strength = max(self.reg_lambda, self.noise_lambda * noise.multiplier * noise.clipping.max_hess)
+        if self.floor:
+            steps = grad / np.maximum(hess, max(strength, math.ulp(1.0)))
+        else:
+            # A denominator that noise has made negative says nothing about the gradients.
+            weight = np.maximum(hess, 0.0) + strength
+            steps = np.where(weight > 0, grad, 0.0) / np.where(weight > 0, weight, 1.0)
+        return -self.learning_rate * np.clip(steps, -self.max_leaf, self.max_leaf)
+
+
+class SGBDT:
+    """A model in training: rows arrive, trees are grown.
+
+    Parameters
+    ----------
+    columns : PublicGrid
+    gradients : callable
+    shape : Shape
+    noise : LeafNoise
+    initial : callable
+    rng : BitSource
+    shape_bits : BitSource, optional
+        Where the trees' shapes come from; by default a part of `rng`. They may be known to everybody.
+    leaf_values : callable, optional
+        From the sums that the holders give to values, where that is not `shape`'s.
+
+    Notes
+    -----
+    Privacy: that of `noise`, between data sets that differ by one record, added or removed, for the initial score and
+    all trees together. It holds for any number of trees with a filter, and for `noise.n_trees` on every record without.
+    The number of trees never depends on the data.
+    """
+
+    def __init__(
+        self,
+        columns: PublicGrid,
+        *,
+        gradients: Gradients,
+        shape: Shape,
+        noise: LeafNoise,
+        initial: InitialScore,
+        rng: BitSource,
+        shape_bits: BitSource | None = None,
+        leaf_values: LeafValues | None = None,
+    ) -> None:
+        self._columns = columns
+        self._gradients = gradients
+        self._shape = shape
+        self._noise = noise
+        self._initial = initial
+        self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
+        bits = shape_bits or self._draws["shape"]
+        n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
+        self._learnt: LearntColumns | None = None
+        if shape.learns_columns and 0 < n_drawn < n_columns:
+            self._learnt = LearntColumns(n_columns, n_drawn, uniforms_of(bits))
+        self._rule = random_rule(columns, shape, bits, turns=self._learnt)
+        self._given_values = leaf_values
+        self._holders: list[RowHolder] = []
+        self._share = 1.0
+        self.initial_score: float | None = None
+        self.trees: list[Tree] = []
+
+    def enrol(self, rows: Values, labels: Values) -> None:
+        """Let records in: the first ones, or newly arrived ones.
+
+        Without a filter, records that came before have spent their budget and are not used again.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+            In [-1, 1], or 0 and 1 for classes.
+        """
+        if self.initial_score is None:
+            self.initial_score = self._initial(labels, self._draws["initial"])
+        holder = record_rows(
+            self._columns, rows, labels,
+            gradients=self._gradients, noise=self._noise, initial_score=self.initial_score, coins=self._draws["coins"],
+        )  # fmt: skip
+        holder.catch_up(self.trees)
+        self._holders = [*self._holders, holder] if self._noise.has_filter else [holder]
+
+    def enrol_holder(self, holder: RowHolder) -> None:
+        """Let in records that somebody else holds, at the score 0 and in `record_rows`."""
+        self.initial_score = 0.0
+        self._holders.append(holder)
+
+    def grow(self, n_trees: int) -> None:
+        """Grow trees on all records that can still pay.
+
+        Raises
+        ------
+        AccountError
+            If, without a filter, records would be used for more trees than the noise was made for.
+        """
+        noise = self._noise
+        if not self._holders:
+            raise AccountError("there are no records to grow trees on; nothing was released")
+        if not noise.has_filter and n_trees > noise.n_trees:
+            raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
+        grad_noise, hess_noise = noise.sum_laws
+        noisy = NoisyHolder(
+            SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
+            grad_noise=grad_noise,
+            hess_noise=hess_noise,
+            n_trees=n_trees,
+            rng=self._draws["noise"],
+        )
+        for _ in range(n_trees):
+            noisy.start_tree(0)
+            tree = grow_complete_tree(
+                noisy, rule=self._rule, leaf_values=self._leaf_values, axes=self._columns.axes,
+                depth=self._shape.max_depth,
+            )  # fmt: skip
+            noisy.finish_tree(tree)
+            self.trees.append(tree)
+        if not noise.has_filter:
+            self._holders = []
+            self._share = self._shape.later_rate
+
+    def _leaf_values(self, totals: Sums) -> Values:
+        return self._share * self._whole_values(totals)
+
+    def _whole_values(self, totals: Sums) -> Values:
+        if self._given_values is not None:
+            return self._given_values(totals)
+        if self._noise.value_std is not None:
+            # These sums are exact, and nothing may be learnt from them.
+            return self._static_values(totals, self._noise.value_std)
+        if self._learnt is not None:
+            self._learnt.learn(totals[:, 0] / self._noise.clipping.grid.grad_scale, self._noise.grad_std)
+        return self._shape.leaf_values(totals, self._noise)
+
+    def _static_values(self, totals: Sums, std: float) -> Values:
+        """Exact values of the leaves, with noise for the worst case (static leaf noise)."""
+        grid, shape = self._noise.clipping.grid, self._shape
+        weight = totals[:, 1] / grid.hess_scale + shape.reg_lambda
+        values = -totals[:, 0] / grid.grad_scale / np.where(weight > 0, weight, 1.0)
+        codes = np.rint(np.clip(values, -shape.max_leaf, shape.max_leaf) * VALUE_STEPS).astype(np.int64)
+        noise = gaussian_noise(std, VALUE_STEPS)
+        if noise is not None:
+            codes += noise.draw(len(codes), rng=self._draws["noise"])
+        return np.asarray(codes, dtype=np.float64) * (shape.learning_rate / VALUE_STEPS)
+
+
+def record_rows(
+    columns: PublicGrid,
+    rows: Values,
+    labels: Values,
+    *,
+    gradients: Gradients,
+    noise: LeafNoise,
+    initial_score: float,
+    coins: BitSource | None,
+) -> WalkingHolder:
+    """One owner's records, with an account each if there is a filter, and a coin per round if they are sampled."""
+    return WalkingHolder(
+        columns.place(rows), labels,
+        gradients=gradients, clipping=noise.clipping, initial_score=initial_score,
+        admit=admission(noise, len(labels), coins=coins),
+    )  # fmt: skip
+
+
+def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:
+    """Shapes of trees, which depend on nothing but these bits, and on the columns whose turn it is."""
+    uniforms = uniforms_of(bits)
+    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, uniforms)
+    return RandomRule(columns.axes, columns=drawn, uniforms=uniforms)
+
+
+def uniforms_of(bits: BitSource) -> Uniforms:
+    """Uniform numbers in [0, 1) from random bits."""
+    return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True, slots=True)
+class PayingRecords:
+    """Who takes part: those whose account can pay, and of them those whom their coin picks.
+
+    Attributes
+    ----------
+    noise : LeafNoise
+    n_records : int
+    accounts : RenyiFilter or None
+    prices : table or None
+    coins : BitSource or None
+        Not needed if all records are in every round.
+    """
+
+    noise: LeafNoise
+    n_records: int
+    accounts: RenyiFilter | None
+    prices: Prices | None
+    coins: BitSource | None
+
+    def __call__(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
+        noise, is_in = self.noise, np.ones(self.n_records, np.bool_)
+        if self.accounts is not None:
+            is_in = pay(self.accounts, self.prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
+        if noise.rate == 1:
+            return is_in
+        assert self.coins is not None
+        return is_in & (self.coins.words(self.n_records) < np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1)))
+
+
+def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> PayingRecords:
+    """Who takes part in the rounds; accounts are empty."""
+    if coins is None and noise.rate != 1:
+        raise ParameterError("records that are sampled need coins; nothing was released")
+    return PayingRecords(noise, n_records, noise.filter_for(n_records), noise.prices(), coins)
+
+
+def pay(accounts: RenyiFilter, prices: Prices | None, mu_squared: Values) -> Mask:
+    """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
+    return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))
+
+
+def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:
+    """Algorithm 6: the mean of labels in [-1, 1] plus Laplace noise of scale ``2 / (n epsilon)``.
+
+    Notes
+    -----
+    Privacy: `epsilon` if the number of records is public; none between data sets that differ by one record more or
+    less, since the scale depends on how many there are.
+    """
+    mean = float(np.mean(np.clip(labels, -1, 1)))
+    if math.isinf(epsilon):
+        return mean
+    scale = 2.0 / (len(labels) * epsilon)
+    return mean + float(DiscreteLaplace(scale * 2.0**30).draw(1, rng=rng)[0]) * 2.0**-30

@@ -1,0 +1,1 @@
+"""Splits and candidates chosen privately or without data."""

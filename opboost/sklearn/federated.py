@@ -1,0 +1,168 @@
+"""The federated DP-GBDT framework behind scikit-learn's interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from opboost.column_positions import Bounds, Column
+from opboost.horizontal.federated.training import SplitMethod
+from opboost.horizontal.federated.weight_updates import UpdateName
+from opboost.horizontal.splits.column_schedule import Interaction
+from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.federated_fitting import Candidates, FederatedFitting
+from opboost.sklearn.simulated_rows import BoundedNumbers
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float, optional
+        Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
+    delta : float
+        To be said for a private fit. In the mode ``paper`` it is one over the number of records by default, and
+        `guarantee_` says so.
+    bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
+        Public bounds of the columns. ``"from_data"`` reveals the extremes of the data and is not certified.
+    mode : {"default", "paper"}
+        ``paper`` has the publication's account, sensitivities, regulariser and Iterative Hessian rule; `guarantee_`
+        then states the epsilon that its noise is really worth. ``default`` has exact composition, true sensitivities,
+        class counts for averaging, a regulariser of five deviations of the noise, candidates of equal mass.
+    split_method : {"hist", "pr", "tr"}
+        By noisy histograms; among one random cut per column (partially random); totally random.
+    weight_update : {"averaging", "gradient", "newton"}
+    split_candidates : {"uniform", "log", "quantile", "ih", "ih_equal_mass", "ih_printed"}
+        ``ih``: Iterative Hessian, as the mode has it. ``quantile`` is not private and for comparison only.
+    interaction : {"all", "cyclical", "random"}
+        Whether a tree uses all columns, the next `columns_per_tree` ones in turn, or as many that are drawn.
+    columns_per_tree : int
+    batch_size : int or float
+        Trees on the same gradients; a float is a share of all trees.
+    n_estimators : int
+    trees_per_column : bool
+        Whether `n_estimators` counts the trees of each column.
+    max_depth : int
+    learning_rate : float
+    reg_lambda : float, optional
+        By default as the mode has it.
+    max_leaf : float
+        Bound of a leaf's value before the learning rate.
+    n_candidates : int
+        Split candidates per column.
+    hessian_rounds : int
+        Rounds of Iterative Hessian, for ``pr`` and ``tr``; ``hist`` has the histograms anyway.
+    mirrored : sequence of int or str
+        Columns whose values crowd near the upper bound, for ``log``. Public knowledge.
+    local_noise : bool
+        Whether every record puts noise on its own contribution, features being in the clear: label-LDP only.
+    n_clients : int
+        Simulated clients that the rows are divided among. The model is the same to the last bit.
+    random_state : int, RandomState or None
+        None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
+
+    Attributes
+    ----------
+    guarantee_ : RecordGuarantee
+    models_ : tuple of Ensemble
+        One, or for more than two classes one per class. No counts, no covers, nothing per record.
+    model_ : Ensemble
+        The first of them.
+    n_queries_ : int
+        Questions that were answered under noise; for `local_noise`, releases of every record.
+    communication_ : Communication
+        Rounds, and bytes that one client sent.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the training table had column names.
+
+    Notes
+    -----
+    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed, for everybody who sees
+    the model. All questions are Gaussian queries of one multiplier; several classes share the budget, each being a
+    model of its own against the rest. Which classes there are is public.
+"""
+
+
+class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  # type: ignore[misc]
+    __doc__ = f"""Private boosting by sums over clients' rows, for two or more classes (Maddock et al., CCS 2022).
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from opboost import FederatedGBDTClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = FederatedGBDTClassifier.dp_tr_newton(epsilon=1.0, delta=1e-5, bounds=(X.min(0), X.max(0))).fit(X, y)
+    >>> model.guarantee_.certified
+    True
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, self._learn_classes(targets), is_classification=True)
+        return self
+
+
+class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting):  # type: ignore[misc]
+    __doc__ = f"""Private boosting by sums over clients' rows, for numbers (Maddock et al., CCS 2022).
+
+    `label_bounds` are public bounds of the label, which they scale to [-1, 1]; `max_grad` bounds the gradients of
+    scaled labels.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from opboost import FederatedGBDTRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FederatedGBDTRegressor(epsilon=1.0, delta=1e-5, bounds=(-0.2, 0.2), label_bounds=(0, 400)).fit(X, y)
+    >>> model.guarantee_.certified
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        bounds: Bounds | Literal["from_data"] = None,
+        label_bounds: tuple[float, float] | None = None,
+        mode: Literal["default", "paper"] = "default",
+        split_method: SplitMethod = "tr",
+        weight_update: UpdateName = "newton",
+        split_candidates: Candidates = "uniform",
+        interaction: Interaction = "all",
+        columns_per_tree: int = 1,
+        batch_size: int | float = 1,
+        n_estimators: int = 200,
+        trees_per_column: bool = False,
+        max_depth: int = 4,
+        learning_rate: float = 0.3,
+        reg_lambda: float | None = None,
+        max_leaf: float = 2.0,
+        max_grad: float = 1.0,
+        n_candidates: int = 32,
+        hessian_rounds: int = 5,
+        mirrored: Sequence[Column] = (),
+        local_noise: bool = False,
+        n_clients: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, split_method=split_method,
+            weight_update=weight_update, split_candidates=split_candidates, interaction=interaction,
+            columns_per_tree=columns_per_tree, batch_size=batch_size, n_estimators=n_estimators,
+            trees_per_column=trees_per_column, max_depth=max_depth, learning_rate=learning_rate,
+            reg_lambda=reg_lambda, max_leaf=max_leaf, n_candidates=n_candidates, hessian_rounds=hessian_rounds,
+            mirrored=mirrored, local_noise=local_noise, n_clients=n_clients, random_state=random_state,
+        )  # fmt: skip
+        self.label_bounds = label_bounds
+        self.max_grad = max_grad
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
+        return self

@@ -1,0 +1,271 @@
+"""InPrivate Digging behind scikit-learn's interface, all owners in one process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from opboost.arrays import Values
+from opboost.column_positions import Bounds, Column
+from opboost.errors import DataError, ParameterError
+from opboost.horizontal.inprivate import training as inprivate
+from opboost.horizontal.inprivate.training import ROUND_DOWN, Owner, Settings, boosted_residuals, run_chain
+from opboost.horizontal.rows.record_holder import squared_gradients
+from opboost.horizontal.splits.gridless import GridlessColumns
+from opboost.privacy.accounting import by_pure
+from opboost.rng import BitSource
+from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float, optional
+        Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
+    delta : float
+        Pure differential privacy needs none: 0.
+    bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
+        Public bounds of the columns; values beyond them count as the bounds. ``"from_data"`` reveals the extremes of
+        the data and is not certified.
+    categorical_features : sequence of int or str, optional
+        Columns that hold categories, numbered 0, 1, 2, ...; their public bounds (0, K - 1) say how many there are. A
+        split parts one category from all others.
+    mode : {"certified", "paper"}
+        ``paper`` takes averages of three neighbouring values for candidates and the publication's sensitivity; the
+        candidates alone tell values, so nothing is promised then.
+    n_owners : int
+        Owners of the rows, if `fit` is not told whose each row is; every row then draws one.
+    n_rounds : int
+        Turns of every owner.
+    least_advance : float, optional
+        For the mode ``paper``: end when a round lowers the error on the training rows by less than this (mean absolute
+        error on the scale of [-1, 1], or share of wrong classes). Nobody pays for that number, so nothing is promised.
+    max_depth : int
+        Levels of splits.
+    learning_rate, reg_lambda : float
+    noise_lambda : float
+        A leaf's denominator is at least so many scales of the noise on it.
+    max_residual : float, optional
+        Bound of residuals. By default 1 for classes, and 0.3 for numbers, whose bounds are scaled to [-1, 1].
+    broadcast : bool
+        Whether owners send their trees to all later ones at once; see `communication_`. The model is the same.
+    candidates : {"grid", "gridless"}
+        Whether splits are chosen among the cuts of a public grid or among 32,768 thresholds per column; the mode
+        ``paper`` has candidates of its own.
+    max_cells : int
+        Cells of the public grid per column.
+    random_state : int, RandomState or None
+        None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
+
+    Attributes
+    ----------
+    guarantee_ : RecordGuarantee
+    models_ : tuple of Ensemble
+        One, or for more than two classes one per class. They hold no counts, no covers and nothing per record.
+    model_ : Ensemble
+        The first of them.
+    communication_ : tuple of int
+        Messages, and how often the chain waits for residuals of a tree, in all rounds.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the training table had column names.
+
+    Notes
+    -----
+    Privacy: epsilon-DP between data sets that differ by one record, added or removed, for everybody who sees the trees,
+    the other owners too: a record is in one tree of a model at most (`opboost.horizontal.inprivate.training`). Several
+    classes share the budget in equal parts, each being a model of its own against the rest; which classes there are is
+    public.
+"""
+
+
+class _InPrivate(DividedRows):
+    """What classifier and regressor share."""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        bounds: Bounds | Literal["from_data"] = None,
+        categorical_features: Sequence[Column] | None = None,
+        mode: Literal["certified", "paper"] = "certified",
+        n_owners: int = 5,
+        n_rounds: int = 1,
+        least_advance: float | None = None,
+        max_depth: int = 3,
+        learning_rate: float = 0.5,
+        reg_lambda: float = 1.0,
+        noise_lambda: float = 2.0,
+        max_residual: float | None = None,
+        broadcast: bool = True,
+        candidates: Literal["grid", "gridless"] = "grid",
+        max_cells: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.categorical_features = categorical_features
+        self.mode = mode
+        self.n_owners = n_owners
+        self.n_rounds = n_rounds
+        self.least_advance = least_advance
+        self.max_depth = max_depth
+        self.learning_rate = learning_rate
+        self.reg_lambda = reg_lambda
+        self.noise_lambda = noise_lambda
+        self.max_residual = max_residual
+        self.broadcast = broadcast
+        self.candidates = candidates
+        self.max_cells = max_cells
+        self.random_state = random_state
+
+    def _train(
+        self, X: Values, targets: Sequence[Values], owners: ArrayLike | None, *, is_classification: bool
+    ) -> None:
+        task = self._public(X, targets[0], is_classification=is_classification)
+        is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
+        settings, bits = self._settings(task, is_printed=is_printed), self._bits()
+        if self.mode == "paper":
+            task = replace(task, grid=replace(task.grid, given=averages_of_three(X, task)))
+        is_gridless = self.candidates == "gridless" and self.mode == "certified"
+        columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
+        epsilon = task.epsilon / len(targets) * ROUND_DOWN
+        rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
+        models, n_turns = [], 0
+        for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
+            labels = task.scaled(target)
+            chain = [
+                Owner(
+                    X[rows], labels[rows], columns or task.grid, settings,
+                    gradients=boosted_residuals if is_classification else squared_gradients,
+                    rng=source.fork(f"owner {i}"),
+                )
+                for i, rows in enumerate(rows_of_owners)
+            ]  # fmt: skip
+            trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
+            models.append(task.ensemble(trees, 0.0, score_scale=2.0 if is_classification else 1.0, columns=columns))
+            n_turns += len(trees)
+        n_rounds = n_turns // len(rows_of_owners)
+        messages = inprivate.messages_of_round(len(rows_of_owners), broadcast=self.broadcast)
+        self.communication_ = (messages[0] * n_rounds, messages[1] * n_rounds)
+        self._keep(task, models)
+        is_proven = math.isfinite(task.epsilon) and not is_printed
+        self.guarantee_ = self._guarantee(
+            task,
+            epsilon=by_pure(inprivate.releases(settings, epsilon) * len(targets)) if is_proven else math.inf,
+            account="pure composition" if is_proven else "no proof" if is_printed else "no noise",
+            is_secure=bits.is_secure,
+            claimed=task.epsilon if is_printed else None,
+        )
+
+    def _settings(self, task: PublicTask, *, is_printed: bool) -> Settings:
+        for name, least in (("n_owners", 1), ("n_rounds", 1), ("max_depth", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        if self.least_advance is not None and self.mode != "paper":
+            raise ParameterError(
+                "least_advance ends training by an error on private data that nobody pays for; it is for the mode "
+                "paper. Nothing was released"
+            )
+        bound = self.max_residual
+        if bound is None:
+            bound = 1.0 if task.is_classification or is_printed else 0.3
+        for name, number in (("learning_rate", self.learning_rate), ("max_residual", bound)):
+            if not (number > 0 and math.isfinite(number)):
+                raise ParameterError(f"{name} must be positive and finite; got {number!r}")
+        if self.candidates not in ("grid", "gridless"):
+            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
+        if self.delta != 0:
+            raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
+        return Settings(
+            n_rounds=self.n_rounds, max_depth=self.max_depth,
+            learning_rate=self.learning_rate, reg_lambda=self.reg_lambda, noise_lambda=self.noise_lambda,
+            max_residual=bound, utility_range=8.0 if is_printed else None,
+        )  # fmt: skip
+
+    def _rows_of_owners(self, n_rows: int, owners: ArrayLike | None, rng: BitSource) -> list[NDArray[np.int64]]:
+        """The rows of each owner, in the order of the chain."""
+        if owners is None:
+            drawn = (rng.words(n_rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            number = (drawn * self.n_owners).astype(np.int64)
+            return [np.flatnonzero(number == i) for i in range(self.n_owners)]
+        given = np.asarray(owners)
+        if given.shape != (n_rows,):
+            raise DataError(f"owners must name one owner per row ({n_rows}); got shape {given.shape}")
+        return [np.flatnonzero(given == name) for name in np.unique(given)]
+
+
+def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
+    """The publication's candidates, thinned to the cells of the grid: averages of three neighbouring values.
+
+    They are functions of single records, so that a choice among them, however noisy, is not private.
+    """
+    n_cuts = task.grid.n_cells - 1
+    cuts = []
+    for column, (lower, upper) in zip(X.T, task.grid.bounds, strict=True):
+        values = np.sort(column[np.isfinite(column)])
+        means = (values[:-2] + values[1:-1] + values[2:]) / 3 if len(values) > 2 else np.array([(lower + upper) / 2])
+        cuts.append(means[np.linspace(0, len(means) - 1, n_cuts).round().astype(np.int64)])
+    return tuple(cuts)
+
+
+class InPrivateClassifier(ClassLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
+    __doc__ = f"""Private boosting for two or more classes along a chain of owners (InPrivate Digging).
+{_PARAMETERS}"""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, self._learn_classes(targets), owners, is_classification=True)
+        return self
+
+
+class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: ignore[misc]
+    __doc__ = f"""Private boosting for numbers along a chain of owners (InPrivate Digging).
+{_PARAMETERS}"""
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = 0.0,
+        bounds: Bounds | Literal["from_data"] = None,
+        label_bounds: tuple[float, float] | None = None,
+        categorical_features: Sequence[Column] | None = None,
+        mode: Literal["certified", "paper"] = "certified",
+        n_owners: int = 5,
+        n_rounds: int = 1,
+        least_advance: float | None = None,
+        max_depth: int = 3,
+        learning_rate: float = 0.5,
+        reg_lambda: float = 1.0,
+        noise_lambda: float = 2.0,
+        max_residual: float | None = None,
+        broadcast: bool = True,
+        candidates: Literal["grid", "gridless"] = "grid",
+        max_cells: int = 32,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            n_owners=n_owners, n_rounds=n_rounds,
+            least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
+            noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
+            candidates=candidates, max_cells=max_cells, random_state=random_state,
+        )  # fmt: skip
+        self.label_bounds = label_bounds
+
+    def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, [np.asarray(targets, dtype=np.float64)], owners, is_classification=False)
+        return self

@@ -1,0 +1,189 @@
+"""What the estimators over divided rows share: public bounds, labels to a public scale, and the model they end with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from opboost import rng
+from opboost.arrays import Values
+from opboost.column_positions import Bounds, ColumnPositions, column_names
+from opboost.errors import ParameterError, SchemaError
+from opboost.horizontal.public_task import PublicTask as PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.privacy.guarantee import RecordGuarantee
+from opboost.trees.tree import Ensemble
+
+# Budget per record when the user gives bounds but no epsilon.
+DEFAULT_EPSILON = 1.0
+
+FROM_DATA = "from_data"
+
+
+class DividedRows(BaseEstimator):  # type: ignore[misc]
+    """Estimators that train on rows of several owners. Subclasses have the parameters, and grow the trees.
+
+    The parameters that all have: `epsilon`, `delta`, `bounds`, `label_bounds` (regressors), `mode`, `max_cells`,
+    `random_state`; and where splits on categories are known, `categorical_features`.
+    """
+
+    _modes: ClassVar[tuple[str, ...]] = ("certified", "paper")
+
+    epsilon: float | None
+    delta: Any
+    bounds: Bounds | Literal["from_data"]
+    mode: Any
+    max_cells: int
+    random_state: int | np.random.RandomState | None
+    guarantee_: RecordGuarantee
+    models_: tuple[Ensemble, ...]
+    model_: Ensemble
+    _task: PublicTask
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _public(self, X: Values, labels: Values, *, is_classification: bool) -> PublicTask:
+        """What may be known without the data; bounds come from them only where nothing is promised."""
+        if self.mode not in self._modes:
+            raise ParameterError(f"mode must be {' or '.join(self._modes)}; got {self.mode!r}")
+        epsilon = self._budget()
+        names = column_names(self)
+        from_data = isinstance(self.bounds, str)
+        if from_data and self.bounds != FROM_DATA:
+            raise ParameterError(f"bounds must be numbers or the word {FROM_DATA!r}; got {self.bounds!r}")
+        label_bounds = None if is_classification else getattr(self, "label_bounds", None)
+        is_private = math.isfinite(epsilon)
+        positions = ColumnPositions(names)
+        given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
+        categorical = sorted({positions.of(column) for column in getattr(self, "categorical_features", None) or ()})
+        without = [name for i, name in enumerate(names) if i not in given]
+        if not is_classification and label_bounds is None:
+            without.append("the label (label_bounds)")
+        if without and is_private and not from_data:
+            raise SchemaError(
+                f"a private fit needs public bounds, and these have none: {', '.join(without)}. Say bounds="
+                f"{FROM_DATA!r} to take them from the data, which reveals its extremes and is not certified. "
+                "Nothing was released"
+            )
+        bounds = [given.get(i) or _extremes(X[:, i], are_categories=i in categorical) for i in range(len(names))]
+        centre, spread = 0.0, 1.0
+        if not is_classification:
+            lower, upper = _label_bounds(label_bounds) if label_bounds is not None else _extremes(labels)
+            centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(
+            names, PublicGrid(bounds, self._n_cells(), categorical=tuple(categorical)),
+            centre, spread, epsilon, not without, is_classification,
+        )  # fmt: skip
+
+    def _n_cells(self) -> int:
+        """Cells of the public grid per column."""
+        return self.max_cells
+
+    def _budget(self) -> float:
+        if self.epsilon is None:
+            return math.inf if self.bounds is None else DEFAULT_EPSILON
+        is_number = isinstance(self.epsilon, (int, float, np.integer, np.floating)) and not isinstance(
+            self.epsilon, bool
+        )
+        if not is_number or not self.epsilon > 0:
+            raise ParameterError(f"epsilon must be a number greater than 0, inf for no noise; got {self.epsilon!r}")
+        return float(self.epsilon)
+
+    def _guarantee(
+        self, task: PublicTask, *, epsilon: float, account: str, is_secure: bool, claimed: float | None = None
+    ) -> RecordGuarantee:
+        return RecordGuarantee(
+            epsilon=epsilon,
+            delta=self.delta if math.isfinite(epsilon) else 0.0,
+            account=account_of_models(account, len(self.models_)),
+            mode=self.mode,
+            is_secure=is_secure,
+            bounds_are_public=task.bounds_are_public,
+            claimed_epsilon=claimed,
+        )
+
+    def _bits(self) -> rng.BitSource:
+        """Secure bits, or with a seed bits that can be drawn again and that no guarantee rests on."""
+        seed = self.random_state
+        if seed is None:
+            return rng.secure()
+        if isinstance(seed, np.random.RandomState):
+            return rng.seeded(int(seed.randint(np.iinfo(np.int32).max)))
+        if isinstance(seed, (int, np.integer)) and seed >= 0:
+            return rng.seeded(int(seed))
+        raise ParameterError(f"random_state must be None, an integer of at least 0 or a RandomState; got {seed!r}")
+
+    def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
+        return validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset,
+            y_numeric=getattr(self, "_estimator_type", None) == "regressor",
+        )  # fmt: skip
+
+    def _keep(self, task: PublicTask, models: Sequence[Ensemble]) -> None:
+        """End with these models: one, or one per class."""
+        self._task, self.models_, self.model_ = task, tuple(models), models[0]
+
+    def _scores(self, X: ArrayLike) -> Values:
+        """What the models say of rows, shape ``(n_rows, n_models)``."""
+        check_is_fitted(self, "models_")
+        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        return np.column_stack([model.predict(rows) for model in self.models_])
+
+
+class BoundedNumbers:
+    """Labels within public bounds, and predictions within the same."""
+
+    _task: PublicTask
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.regressor_tags.poor_score = self._scores_poorly()
+        return tags
+
+    def predict(self, X: ArrayLike) -> Values:
+        """Predicted numbers, within the label's bounds, shape ``(n_rows,)``."""
+        scores: Values = self._scores(X)[:, 0]  # type: ignore[attr-defined]
+        return np.clip(scores, self._task.centre - self._task.spread, self._task.centre + self._task.spread)
+
+    def _scores_poorly(self) -> bool:
+        """Whether a few hundred rows are too few for the defaults: with noise they are."""
+        return self.epsilon is not None  # type: ignore[attr-defined]
+
+
+def account_of_models(account: str, n_models: int) -> str:
+    """How a budget was accounted for, in words, if one model or several, one per class, spend it."""
+    return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
+
+
+def bits_of_models(bits: rng.BitSource, n_models: int) -> list[rng.BitSource]:
+    """Bits for each model of a training; one model alone takes those of the training."""
+    return [bits] if n_models == 1 else [bits.fork(f"model {number}") for number in range(n_models)]
+
+
+def _extremes(values: Values, *, are_categories: bool = False) -> tuple[float, float]:
+    """Bounds taken from data, with room if they fall together."""
+    present = values[np.isfinite(values)]
+    lower, upper = (float(present.min()), float(present.max())) if len(present) else (0.0, 0.0)
+    if are_categories:
+        return 0.0, max(upper, 1.0)
+    return (lower, upper) if lower < upper else (lower - 0.5, lower + 0.5)
+
+
+def _label_bounds(bounds: Any) -> tuple[float, float]:
+    try:
+        lower, upper = (float(bound) for bound in bounds)
+    except (TypeError, ValueError):
+        raise ParameterError(f"label_bounds must be a pair of numbers; got {bounds!r}") from None
+    if not (math.isfinite(upper - lower) and lower < upper):
+        raise ParameterError(f"label_bounds must be finite with lower < upper; got {bounds!r}")
+    return lower, upper

@@ -1,0 +1,198 @@
+"""scikit-learn estimators over all schemes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from opboost.arrays import Values
+from opboost.errors import DataError, ParameterError
+from opboost.sklearn.simulated_parties import SimulatedParties
+from opboost.trees.boosting import OnRound
+from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float, optional
+        Budget per unit of the mapped domain; ``inf`` for no noise. By default 0.1 if there are passive columns.
+    mechanism : {"global", "local", "adj"}
+        Order-preserving map.
+    law : {"clamped", "exponential", "calibrated", "bounded_laplace"}
+        Law of the noise.
+    theta : int, optional
+        Width of the cells of ``local`` and ``adj``; by default a tenth of the domain.
+    alpha : float
+        Share of the budget between cells, for ``adj``.
+    domain_size : int
+        Passive columns are mapped to ``1 .. domain_size``.
+    category_epsilon : float, optional
+        Budget of the randomised response on missingness; by default 3, or `epsilon` if that is larger.
+    passive_columns : sequence of int or str, optional
+        Columns that the passive party holds. By default those that `bounds` names; without bounds, none, and the
+        model is plain boosting on one party's columns.
+    bounds : mapping of column to (lower, upper), or pair of numbers or arrays
+        Public bounds of the passive columns. There is no default: bounds taken from data reveal its extremes.
+    missing : {"refuse", "category"}
+        What an empty cell of a passive column means.
+    prediction : {"routed", "desensitized", "local"}
+        How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
+        the active party alone with shared thresholds.
+    objective : str, optional
+        For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
+    engine : {"native", "xgboost"}
+        What grows the trees.
+    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
+subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
+eval_metric
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+    monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
+    interaction_constraints : sequence of sequences of columns, optional
+        Groups of columns that may meet on one way through a tree.
+    categorical_features : sequence of int or str, optional
+        Columns of the active party that hold categories, numbered 0, 1, 2, ...
+    random_state : int, RandomState or None
+        None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
+
+    Attributes
+    ----------
+    guarantee_ : Guarantee
+        What the fit promises about the passive columns.
+    model_ : JointModel
+        The active party's share of the model.
+    feature_importances_ : ndarray of float64, shape (n_features_in_,)
+        Shares in the gain of all splits.
+    evals_result_ : dict of str to list of float
+        Scores of the validation rows by metric, round by round.
+    best_iteration_ : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the training table had column names.
+
+    Notes
+    -----
+    Privacy: the passive columns are released once per fit, under `guarantee_`. Labels and the model itself are not
+    protected.
+"""
+
+
+class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc]
+    __doc__ = f"""Boosted trees for classes, on own columns and on desensitized ranks of a passive party's columns.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from opboost import OpBoostClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = OpBoostClassifier(epsilon=1.0, bounds={{0: (5, 30), 1: (5, 40)}}, random_state=0).fit(X, y)
+    >>> model.guarantee_.notion
+    'dLDP'
+    """
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        on_round: OnRound | None = None,
+    ) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+
+        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
+        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        ends if it returns True.
+        """
+        matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+        check_classification_targets(targets)
+        weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
+        self.classes_, labels = np.unique(targets, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError("a classifier needs at least two classes in the labels; found one class")
+        loss: Loss = Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
+        if self.objective not in (None, loss.name):
+            raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
+        validation = _held_out(self, eval_set)
+        if validation is not None:
+            if not np.isin(validation[1], self.classes_).all():
+                raise DataError("eval_set has classes that the training labels lack")
+            validation = validation[0], np.searchsorted(self.classes_, validation[1]).astype(np.float64)
+        self._fit(matrix, labels.astype(np.float64), weights, loss, validation, on_round)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Values:
+        """Probabilities of the classes, shape ``(n_rows, n_classes)``."""
+        check_is_fitted(self, "model_")
+        matrix = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        probabilities = self._predict(matrix)
+        if probabilities.ndim == 1:
+            return np.column_stack([1 - probabilities, probabilities])
+        return probabilities
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of every row, shape ``(n_rows,)``."""
+        probabilities = self.predict_proba(X)
+        return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+
+class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
+    __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from opboost import OpBoostRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = OpBoostRegressor(passive_columns=[2, 3], bounds=(-0.2, 0.2), n_estimators=20).fit(X, y)
+    >>> model.guarantee_.certified
+    True
+    """
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        on_round: OnRound | None = None,
+    ) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+
+        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
+        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        ends if it returns True.
+        """
+        if self.objective not in (None, SquaredError.name, Poisson.name):
+            raise ParameterError(f"objective must be {SquaredError.name} or {Poisson.name}; got {self.objective!r}")
+        matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True)
+        weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
+        validation = _held_out(self, eval_set)
+        if validation is not None:
+            validation = validation[0], validation[1].astype(np.float64)
+        loss = loss_by_name(self.objective or SquaredError.name)
+        self._fit(matrix, np.asarray(targets, dtype=np.float64), weights, loss, validation, on_round)
+        return self
+
+    def predict(self, X: ArrayLike) -> Values:
+        """Predicted numbers, shape ``(n_rows,)``."""
+        check_is_fitted(self, "model_")
+        return self._predict(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False))
+
+
+def _held_out(
+    estimator: BaseEstimator, eval_set: Sequence[tuple[ArrayLike, ArrayLike]]
+) -> tuple[Values, NDArray[Any]] | None:
+    """The validation rows and their labels."""
+    if len(eval_set) > 1:
+        raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
+    for X, y in eval_set:
+        return validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+    return None

@@ -1,0 +1,1 @@
+"""A party's own Dask cluster: partitions, release, training and prediction on it."""

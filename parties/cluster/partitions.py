@@ -1,0 +1,225 @@
+"""A party's table as Parquet partitions, records in ascending order of their ids over all of them.
+
+A folder of Parquet files is taken as it is. One file, of a size that this machine can read, is divided for the time of
+the run. Either way the order is that of every other run, so the other side may keep its table in one piece.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+
+from opboost.preprocess import own_features
+from opboost.schema import ColumnSchema, TableSchema
+from opboost.trees.losses import Loss
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError, TableError
+from parties.runs.run_folder import RunFolder
+from parties.tables.parquet import read_stored, stored_names
+from parties.tables.party_table import PartyTable, check_columns, encoded_ids, read_labels, read_table, select
+from parties.tables.record_ids import read_ids, split
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+_WORK = "work"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partitions that were looked through.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+    rows : tuple of int
+        Of each.
+    firsts : tuple of str
+        The first id of each.
+    id_digest : str
+        As `parties.tables.party_table.PartyTable.id_digest`: it does not depend on how the table is divided.
+    """
+
+    paths: tuple[Path, ...]
+    rows: tuple[int, ...]
+    firsts: tuple[str, ...]
+    id_digest: str
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What a worker finds in a partition: first and last id, whether ids ascend, and of every column two values."""
+
+    n_rows: int
+    first: str
+    last: str
+    ascends: bool
+    held: tuple[tuple[object, ...], ...]
+
+
+@contextmanager
+def partition_files(
+    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+) -> Iterator[tuple[Path, ...]]:
+    """The partitions of a run's data, in order; those that had to be made are removed at the end.
+
+    Raises
+    ------
+    TableError
+        If the data, or what the run file says of it, does not fit. Nothing was sent.
+    """
+    if run.data.is_dir():
+        paths = tuple(sorted(run.data.glob("*.parquet")))
+        if not paths:
+            raise TableError(f"{run.data} holds no Parquet files (*.parquet)")
+        if run.ids is not None or run.align.duplicates != "refuse":
+            raise TableError(
+                f"{run.data} is a folder of partitions, which are used as they are: `ids` and `align.duplicates` "
+                "choose records of one file only. Nothing was sent"
+            )
+        for path in paths:
+            check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)
+        yield paths
+        return
+    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=run.align.duplicates)
+    if run.ids is not None:
+        table = select(table, run.ids, run.data)
+    assert run.dask.folder is not None
+    with working_folder(run.dask.folder) as folder:
+        yield _divided(table, schema, folder, run.dask.partition_rows)
+
+
+def look_through(
+    paths: Sequence[Path], schema: TableSchema, names: Sequence[str], data: Path, *, client: Client
+) -> Partitions:
+    """Check on the workers that records ascend, and that each column named holds more than one value.
+
+    Raises
+    ------
+    TableError
+        Nothing was sent.
+    """
+    look = partial(_look, id_columns=schema.id_columns, names=tuple(names))
+    found: list[_Part] = client.gather(client.map(look, list(paths), pure=False))
+    ascends = all(part.ascends for part in found) and all(one.last < two.first for one, two in pairwise(found))
+    if not ascends:
+        raise TableError(
+            f"{data}: the records of partitions must be in ascending order of their ids as text (10 before 9), each id "
+            "once, over all files in the order of their names; sort them so. Nothing was sent"
+        )
+    constant = [name for i, name in enumerate(names) if len({value for part in found for value in part.held[i]}) < 2]
+    if constant:
+        raise TableError(f"{data}: constant columns {', '.join(constant)}; leave them out of the schema")
+    digest = hashlib.sha256()
+    for pieces in client.map(partial(_id_bytes, id_columns=schema.id_columns), list(paths), pure=False):
+        digest.update(pieces.result())
+        pieces.release()
+    rows, firsts = tuple(part.n_rows for part in found), tuple(part.first for part in found)
+    return Partitions(tuple(paths), rows, firsts, digest.hexdigest())
+
+
+def digest_own(
+    found: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client
+) -> str:  # fmt: skip
+    """Of the active party's labels and own columns, whose every cell is checked.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    read = partial(_own_digest, columns=tuple(columns), label=label, loss=loss)
+    digests: list[str] = client.gather(client.map(read, list(found.paths), pure=False))
+    return hashlib.sha256("".join([found.id_digest, *digests]).encode()).hexdigest()
+
+
+@contextmanager
+def working_folder(home: Path) -> Iterator[Path]:
+    """A folder at `home` for the time of the block; what a process that was killed left there before is removed."""
+    place = home / f"{_WORK}.{uuid4().hex}"
+    made = [folder for folder in (home, *home.parents) if not folder.exists()]
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in home.glob(f"{_WORK}.*"):
+            # One that is in use belongs to another run.
+            with suppress(RunFolderError), RunFolder(old).locked():
+                shutil.rmtree(old, ignore_errors=True)
+        place.mkdir(mode=0o700)
+    except OSError as error:
+        raise RunFolderError(f"{home} cannot be written: {error.strerror}. Nothing was sent") from None
+    try:
+        with RunFolder(place).locked():
+            yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        # Nothing else was put there meanwhile: then it is as before.
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+
+def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) -> tuple[Path, ...]:
+    """Write a table as partitions."""
+    paths: list[Path] = []
+    for start in range(0, table.n_rows, n_each):
+        piece = table.take(np.arange(start, min(start + n_each, table.n_rows)))
+        parts = [[one] if len(schema.id_columns) == 1 else split(one) for one in piece.ids]
+        frame = pd.DataFrame(parts, columns=list(schema.id_columns), dtype=object)
+        features = piece.frame[[name for name in schema.names if name not in frame.columns]]
+        frame = pd.concat([frame, features], axis=1)
+        if piece.labels is not None:
+            frame[schema.label] = piece.labels
+        paths.append(folder / f"{len(paths):06d}.parquet")
+        try:
+            frame.to_parquet(paths[-1], index=False)
+        except OSError as error:
+            raise RunFolderError(f"{paths[-1]} cannot be written: {error.strerror}. Nothing was sent") from None
+    return tuple(paths)
+
+
+def _look(part: Path, id_columns: Sequence[str], names: Sequence[str]) -> _Part:
+    ids = ids_of(part, id_columns).to_numpy(dtype=object)
+    if not len(ids):
+        raise TableError(f"{part.name} has no rows; leave it out. Nothing was sent")
+    held = tuple(_two_values(read_stored(part, [name])[name]) for name in names)
+    return _Part(len(ids), ids[0], ids[-1], bool((ids[:-1] < ids[1:]).all()), held)
+
+
+def _two_values(column: pd.Series) -> tuple[object, ...]:
+    """Up to two different values of a column, None for a missing cell."""
+    return tuple(None if pd.isna(value) else value for value in column.drop_duplicates().head(2).tolist())
+
+
+def _id_bytes(part: Path, id_columns: Sequence[str]) -> bytes:
+    return b"".join(encoded_ids(ids_of(part, id_columns)))
+
+
+def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
+    """The ids of a partition, in the order of its rows."""
+    return read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
+
+
+def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
+    table = read_stored(part, [*(column.name for column in columns), label])
+    labels = read_labels(part, table[label], label)
+    loss.check_labels(labels)
+    digest = hashlib.sha256(labels)
+    for name, values in own_features(table, columns).items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(values))
+    return digest.hexdigest()

@@ -1,0 +1,179 @@
+"""Prediction on Dask, partition by partition: B answers split tests in packed bits, A scores.
+
+::
+
+    B's workers   raw columns ──► exact codes ──► bits, one per test and record ──► Parquet
+    A's workers   bits, own columns ──► trees ──► predictions ──► Parquet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.desensitize import exact
+from opboost.errors import DataError
+from opboost.preprocess import own_features
+from opboost.routing import PackedAnswers, Router
+from opboost.schema import ColumnSchema
+from opboost.trees.tree import Ensemble
+from opboost.vertical import feature_matrix
+from parties.storage.atomic_files import replacing
+from parties.storage.serialization import router_from_dict, router_to_dict
+from parties.tables.parquet import read_stored
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Records that are scored together.
+SCORED_ROWS = 1 << 14
+
+_BITS = "bits"
+
+
+def answer_partitions(router: Router, parts: Sequence[Path], folder: Path, *, client: Client) -> list[Path]:
+    """B: write the answers to all split tests about the records of Parquet partitions.
+
+    Parameters
+    ----------
+    router : Router
+    parts : sequence of Path
+        Raw columns.
+    folder : Path
+        Takes ``000000.parquet``, ...: a column of ``ceil(n_tests / 8)`` bytes for each record.
+    client : distributed.Client
+        Of this party's own cluster.
+
+    Notes
+    -----
+    Privacy: the bits are exact and carry no differential privacy. Nothing is counted or limited here: the caller
+    decides whether they may leave.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    targets = [folder / f"{number:06d}.parquet" for number in range(len(parts))]
+    answer = partial(_answer, router_to_dict(router))
+    client.gather(client.map(answer, [part.resolve() for part in parts], targets, pure=False))
+    return targets
+
+
+def predict_partitions(
+    ensemble: Ensemble,
+    own: tuple[Sequence[Path], Sequence[ColumnSchema]],
+    bits: Mapping[str, Sequence[Path]],
+    folder: Path,
+    *,
+    client: Client,
+) -> list[Path]:
+    """A: write predictions, one Parquet file per partition, rows in its order.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    own : tuple of paths and of schemas
+        Partitions of own columns, and what these columns are.
+    bits : mapping of str to sequence of Path
+        Per passive party, its answers.
+    folder : Path
+    client : distributed.Client
+        Of this party's own cluster.
+
+    Raises
+    ------
+    DataError
+        If answers do not fit the model or the partition. No partition gets a default score.
+    """
+    paths, schemas = own
+    absent = sorted(set(ensemble.owners) - set(bits))
+    if absent or any(len(answers) != len(paths) for answers in bits.values()):
+        raise DataError(f"every partition needs the answers of {', '.join(ensemble.owners)}. No score was computed")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    targets = [folder / f"{number:06d}.parquet" for number in range(len(paths))]
+    answers = [{owner: bits[owner][number] for owner in ensemble.owners} for number in range(len(paths))]
+    predict = partial(_predict, ensemble, tuple(schemas))
+    client.gather(client.map(predict, [path.resolve() for path in paths], answers, targets, pure=False))
+    return targets
+
+
+def _answer(document: Mapping[str, Any], part: Path, target: Path) -> None:
+    router = router_from_dict(document)
+    raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
+    coded = {mechanism.schema.name: exact(mechanism, encoded) for mechanism, encoded in router.encode(raw)}
+    write_bits(target, PackedAnswers(router).of(coded, len(raw)))
+
+
+def write_bits(path: Path, bits: NDArray[np.uint8]) -> None:
+    """Write packed answers, a row for each record, as `score_part` reads them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # A cell has at least one byte, even where there are no tests.
+    cells = bits if bits.shape[1] else np.zeros((len(bits), 1), np.uint8)
+    data = pa.py_buffer(np.ascontiguousarray(cells))
+    rows = pa.FixedSizeBinaryArray.from_buffers(pa.binary(cells.shape[1]), len(cells), [None, data])
+    with replacing(path, writer=f".{uuid4().hex}") as unfinished:
+        pq.write_table(pa.table({_BITS: rows}), unfinished, use_dictionary=False)
+
+
+def score_part(ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path]) -> Values:
+    """Predictions for a partition of own columns, given the file of each passive party's answers."""
+    import pyarrow.parquet as pq
+
+    own = own_features(read_stored(part, [schema.name for schema in schemas]), schemas)
+    n_rows = pq.read_metadata(part).num_rows
+    packed = {owner: read_bits(path, n_rows, len(ensemble.inputs[owner])) for owner, path in answers.items()}
+    scores = []
+    for start in range(0, n_rows, SCORED_ROWS):
+        rows = slice(start, min(start + SCORED_ROWS, n_rows))
+        matrix = feature_matrix(
+            ensemble,
+            {name: values[rows] for name, values in own.items()},
+            {
+                owner: np.unpackbits(bits[rows], axis=1, count=len(ensemble.inputs[owner])).view(np.bool_)
+                for owner, bits in packed.items()
+            },
+            rows.stop - rows.start,
+        )
+        scores.append(ensemble.predict(matrix))
+    return np.concatenate(scores)
+
+
+def _predict(
+    ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path], target: Path
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    scores = score_part(ensemble, schemas, part, answers)
+    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
+        pq.write_table(pa.table(_named(scores)), unfinished)
+
+
+def read_bits(path: Path, n_rows: int, n_tests: int) -> NDArray[np.uint8]:
+    """Answers of one owner about a partition, shape ``(n_rows, ceil(n_tests / 8))``.
+
+    Raises
+    ------
+    DataError
+    """
+    import pyarrow.parquet as pq
+
+    column = pq.read_table(path, columns=[_BITS])[_BITS].combine_chunks()
+    n_bytes = -(-n_tests // 8)
+    width = max(1, n_bytes)
+    if len(column) != n_rows or column.type.byte_width != width:
+        raise DataError(f"{path.name} does not answer {n_tests} tests on {n_rows} records. No score was computed")
+    return np.frombuffer(column.buffers()[1], np.uint8, n_rows * width).reshape(n_rows, width)[:, :n_bytes]
+
+
+def _named(predictions: Any) -> dict[str, Any]:
+    """One column of predictions, or one per class."""
+    if predictions.ndim == 1:
+        return {"prediction": predictions}
+    return {f"class{k}": predictions[:, k] for k in range(predictions.shape[1])}

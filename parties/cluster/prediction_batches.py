@@ -1,0 +1,224 @@
+"""Prediction of a folder of partitions between the two parties: A asks partition by partition, workers do the rest.
+
+::
+
+    B's workers   raw columns ──► exact bits ──► Parquet      (routed mode; removed at the end)
+    B's driver    ids asked for ──► their partition's bits ──► answers
+    A's driver    ids ──► answers ──► Parquet
+    A's workers   answers, own columns ──► predictions ──► Parquet
+
+B reads the partitions that a request is about, so A should ask in the order of the ids, as it does where its own
+partitions ascend too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.preprocess import EncodedColumn
+from opboost.routing import Router
+from opboost.schema import TableSchema
+from opboost.trees.tree import Ensemble
+from parties.cluster.dask_cluster import cluster
+from parties.cluster.partitions import Partitions, ids_of, look_through, partition_files, working_folder
+from parties.cluster.prediction import answer_partitions, read_bits, score_part, write_bits
+from parties.config.score_policy import RevealSection
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
+from parties.progress import Progress
+from parties.storage.atomic_files import replacing
+from parties.tables.parquet import read_stored
+from parties.tables.record_ids import with_parts
+from parties.vertical.prediction_client import Session, Statuses
+from parties.vertical.prediction_output import prediction_table
+from parties.vertical.prediction_server import AnswerableRecords
+from protocols.messages.vertical import RecordStatus
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionedRecords:
+    """A passive party's records in partitions, of which only those that are asked for are read.
+
+    Attributes
+    ----------
+    router : Router
+    found : Partitions
+    id_columns : tuple of str
+    bits : tuple of Path
+        Per partition, the exact answers; empty if they may not leave.
+    """
+
+    router: Router
+    found: Partitions
+    id_columns: tuple[str, ...]
+    bits: tuple[Path, ...]
+
+    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+        """The records with these ids."""
+        wanted = pd.Index(tuple(ids), dtype=object)
+        firsts = np.array(self.found.firsts, dtype=object)
+        homes = np.searchsorted(firsts, wanted.to_numpy(dtype=object), side="right") - 1
+        pieces = [
+            self._of_part(int(part), wanted[homes == part], desensitized=desensitized)
+            for part in np.unique(homes[homes >= 0])
+        ]
+        return _joined([piece for piece in pieces if len(piece.ids)], self.router, has_bits=not desensitized)
+
+    def _of_part(self, part: int, wanted: pd.Index, *, desensitized: bool) -> AnswerableRecords:
+        path = self.found.paths[part]
+        ids = ids_of(path, self.id_columns)
+        rows = np.unique(ids.get_indexer(wanted))
+        rows = rows[rows >= 0]
+        if not desensitized:
+            bits = read_bits(self.bits[part], self.found.rows[part], self.router.tests.n_tests)
+            return AnswerableRecords(ids[rows], (), bits[rows])
+        if not len(rows):
+            return AnswerableRecords(ids[rows], ())
+        names = sorted({source for source, _ in self.router.tests.sources})
+        return AnswerableRecords.of(self.router, ids[rows], read_stored(path, names).iloc[rows].reset_index(drop=True))
+
+
+@contextmanager
+def answerable_partitions(
+    run: PassiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], router: Router
+) -> Iterator[PartitionedRecords]:
+    """A folder's records; if exact bits may leave, the run's cluster works them out first.
+
+    Raises
+    ------
+    ConfigError, TableError, DataError
+
+    Notes
+    -----
+    Privacy: the bits lie in the run's folder of partitions, readable by their owner alone, until the block ends.
+    """
+    assert run.dask.folder is not None
+    of_data = run.model_copy(update={"data": data, "ids": None})
+    with (
+        cluster(run.dask) as client,
+        partition_files(of_data, schema, ignore, needs_label=False) as paths,
+        working_folder(run.dask.folder) as folder,
+    ):
+        found = look_through(paths, schema, (), data, client=client)
+        bits = answer_partitions(router, found.paths, folder / "bits", client=client) if run.allow_routed else []
+        yield PartitionedRecords(router, found, schema.id_columns, tuple(bits))
+
+
+@contextmanager
+def scorable_partitions(
+    run: ActiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], ensemble: Ensemble
+) -> Iterator[PartitionScorer]:
+    """The active party's folder, and what asks and scores; opened before the other side is waited for.
+
+    Raises
+    ------
+    ConfigError, TableError
+    """
+    assert run.dask.folder is not None
+    of_data = run.model_copy(update={"data": data, "ids": None})
+    with (
+        cluster(run.dask) as client,
+        partition_files(of_data, schema, ignore, needs_label=False) as paths,
+        working_folder(run.dask.folder) as folder,
+    ):
+        yield PartitionScorer(paths, schema, ensemble, run.reveal, folder, client)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionScorer:
+    """Scores a folder of partitions.
+
+    Attributes
+    ----------
+    paths : tuple of Path
+    schema : TableSchema
+    ensemble : Ensemble
+    reveal : RevealSection
+    folder : Path
+        Takes answers and scores meanwhile.
+    client : distributed.Client
+    """
+
+    paths: tuple[Path, ...]
+    schema: TableSchema
+    ensemble: Ensemble
+    reveal: RevealSection
+    folder: Path
+    client: Client
+
+    def score(self, asking: Session, target: Path, *, desensitized: bool, progress: Progress) -> Statuses:
+        """Ask about every partition while workers score those before; `target` becomes a folder of predictions.
+
+        Raises
+        ------
+        RunFolderError
+            If it cannot be written.
+        """
+        score = partial(_score, self.ensemble, self.schema, self.reveal)
+        answers, scores = self.folder / "answers", self.folder / "scores"
+        answers.mkdir(mode=0o700)
+        scores.mkdir(mode=0o700)
+        statuses, pending = [], []
+        for number, path in enumerate(self.paths):
+            bits, status = asking.ask(ids_of(path, self.schema.id_columns), desensitized=desensitized)
+            files = {owner: answers / f"{number:06d}.{owner}.parquet" for owner in self.ensemble.owners}
+            for owner, file in files.items():
+                write_bits(file, bits[owner])
+            place = scores / f"{number:06d}.parquet"
+            pending.append(self.client.submit(score, path, files, status, place, pure=False))
+            statuses.append(status)
+            progress("predicting", number + 1, len(self.paths))
+        self.client.gather(pending)
+        try:
+            os.makedirs(target.parent, exist_ok=True)
+            shutil.move(scores, target)
+        except OSError as error:
+            raise RunFolderError(f"{target} cannot be written: {error.strerror}") from None
+        return np.concatenate(statuses)
+
+
+def _joined(pieces: Sequence[AnswerableRecords], router: Router, *, has_bits: bool) -> AnswerableRecords:
+    """Records of several partitions as those of one table."""
+    ids = pd.Index([one for piece in pieces for one in piece.ids], dtype=object)
+    if has_bits:
+        none = np.empty((0, -(-router.tests.n_tests // 8)), np.uint8)
+        return AnswerableRecords(ids, (), np.concatenate([none, *(p.bits for p in pieces if p.bits is not None)]))
+    columns = zip(*(piece.columns for piece in pieces), strict=True)
+    return AnswerableRecords(ids, tuple((same[0][0], _stacked([column for _, column in same])) for same in columns))
+
+
+def _stacked(columns: Sequence[EncodedColumn]) -> EncodedColumn:
+    codes = np.concatenate([column.codes for column in columns])
+    is_missing = np.concatenate([column.is_missing for column in columns])
+    return EncodedColumn(codes, is_missing, sum(column.n_clipped for column in columns))
+
+
+def _score(
+    ensemble: Ensemble,
+    schema: TableSchema,
+    reveal: RevealSection,
+    part: Path,
+    answers: Mapping[str, Path],
+    status: NDArray[np.uint8],
+    target: Path,
+) -> None:
+    """Write the predictions of a partition, keyed by id."""
+    predictions = score_part(ensemble, schema.columns, part, answers)
+    predictions[status != RecordStatus.ANSWERED] = np.nan
+    table = reveal.apply(prediction_table(ids_of(part, schema.id_columns), predictions, status))
+    with replacing(target) as unfinished:
+        with_parts(table, schema.id_columns).to_parquet(unfinished, index=False)

@@ -1,0 +1,128 @@
+"""A run's release on Dask: named after what it is a release of, so that it is found where it was made before.
+
+The name is a digest of columns, mechanisms, exact codes and ids, partition by partition. A second run on the same
+partitions finds the first one's release and draws nothing; one on other partitions makes another release, and pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from opboost.desensitize import ColumnMechanism
+from parties.cluster.release import PartitionedRelease, release_partitions
+from parties.cluster.release_plan import PartitionPlan
+from parties.cluster.survey import Surveyed
+from parties.cluster.transfer import StoredRelease
+from parties.errors import LedgerError
+from parties.ledger.charged_release import Account
+from parties.ledger.ledger_lines import Reuse, digest_of
+from parties.vertical.release_offer import PackedColumn
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@dataclass(slots=True)
+class DueRelease:
+    """A release that is made, or found, once both sides have agreed: when it is packed.
+
+    Attributes
+    ----------
+    n_rows : int
+    is_secure : bool
+        Whether it is drawn from secret bits.
+    mechanisms : tuple of ColumnMechanism
+    make : callable
+    """
+
+    n_rows: int
+    is_secure: bool
+    mechanisms: tuple[ColumnMechanism, ...]
+    make: Callable[[], PartitionedRelease]
+    _stored: StoredRelease | None = field(default=None, init=False)
+
+    def packed(self) -> list[PackedColumn]:
+        """Make the release, and read its columns as they will travel."""
+        self._stored = StoredRelease(self.make())
+        return self._stored.packed()
+
+    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
+        """Of a packed column, the ranks from `start` to `end`."""
+        assert self._stored is not None
+        return self._stored.get(number, start, end)
+
+
+def release_folder(surveyed: Surveyed, home: Path, *, is_secure: bool) -> Path:
+    """Where a release of these partitions lies, whether it was made or not."""
+    keys = [release.key for release in surveyed.releases(is_secure=is_secure)]
+    return home / "releases" / digest_of(keys)[:32]
+
+
+def release_on_account(
+    surveyed: Surveyed, home: Path, account: Account, *, id_columns: tuple[str, ...], may_draw: bool, client: Client
+) -> PartitionedRelease:
+    """Release partitions, or find their release; what was begun is finished from the same keys.
+
+    Parameters
+    ----------
+    surveyed : Surveyed
+    home : Path
+        Holds all releases, on a file system that the workers share.
+    account : Account
+        Its store is not used: releases of partitions lie at `home`.
+    id_columns : tuple of str
+    may_draw : bool
+        False if this run has released before: then the release must be there.
+    client : distributed.Client
+
+    Raises
+    ------
+    LedgerError
+        Before anything is drawn.
+
+    Notes
+    -----
+    Privacy: as `parties.cluster.release.release_partitions`; a release that is found costs nothing and is noted as used
+    again.
+    """
+    folder = release_folder(surveyed, home, is_secure=account.rng.is_secure)
+    ledger, plan = account.ledger, PartitionPlan.read(folder)
+    ledger.refresh()
+    if plan is None and not may_draw:
+        raise LedgerError(
+            f"this run has released before, and {home} holds no release that fits: data, ids, partitions, schema or "
+            "mechanism were changed, or the folder was. Drawing anew is another release: choose another run_id. "
+            "Nothing was released"
+        )
+    is_made = plan is not None and (folder / "release.json").exists()
+    if plan is not None and is_made and not all(map(ledger.content, plan.charges)):
+        raise LedgerError(
+            f"{ledger.path} does not know the release in {folder}. Restore the ledger that it was charged to. "
+            "Nothing was released"
+        )
+    found = release_partitions(
+        surveyed.parts,
+        surveyed.mechanisms,
+        folder,
+        id_columns=id_columns,
+        client=client,
+        rng=account.rng,
+        ledger=ledger,
+        occasion=account.occasion,
+        budget=account.budget,
+        surveyed=surveyed,
+    )
+    n_columns = len(surveyed.mechanisms)
+    if plan is not None and is_made:
+        reuses = {
+            mechanism.schema.name: Reuse((charge,), len(surveyed.records))
+            for mechanism, charge in zip(plan.mechanisms, plan.charges, strict=True)
+        }
+        ledger.charge([], reuses, account.occasion, account.budget)
+    account.note(*((0, n_columns) if is_made else (n_columns, 0)))
+    return found

@@ -1,0 +1,100 @@
+"""Which rows a worker's run file means: one table in memory, partitions here, or partitions on Dask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from opboost.fit_quality import FitQuality
+from opboost.rng import BitSource
+from opboost.trees.holder import RowHolder
+from opboost.trees.tree import Ensemble
+from parties.cluster.dask_cluster import cluster
+from parties.cluster.rows import PartsOnDask
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import WorkerRun
+from parties.errors import ConfigError
+from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, Recipe, one_table, part_files
+from parties.horizontal.row_table import OwnerRows
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRows:
+    """A worker's rows, whatever holds them.
+
+    Attributes
+    ----------
+    held : OwnerRows or PartedRows
+    n_rows : int
+    """
+
+    held: OwnerRows | PartedRows
+    n_rows: int
+    _recipe: Recipe
+    _rng: BitSource
+
+    @property
+    def digest(self) -> str:
+        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        return self.held.digest
+
+    def answering(self, *, shape_bits: BitSource) -> RowHolder:
+        """What the recipe lets others ask of the rows; noise comes from this process, whatever holds the rows."""
+        match self.held:
+            case OwnerRows(values=values, labels=labels):
+                return self._recipe.rows(values, labels, shape_bits=shape_bits, rng=self._rng)
+            case parted:
+                return self._recipe.answering(parted, shape_bits=shape_bits, rng=self._rng)
+
+    def own_fit(self, model: Ensemble) -> FitQuality | None:
+        """How a model fits the rows; None where labels cannot tell anything."""
+        return self.held.own_fit(model)
+
+
+@contextmanager
+def worker_rows(run: WorkerRun, recipe: Recipe, *, rng: BitSource) -> Iterator[WorkerRows]:
+    """Read the rows that a run file names, and hold them for the time of the block.
+
+    Parameters
+    ----------
+    run : WorkerRun
+    recipe : Recipe
+    rng : BitSource
+        For coins and noise.
+
+    Raises
+    ------
+    ConfigError, TableError, DataError
+    """
+    if (table := one_table(run.data)) is not None:
+        if run.engine == "dask":
+            raise ConfigError(
+                f"engine: dask takes `data` that is a folder, a pattern or a list of Parquet partitions; {table} is "
+                "one file. Nothing was sent"
+            )
+        rows = OwnerRows.read(run)
+        yield WorkerRows(rows, len(rows.labels), recipe, rng)
+        return
+    files = part_files(run.data, run.table_schema, objective=run.training.objective)
+
+    def parted(parts: Parts) -> WorkerRows:
+        n_bins = recipe.task.grid.axes.n_bins
+        return WorkerRows(PartedRows(parts, n_bins=n_bins), _count(files), recipe, rng)
+
+    if run.dask is None:
+        yield parted(PartsHere(files, recipe, coins=rng.fork("coins") if recipe.needs_coins else None))
+        return
+    with cluster(run.dask) as client:
+        yield parted(PartsOnDask(files, recipe, client=client))
+
+
+def count_rows(run: WorkerRun | OwnerRun) -> int:
+    """How many rows a run file names; those of one table are checked on the way, of partitions only the columns."""
+    if one_table(run.data) is not None:
+        return len(OwnerRows.read(run).labels)
+    return _count(part_files(run.data, run.table_schema, objective=run.training.objective))
+
+
+def _count(files: list[PartFile]) -> int:
+    return sum(file.n_rows for file in files)

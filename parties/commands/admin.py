@@ -1,0 +1,146 @@
+"""The commands that start no run: keys, the account, reports, and the doctor."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from parties.commands.console import (
+    DataOption,
+    Format,
+    FormatOption,
+    Insecure,
+    RunFile,
+    print_result,
+    terminal_of_command,
+)
+
+
+class ReportFormat(StrEnum):
+    """What a report is written as."""
+
+    HTML = "html"
+    JSON = "json"
+    CSV = "csv"
+    MARKDOWN = "md"
+
+
+class Purpose(StrEnum):
+    """What the doctor is asked about."""
+
+    TRAIN = "train"
+    PREDICT = "predict"
+    SERVE = "serve"
+
+
+def keygen(
+    name: Annotated[str, typer.Argument(help="The party's name; the files are NAME.secret and NAME.public.")],
+    folder: Annotated[Path, typer.Option(help="Where to put them.")] = Path("keys"),
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Make NAME.shared instead: a secret for hashed ids.")
+    ] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Make a party's pair of keys. The public one goes to the peers, the secret one stays."""
+    from protocols.transport.keys import generate, generate_shared
+
+    with terminal_of_command():
+        if shared:
+            print_result(form, shared=str(generate_shared(folder, name)))
+            return
+        secret, public = generate(folder, name)
+        print_result(form, secret=str(secret), public=str(public))
+
+
+def ledger(
+    run_file: Annotated[
+        Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
+    ] = None,
+    path: Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")] = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
+    from parties.ledger.ledger_statement import read_statement
+
+    with terminal_of_command():
+        found = read_statement(run_file, path)
+    if form is Format.JSON:
+        typer.echo(json.dumps(found.to_dict()))
+    else:
+        from parties.commands.printing import print_statement
+
+        print_statement(found)
+
+
+def report(
+    run_file: RunFile,
+    before: Annotated[bool, typer.Option("--before", help="The plan, even if the run is finished.")] = False,
+    form: Annotated[
+        ReportFormat, typer.Option("--format", help="html writes files; the others print to standard output.")
+    ] = ReportFormat.HTML,
+    out: Annotated[Path | None, typer.Option(help="Where the report goes instead.")] = None,
+    order: Annotated[
+        list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
+    ] = None,
+    mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
+    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
+    epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
+    theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
+    alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
+) -> None:
+    """Before a run: what a release would promise and keep. After it: what it did.
+
+    Nothing is drawn, charged or sent. An active party, which releases no columns, has a report afterwards only. A
+    finished run's report is written by the run itself, and again after predictions; so does this.
+    """
+    from parties.commands.report import asked_grid, deliver
+    from parties.reports.writing import report_of
+
+    with terminal_of_command() as terminal:
+        grid = asked_grid(mechanism, law, epsilon, theta, alpha)
+        found = report_of(
+            run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress
+        )
+        deliver(found, form.value, out)
+
+
+def doctor(
+    run_file: RunFile,
+    purpose: Annotated[
+        Purpose, typer.Option("--for", help="Before training, `predict`, or `party-b --serve`.")
+    ] = Purpose.TRAIN,
+    data: DataOption = None,
+    insecure: Insecure = False,
+    wait: Annotated[float, typer.Option(help="Seconds to look for the peers.", min=0.1, max=3600)] = 5.0,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Check files, schema, data, keys, ledger, budget, folder and the peer, without starting; fails on a problem.
+
+    With --for predict or serve: the model, the data (those of --data, if given), the limits and the peer's terms.
+
+    The peer is asked if it runs this command too, or waits for the run; whoever waits is not disturbed.
+    """
+    from parties.commands.printing import print_findings
+    from parties.doctor.check_result import is_sound, report
+    from parties.doctor.prediction import examine_prediction
+    from parties.doctor.vertical import examine
+
+    if purpose is Purpose.TRAIN and data is not None:
+        raise typer.BadParameter("goes with --for predict or serve", param_hint="--data")
+    with terminal_of_command() as terminal:
+        terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
+        if purpose is Purpose.TRAIN:
+            found = examine(run_file, insecure=insecure, wait_s=wait)
+        else:
+            serves = purpose is Purpose.SERVE
+            found = examine_prediction(run_file, data=data, serves=serves, insecure=insecure, wait_s=wait)
+    if form is Format.JSON:
+        typer.echo(json.dumps(report(found)))
+    else:
+        print_findings(found)
+    if not is_sound(found):
+        raise typer.Exit(1)

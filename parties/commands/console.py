@@ -1,0 +1,80 @@
+"""How a command talks to whoever started it: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from parties.jobs.train_vertical import Terminal
+
+stderr = Console(stderr=True)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]
+DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
+
+
+@contextmanager
+def terminal_of_command() -> Iterator[Terminal]:
+    """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)
+    tasks: dict[str, int] = {}
+
+    def report(step: str, done: int, total: int) -> None:
+        if step not in tasks:
+            tasks[step] = bars.add_task(step, total=total)
+        bars.update(tasks[step], completed=done, total=total)  # type: ignore[arg-type]
+
+    def warn(sentence: str) -> None:
+        stderr.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    def say(sentence: str) -> None:
+        if stderr.is_terminal:
+            warn(sentence)
+
+    try:
+        with bars:
+            yield Terminal(progress=report, say=say, warn=warn)
+    except EXPECTED_ERRORS as error:
+        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+def print_result(form: Format, **facts: object) -> None:
+    """A command's result: for scripts as JSON, for people as a table, and as plain lines where nobody watches."""
+    if form is Format.JSON:
+        typer.echo(json.dumps(facts))
+    elif sys.stdout.isatty():
+        from rich.table import Table
+
+        table = Table(show_header=False)
+        for name, value in facts.items():
+            table.add_row(name.replace("_", " "), Text(str(value), overflow="fold"))
+        Console().print(table)
+    else:
+        for name, value in facts.items():
+            typer.echo(f"{name.replace('_', ' ')}: {value}")

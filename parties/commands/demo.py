@@ -1,0 +1,265 @@
+"""`opboost demo`: both parties as processes of their own on the bundled sample, and the baselines beside them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from opboost import rng
+from opboost.arrays import Values
+from opboost.metrics import evaluate
+from opboost.vertical import bind, feature_matrix, train
+from parties.config.vertical import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
+from parties.errors import ConfigError, PartyError
+from parties.jobs.train_vertical import Terminal
+from parties.runs.run_folder import RunFolder
+from parties.tables.party_table import PartyTable, own_columns, read_table
+from parties.vertical.party_a import train_jointly
+from parties.vertical.party_b import PassiveJob
+from parties.vertical.party_b import train as take_part
+from parties.vertical.prediction_client import predict_locally
+from parties.vertical.simulation import simulate
+from parties.vertical.training_job import ActiveJob
+from protocols.transport.keys import generate
+
+DATASET = "bank and retailer (synthetic)"
+BANK, RETAILER = "bank", "retailer"
+MARKER = "README.txt"
+TEST_SHARE = 0.2
+SEED = 7
+
+# A step that takes longer than this on the sample has gone wrong.
+STEP_LIMIT_S = 300
+
+
+def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -> dict[str, Any]:
+    """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
+    started = time.monotonic()
+    desensitize = {"mechanism": mechanism, "epsilon": epsilon}
+    read_section(DesensitizeSection, desensitize)
+    clear(out, (BANK, RETAILER))
+    terminal.say("preparing keys and run files for both parties")
+    folders = _prepare(out, desensitize)
+    joint_started = time.monotonic()
+    _run_jointly(folders, terminal)
+    joint_seconds = time.monotonic() - joint_started
+    terminal.say("training the baselines: the bank alone, and both without privacy")
+    active_only, central = _baselines(folders)
+    summary = {
+        **_joint_results(folders),
+        "score_active_only": active_only,
+        "score_central": central,
+        "seconds": round(joint_seconds, 2),
+        "seconds_in_all": round(time.monotonic() - started, 2),
+    }
+    RunFolder(out).write_json("summary.json", summary)
+    return summary
+
+
+def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
+    """Train once and predict in both joint modes, each party as a process of its own every time."""
+    terminal.say("aligning records and training: two processes over ZeroMQ with CURVE")
+    run_together([["party-a", BANK], ["party-b", RETAILER]], folders)
+    for mode, name in (("routed", "predictions.csv"), ("desensitized", "predictions_desensitized.csv")):
+        terminal.say(f"predicting jointly, {mode}")
+        ids, target = folders[BANK] / "test_ids.txt", _run_folder(folders, BANK).path / name
+        ask = ["predict", BANK, "--ids", str(ids), "--mode", mode, "--out", str(target)]
+        run_together([ask, ["predict", RETAILER]], folders)
+
+
+def _joint_results(folders: dict[str, Path]) -> dict[str, Any]:
+    """What the two run folders say of the joint run."""
+    bank, retailer = (_run_folder(folders, party) for party in (BANK, RETAILER))
+    scores, guarantee = bank.read_json("metrics.json"), retailer.read_json("guarantee.json")
+    meta = [run.read_json("meta.json") for run in (bank, retailer)]
+    n_rows, epsilon = meta[0]["n_rows"], guarantee["epsilon"]
+    cost = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+    return {
+        "dataset": DATASET,
+        "rows": n_rows,
+        "rows_test": scores["routed"]["n_rows"],
+        "metric": "auc",
+        "score_joint": scores["routed"]["auc"],
+        "score_joint_desensitized": scores["desensitized"]["auc"],
+        "guarantee": guarantee,
+        "released": f"ranks of {len(guarantee['columns'])} desensitized columns of {n_rows} records",
+        "cost": f"{cost} between neighbouring records ({guarantee['notion']})",
+        "bytes_sent": sum(party["sent_bytes"] for party in meta),
+        "folders": f"{bank.path} and {retailer.path}",
+    }
+
+
+def _run_folder(folders: dict[str, Path], party: str) -> RunFolder:
+    return RunFolder(folders[party] / "runs" / "demo")
+
+
+def sample_folder() -> Path:
+    """Where the bundled sample lies: beside the packages in a checkout, inside them once installed."""
+    for folder in (Path(__file__).parent / "sample", Path(__file__).parent.parent / "data"):
+        if (folder / f"{BANK}.csv.gz").exists():
+            return folder
+    raise ConfigError("the bundled sample was not installed with the package")
+
+
+def clear(out: Path, names: Sequence[str]) -> None:
+    """Make the folder, without an earlier demo's files; a folder that holds anything else is refused."""
+    marker = out / MARKER
+    if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
+    out.mkdir(parents=True, exist_ok=True)
+    marker.write_text("This folder belongs to `opboost demo`, which empties it when it is run again.\n")
+    for name in names:
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
+    """Both parties' folders: schema, keys and run file; at the bank also which records to train on and to predict."""
+    sample = sample_folder()
+    folders = {party: out.resolve() / party for party in (BANK, RETAILER)}
+    for party, folder in folders.items():
+        generate(folder / "keys", party)
+        shutil.copyfile(sample / f"{party}.schema.yaml", folder / "schema.yaml")
+        shutil.copyfile(sample / f"{party}.csv.gz", folder / "data.csv.gz")
+    for party, peer in ((BANK, RETAILER), (RETAILER, BANK)):
+        shutil.copyfile(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
+    _write_ids(folders)
+    address = f"tcp://127.0.0.1:{free_port()}"
+    shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "align": {"method": "psi"}}
+    bank = {
+        "role": "active",
+        "party": BANK,
+        **shared,
+        "ids": "train_ids.txt",
+        "listen": address,
+        "secret_key": f"keys/{BANK}.secret",
+        "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
+        "model": {"objective": "binary:logistic", "n_estimators": 100, "max_depth": 4, "learning_rate": 0.1},
+    }
+    retailer = {
+        "role": "passive",
+        "party": RETAILER,
+        **shared,
+        "connect": address,
+        "secret_key": f"keys/{RETAILER}.secret",
+        "active": {"name": BANK, "public_key": f"keys/{BANK}.public"},
+        "desensitize": desensitize,
+    }
+    for party, run in ((BANK, bank), (RETAILER, retailer)):
+        (folders[party] / "run.yaml").write_text(yaml.safe_dump(run, sort_keys=False))
+    return folders
+
+
+def _write_ids(folders: dict[str, Path]) -> None:
+    """Give the bank two lists of its ids: a share of the common ones to predict, and all others to train on."""
+    bank, retailer = (
+        set(pd.read_csv(folders[party] / "data.csv.gz", usecols=["id"], dtype=str)["id"]) for party in (BANK, RETAILER)
+    )
+    common = np.array(sorted(bank & retailer))
+    np.random.default_rng(SEED).shuffle(common)
+    test = set(common[: round(TEST_SHARE * len(common))].tolist())
+    for name, ids in (("test", test), ("train", bank - test)):
+        (folders[BANK] / f"{name}_ids.txt").write_text("\n".join(sorted(ids)) + "\n")
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path]) -> None:
+    """Run one command of each party at the same time; all must succeed."""
+    processes = []
+    for command, party, *options in commands:
+        call = [sys.executable, "-m", "parties.cli", command, str(folders[party] / "run.yaml"), *options]
+        processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    said = []
+    try:
+        for process in processes:
+            said.append(process.communicate(timeout=STEP_LIMIT_S)[1])
+    except subprocess.TimeoutExpired:
+        raise PartyError(f"the demo's parties did not finish within {STEP_LIMIT_S} s") from None
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    failed = [
+        f"{party}: {_reasons(text)}"
+        for (_, party, *_), process, text in zip(commands, processes, said, strict=True)
+        if process.returncode
+    ]
+    if failed:
+        raise PartyError(f"a party of the demo failed. {' '.join(failed)}")
+
+
+def _reasons(stderr: str) -> str:
+    """What a party said of its failure: its sentences, or the end of whatever it printed."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return " ".join([line for line in lines if line.startswith("error: ")] or lines[-5:]) or "it said nothing"
+
+
+def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, PartyTable]:
+    """Of the listed records those that all parties know, in one order. Only the demo sees both tables."""
+    common = set(listed.read_text().split()).intersection(*(table.ids for table in tables.values()))
+    ids = pd.Index(sorted(common), dtype=object)
+    return {party: table.take(table.ids.get_indexer(ids)) for party, table in tables.items()}
+
+
+def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
+    """Test scores of the bank alone, and of both parties' columns without noise, with the run's own settings."""
+    run = read_run(folders[BANK] / "run.yaml", ActiveRun)
+    schemas = {party: read_schema(folder / "schema.yaml")[0] for party, folder in folders.items()}
+    tables = {
+        party: read_table(folder / "data.csv.gz", schemas[party], needs_label=party == BANK)
+        for party, folder in folders.items()
+    }
+    split = {part: common_records(tables, folders[BANK] / f"{part}_ids.txt") for part in ("train", "test")}
+    bank, test = split["train"][BANK], split["test"][BANK]
+    assert bank.labels is not None
+    assert test.labels is not None
+    own = own_columns(bank, schemas[BANK])
+    job = ActiveJob(
+        party=BANK,
+        run_id="central",
+        id_digest="",
+        own=own,
+        labels=bank.labels,
+        weights=np.ones(bank.n_rows),
+        loss=run.model.loss(),
+        parameters=run.model.parameters(),
+    )
+    alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
+    test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}
+    alone_scores = alone.predict(feature_matrix(alone, test_own, {}, test.n_rows))
+    passive = PassiveJob(
+        party=RETAILER,
+        run_id="central",
+        id_digest="",
+        features=split["train"][RETAILER].features,
+        mechanisms=DesensitizeSection(epsilon=np.inf).mechanisms(schemas[RETAILER]),
+        rng=rng.secure(),
+        share_thresholds=True,
+    )
+    model = simulate(
+        lambda channels: train_jointly(job, channels),
+        {RETAILER: lambda channel: take_part(passive, channel)},
+        name=BANK,
+    )
+    central_scores = predict_locally(model, test_own, split["test"][RETAILER].frame)
+    return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
+
+
+def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
+    return evaluate(job.loss.name, labels, predictions)["auc"]

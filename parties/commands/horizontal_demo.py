@@ -1,0 +1,200 @@
+"""`opboost demo --horizontal`: three owners of rows as processes of their own, and the baselines beside them.
+
+The bundled sample's columns, which two parties hold, are put together for this, and the rows divided among three.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from opboost.arrays import Values
+from opboost.metrics import evaluate
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Logistic
+from opboost.trees.model_file import load_model
+from opboost.vertical import OwnColumn, bind, feature_matrix, train
+from parties.commands.demo import (
+    BANK,
+    DATASET,
+    RETAILER,
+    SEED,
+    TEST_SHARE,
+    clear,
+    free_port,
+    run_together,
+    sample_folder,
+)
+from parties.config.chain import ChainSection
+from parties.config.horizontal import TrainingSection
+from parties.config.vertical import read_section
+from parties.horizontal.row_table import OwnerRows
+from parties.jobs.train_vertical import Terminal
+from parties.runs.run_folder import RunFolder
+from protocols.transport.keys import generate
+
+HUB = "hub"
+OWNERS = ("north", "south", "west")
+
+# Trees of the private model with a coordinator, and of the models without privacy.
+N_TREES = 60
+
+
+def run_horizontal_demo(out: Path, *, epsilon: float, scheme: str, terminal: Terminal) -> dict[str, Any]:
+    """Train on three owners' rows; returns the summary that is also kept as ``summary.json``."""
+    started = time.monotonic()
+    training = _training(epsilon, scheme)
+    clear(out, (BANK, RETAILER, HUB, *OWNERS))
+    terminal.say("preparing keys, rows and run files for everybody")
+    folders = _prepare(out, training, scheme)
+    terminal.say(f"training: {len(folders)} processes over ZeroMQ with CURVE")
+    train_started = time.monotonic()
+    if scheme == "inprivate":
+        run_together([["chain", name] for name in OWNERS], folders)
+    else:
+        run_together([["coordinator", HUB], *(["worker", name] for name in OWNERS)], folders)
+    seconds = time.monotonic() - train_started
+    terminal.say("training the baselines: each owner alone, and all rows without privacy")
+    runs = {name: RunFolder(folder / "runs" / "demo") for name, folder in folders.items()}
+    home = runs[OWNERS[0] if scheme == "inprivate" else HUB]
+    guarantee = home.read_json("guarantee.json")
+    alone, central = _baselines(folders)
+    test = _rows(folders[OWNERS[0]], "test.csv")
+    summary = {
+        "dataset": DATASET,
+        "scheme": scheme,
+        "rows": sum(run.read_json("meta.json")["n_rows"] for run in runs.values()),
+        "rows_test": len(test.labels),
+        "metric": "auc",
+        "score_joint": _auc(test, load_model(home.path / "model.json").predict(test.values)),
+        "score_alone": alone,
+        "score_central": central,
+        "guarantee": guarantee,
+        "promise": _promise(guarantee),
+        "bytes_sent": sum(run.read_json("meta.json")["sent_bytes"] for run in runs.values()),
+        "seconds": round(seconds, 2),
+        "seconds_in_all": round(time.monotonic() - started, 2),
+        "folders": ", ".join(str(run.path) for run in runs.values()),
+    }
+    RunFolder(out).write_json("summary.json", summary)
+    return summary
+
+
+def _training(epsilon: float, scheme: str) -> dict[str, Any]:
+    """The section that all run files share, checked before anything is written."""
+    if scheme == "inprivate":
+        chain = {"epsilon": epsilon, "order": list(OWNERS), "inprivate": {"n_rounds": 2}}
+        read_section(ChainSection, chain)
+        return chain
+    section = {
+        "epsilon": epsilon, "delta": 1e-6, "workers": len(OWNERS), "threshold": 2, "noise": "workers", "honest": 2,
+        "sgbdt": {"n_estimators": N_TREES, "max_depth": 3},
+    }  # fmt: skip
+    read_section(TrainingSection, section)
+    return section
+
+
+def _promise(guarantee: Mapping[str, Any]) -> str:
+    epsilon = guarantee["epsilon"]
+    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.4g}"
+    return (
+        f"{guarantee['notion']}: epsilon {shown}, delta {guarantee['delta']:.3g}, per record ({guarantee['account']})"
+    )
+
+
+def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path]:
+    """Everybody's folder: schema, rows, keys and run file."""
+    names = OWNERS if scheme == "inprivate" else (HUB, *OWNERS)
+    folders = {name: out.resolve() / name for name in names}
+    for name, folder in folders.items():
+        generate(folder / "keys", name)
+    for name, folder in folders.items():
+        for other in names:
+            if other != name:
+                shutil.copyfile(folders[other] / "keys" / f"{other}.public", folder / "keys" / f"{other}.public")
+        (folder / "schema.yaml").write_text(yaml.safe_dump(_schema(), sort_keys=False))
+    parts, test = _divided_rows()
+    for name, part in zip(OWNERS, parts, strict=True):
+        part.to_csv(folders[name] / "data.csv", index=False)
+    test.to_csv(folders[OWNERS[0]] / "test.csv", index=False)
+    home = OWNERS[0] if scheme == "inprivate" else HUB
+    files = _chain_files() if scheme == "inprivate" else _star_files()
+    for name, run in files.items():
+        common = {"party": name, "run_id": "demo", "schema": "schema.yaml", "secret_key": f"keys/{name}.secret"}
+        # One report is enough for a demo.
+        document = {**common, **run, "report": name == home, "training": training}
+        (folders[name] / "run.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    return folders
+
+
+def _star_files() -> dict[str, dict[str, Any]]:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    worker = {"role": "worker", "data": "data.csv", "connect": address, "coordinator": _peer(HUB)}
+    hub = {"role": "coordinator", "listen": address, "workers": [_peer(name) for name in OWNERS]}
+    return {HUB: hub, **dict.fromkeys(OWNERS, worker)}
+
+
+def _chain_files() -> dict[str, dict[str, Any]]:
+    """Each owner connects to those after it in the order."""
+    addresses = {name: f"tcp://127.0.0.1:{free_port()}" for name in OWNERS}
+    files: dict[str, dict[str, Any]] = {}
+    for place, name in enumerate(OWNERS):
+        before = [_peer(other) for other in OWNERS[:place]]
+        after = [{**_peer(other), "connect": addresses[other]} for other in OWNERS[place + 1 :]]
+        listen = {"listen": addresses[name]} if before else {}
+        files[name] = {"role": "owner", "data": "data.csv", **listen, "owners": before + after}
+    return files
+
+
+def _peer(name: str) -> dict[str, str]:
+    return {"name": name, "public_key": f"keys/{name}.public"}
+
+
+def _schema() -> dict[str, Any]:
+    """Both parties' columns in one schema."""
+    bank, retailer = (
+        yaml.safe_load((sample_folder() / f"{party}.schema.yaml").read_text()) for party in (BANK, RETAILER)
+    )
+    return {"id": bank["id"], "label": bank["label"], "columns": {**bank["columns"], **retailer["columns"]}}
+
+
+def _divided_rows() -> tuple[list[pd.DataFrame], pd.DataFrame]:
+    """Each owner's rows of both parties' columns, and rows that nobody trains on."""
+    bank, retailer = (pd.read_csv(sample_folder() / f"{party}.csv.gz", dtype={"id": str}) for party in (BANK, RETAILER))
+    rows = bank.merge(retailer, on="id").sort_values("id").sample(frac=1, random_state=SEED)
+    n_test = round(TEST_SHARE * len(rows))
+    train_rows = rows.iloc[n_test:]
+    return [train_rows.iloc[place :: len(OWNERS)] for place in range(len(OWNERS))], rows.iloc[:n_test]
+
+
+def _rows(folder: Path, file: str) -> OwnerRows:
+    return OwnerRows.of(folder / file, folder / "schema.yaml")
+
+
+def _baselines(folders: Mapping[str, Path]) -> tuple[dict[str, float], float]:
+    """Test scores without privacy: of every owner alone, and of all rows."""
+    parts = {name: _rows(folders[name], "data.csv") for name in OWNERS}
+    test = _rows(folders[OWNERS[0]], "test.csv")
+    alone = {name: _score(part.values, part.labels, test) for name, part in parts.items()}
+    values, labels = (np.concatenate([getattr(part, what) for part in parts.values()]) for what in ("values", "labels"))
+    return alone, _score(values, labels, test)
+
+
+def _score(values: Values, labels: Values, test: OwnerRows) -> float:
+    columns = [OwnColumn(name, values[:, place]) for place, name in enumerate(test.schema.names)]
+    parameters = BoostingParameters(n_estimators=N_TREES, max_depth=4, learning_rate=0.1)
+    grown = train(columns, labels, np.ones(len(labels)), loss=Logistic(), parameters=parameters)
+    model = bind(grown, {})
+    own = {name: test.values[:, place] for place, name in enumerate(test.schema.names)}
+    return _auc(test, model.predict(feature_matrix(model, own, {}, len(test.labels))))
+
+
+def _auc(test: OwnerRows, predictions: Values) -> float:
+    return evaluate(Logistic().name, test.labels, predictions)["auc"]

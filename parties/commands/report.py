@@ -1,0 +1,57 @@
+"""`opboost report`: options in, files or text out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from opboost.privacy.laws import Law
+from parties.commands.printing import print_page
+from parties.errors import ConfigError
+from parties.reports.choices import MECHANISMS, Grid
+from parties.reports.writing import Report
+from parties.storage.atomic_files import replacing
+
+
+def asked_grid(
+    mechanisms: Sequence[str] | None,
+    laws: Sequence[str] | None,
+    epsilons: Sequence[float] | None,
+    thetas: Sequence[int] | None,
+    alphas: Sequence[float] | None,
+) -> Grid | None:
+    """The grid that the options span; None if there are none.
+
+    Raises
+    ------
+    ConfigError
+        If a mechanism or a law does not exist.
+    """
+    for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
+        unknown = sorted(set(found or ()) - set(known))
+        if unknown:
+            raise ConfigError(f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}")
+    grid = Grid(
+        mechanisms=tuple(mechanisms or ()),
+        laws=tuple(Law(law) for law in laws or ()),
+        epsilons=tuple(epsilons or ()),
+        thetas=tuple(thetas or ()),
+        alphas=tuple(alphas or ()),
+    )
+    return None if grid.is_empty else grid
+
+
+def deliver(found: Report, form: str, out: Path | None) -> None:
+    """Write HTML files and print where they are and what matters most; print any other form, or write it to `out`."""
+    if form == "html" and out is None:
+        found.write()
+        print_page(found.page)
+        typer.echo(f"report: {found.home}")
+    elif out is None:
+        typer.echo(found.text(form), nl=False)
+    else:
+        with replacing(out) as partial:
+            partial.write_text(found.text(form))
+        typer.echo(f"report: {out}")

@@ -1,0 +1,1 @@
+"""Run files: the YAML of every role, parsed and checked as a whole."""

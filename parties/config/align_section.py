@@ -1,0 +1,45 @@
+"""The part of a run file that says how records are aligned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from parties.tables.sorted_ids import Duplicates
+
+Method = Literal["psi", "hashed", "prealigned"]
+
+
+class AlignSection(BaseModel):
+    """How the records that all parties know are found, and what counts when an id is repeated.
+
+    The method is by default private set intersection, or with a list of `ids` none at all: then all parties must bring
+    exactly the listed records.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Method | None = None
+    duplicates: Duplicates = "refuse"
+    secret: Path | None = None
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if (self.method == "hashed") != (self.secret is not None):
+            raise ValueError("`method: hashed` and a `secret` file that all parties share go together")
+        return self
+
+    def method_for(self, ids: Path | None) -> Method:
+        """The method of a run whose file lists `ids`, or does not."""
+        return self.method or ("psi" if ids is None else "prealigned")
+
+    def within(self, folder: Path) -> AlignSection:
+        """The section with its path made absolute."""
+        return self if self.secret is None else self.model_copy(update={"secret": folder / self.secret})
+
+
+def id_columns(names: object) -> str | tuple[str, ...]:
+    """A schema file's `id`: one name, or several columns that make the id together."""
+    return tuple(map(str, names)) if isinstance(names, list) else str(names)

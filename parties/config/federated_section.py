@@ -1,0 +1,87 @@
+"""The `federated` section of a horizontal run file."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from opboost.column_positions import ColumnPositions
+from opboost.horizontal.federated.owners import FederatedAmongOwners, check_noise_in_shares
+from opboost.horizontal.federated.training import Choices, Refining, trees_per_batch
+from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate, strength_for, weight_update
+from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.query_account import QueryAccount, query_account
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.split_candidates import ColumnBounds, log_candidates, uniform_candidates
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Least1 = Annotated[int, Field(ge=1)]
+
+_REFINING: dict[str, Refining] = {
+    "uniform": "none", "log": "none", "ih": "equal_mass", "ih_equal_mass": "equal_mass", "ih_printed": "printed"
+}  # fmt: skip
+
+
+class FederatedSection(BaseModel):
+    """Parameters of the federated framework, under the estimators' names and with their defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    split_method: Literal["hist", "pr", "tr"] = "tr"
+    weight_update: Literal["averaging", "gradient", "newton"] = "newton"
+    split_candidates: Literal["uniform", "log", "ih", "ih_equal_mass", "ih_printed"] = "uniform"
+    interaction: Literal["all", "cyclical", "random"] = "all"
+    columns_per_tree: _Least1 = 1
+    batch_size: _Least1 | Annotated[float, Field(gt=0, le=1)] = 1
+    n_estimators: _Least1 = 200
+    trees_per_column: bool = False
+    max_depth: Annotated[int, Field(ge=1, le=12)] = 4
+    learning_rate: _Positive = 0.3
+    reg_lambda: _Least0 | None = None
+    max_leaf: _Positive = 2.0
+    max_grad: _Positive = 1.0
+    n_candidates: Annotated[int, Field(ge=2, le=65534)] = 32
+    hessian_rounds: _Least1 = 5
+    mirrored: tuple[str, ...] = ()
+
+    def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:
+        """The split candidates to begin with."""
+        if self.split_candidates != "log":
+            return uniform_candidates(bounds, self.n_candidates)
+        positions = ColumnPositions(names)
+        is_mirrored = np.isin(np.arange(len(names)), [positions.of(column) for column in self.mirrored])
+        return log_candidates(bounds, self.n_candidates, mirrored=is_mirrored)
+
+    def recipe(self, task: PublicTask, *, delta: float, n_honest: int | None) -> FederatedAmongOwners:
+        """The recipe for a task on `grid`; with `n_honest`, owners add the noise in shares."""
+        update = weight_update(
+            self.weight_update, is_classification=task.is_classification, max_grad=self.max_grad
+        )  # fmt: skip
+        choices = self.choices(len(task.names), update)
+        noise: QueryAccount | LeafNoise
+        if n_honest is None:
+            noise = query_account(choices.n_queries(len(task.names)), epsilon=task.epsilon, delta=delta)
+            std = noise.multiplier * update.clipping.sensitivity
+        else:
+            check_noise_in_shares(choices)
+            noise = shared_leaf_noise(
+                update.clipping, epsilon=task.epsilon, delta=delta, n_trees=choices.n_trees, n_honest=n_honest
+            )
+            std = noise.grad_std
+        strength = strength_for(std) if self.reg_lambda is None else self.reg_lambda
+        leaf = LeafRule(learning_rate=self.learning_rate, reg_lambda=strength, max_leaf=self.max_leaf)
+        return FederatedAmongOwners(task=task, choices=choices, update=update, leaf=leaf, noise=noise, delta=delta)
+
+    def choices(self, n_columns: int, update: WeightUpdate) -> Choices:
+        """The point in the framework's space."""
+        n_trees = self.n_estimators * (n_columns if self.trees_per_column else 1)
+        return Choices(
+            split_method=self.split_method, refining=_REFINING[self.split_candidates],
+            hessian_rounds=self.hessian_rounds, interaction=self.interaction, columns_per_tree=self.columns_per_tree,
+            batch_size=trees_per_batch(self.batch_size, n_trees, update), n_trees=n_trees, max_depth=self.max_depth,
+        )  # fmt: skip

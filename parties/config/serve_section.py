@@ -1,0 +1,31 @@
+"""What a passive party's run file says about prediction: how much it answers, and what may become of the scores."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from parties.config.score_policy import RevealSection
+from parties.vertical.rate_limits import Limits
+
+Many = Annotated[int, Field(ge=1)]
+
+
+class ServeSection(BaseModel):
+    """Limits on what is answered, enforced before every answer, and how the active party must reveal scores.
+
+    `batch_rows` is the most records of one request; `records_per_minute` and `routed_bits_per_day` are told in
+    `parties.vertical.rate_limits`. What is left out is not limited.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch_rows: Many | None = None
+    records_per_minute: Many | None = None
+    routed_bits_per_day: Many | None = None
+    reveal: RevealSection = RevealSection()
+
+    def limits(self) -> Limits:
+        """The limits that are kept on disk."""
+        return Limits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)

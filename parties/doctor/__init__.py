@@ -1,0 +1,1 @@
+"""Doctor: checks of a run file, its data and its peer before anything is spent."""

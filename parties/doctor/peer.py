@@ -1,0 +1,74 @@
+"""Asking the other side, before a run, whether it is there and agrees. Whoever waits there for the run waits on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.doctor.check_result import Finding, Status
+from parties.session.connections import peer_key
+from parties.session.handshake import differences
+from protocols.errors import PeerLost, ProtocolError
+from protocols.messages.vertical import VERSION, Hello
+from protocols.transport.channel import Channel, Timing, expect
+from protocols.transport.keys import KeyPair
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
+
+
+def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
+    """A passive party's question, put by a greeting that only looks."""
+    peer = run.active.name
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    theirs = peer_key(run.active.public_key, peer, keys is None)
+    channel: ConnectedChannel | None = None
+    try:
+        channel = ConnectedChannel(
+            run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing
+        )  # fmt: skip
+        channel.send(mine)
+        yield from _compared(mine, expect(channel, Hello), peer)
+    except ProtocolError as error:
+        yield _unanswered(peer, error)
+    finally:
+        if channel is not None:
+            channel.close()
+
+
+def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
+    """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
+    events: list[str] = []
+    try:
+        listener = Listener(run.listen, peers, keys=keys, timing=timing, on_event=events.append)
+    except ProtocolError as error:
+        yield Finding("address", Status.PROBLEM, str(error))
+        return
+    try:
+        channels: list[Channel] = [listener.channel(peer) for peer in peers]
+        for channel in channels:
+            try:
+                theirs = expect(channel, Hello)
+                channel.send(mine[channel.peer])
+                yield from _compared(mine[channel.peer], theirs, channel.peer)
+            except ProtocolError as error:
+                yield _unanswered(channel.peer, error)
+            channel.close()
+    finally:
+        listener.close()
+    yield from (Finding("connection", Status.WARNING, event) for event in events)
+
+
+def _compared(mine: Hello, theirs: Hello, peer: str) -> Iterator[Finding]:
+    found = differences(mine, theirs, peer)
+    for difference in found:
+        yield Finding("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
+    if not found:
+        yield Finding("peer", Status.OK, f"{peer} is there, speaks protocol version {VERSION} and agrees")
+
+
+def _unanswered(peer: str, error: ProtocolError) -> Finding:
+    if isinstance(error, PeerLost) and "refused" not in str(error):
+        return Finding("peer", Status.SKIPPED, f"only this side was checked: {error}")
+    return Finding("peer", Status.PROBLEM, str(error))

@@ -1,0 +1,1 @@
+"""Horizontal training: coordinator, workers, and chains of owners."""

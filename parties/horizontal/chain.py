@@ -1,0 +1,279 @@
+"""A chain of owners (InPrivate): each takes its turns, and every tree reaches all the others.
+
+With `broadcast` an owner sends its tree to all others at once, and they bring their residuals up to date while they
+wait for their turns. Without, trees go along the order from owner to owner, and each works through all that it lacks
+when its turn has come. Both ways every owner has the same trees in the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from pydantic import JsonValue
+
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.inprivate.training import Owner
+from opboost.trees.tree import Tree
+from parties.errors import ChainBroken, Disagreement
+from parties.horizontal.chain_checkpoint import KeptTurn, KeptTurns
+from parties.horizontal.coordinator import SharedModel
+from parties.horizontal.public_randomness import term_differences
+from parties.progress import Progress, no_progress
+from parties.session.handshake import Phase, conversation
+from protocols.errors import PeerLost, UnexpectedMessage
+from protocols.messages.horizontal import PassTree, TakeTurns
+from protocols.messages.vertical import Done
+from protocols.transport.channel import Channel, expect
+
+# How often a waiting owner looks whether the others are still there.
+LOOK_S = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainJob:
+    """What an owner brings to a run.
+
+    Attributes
+    ----------
+    party, run_id : str
+    order : tuple of str
+        All owners, in the order of their turns.
+    terms : mapping of str to plain values
+        What was agreed; the same at everybody's.
+    broadcast : bool
+    recipe : InPrivateAmongOwners
+    make_owner : callable
+        Makes the owner with its records, once all have agreed.
+    is_secure : bool
+        Whether the owner's random bits are.
+    kept : KeptTurns
+        The trees of earlier processes of this run, and where further ones are kept.
+    calls : frozenset of str
+        The others that this party connects to, and therefore greets first.
+    before_turn : callable
+        Called before a tree is drawn; may refuse by raising.
+    """
+
+    party: str
+    run_id: str
+    order: tuple[str, ...]
+    terms: Mapping[str, JsonValue]
+    broadcast: bool
+    recipe: InPrivateAmongOwners
+    make_owner: Callable[[], Owner]
+    is_secure: bool
+    kept: KeptTurns
+    calls: frozenset[str]
+    before_turn: Callable[[], None] = lambda: None
+
+    @property
+    def n_turns(self) -> int:
+        """Of all owners together."""
+        return self.recipe.settings.n_rounds * len(self.order)
+
+    @property
+    def place(self) -> int:
+        """Where in the order this party is."""
+        return self.order.index(self.party)
+
+
+def take_turns(
+    job: ChainJob,
+    channels: Mapping[str, Channel],
+    *,
+    save: Callable[[SharedModel], None] = lambda model: None,
+    progress: Progress = no_progress,
+) -> SharedModel:
+    """Take part in a chain, over a channel to every other owner; they hear that it is over after `save` has returned.
+
+    Raises
+    ------
+    ChainBroken
+        If an owner is gone, or does not come.
+    Disagreement
+        If an owner has other terms. Nothing was released.
+
+    Notes
+    -----
+    Privacy: what leaves are this owner's trees, each kept before it is sent; a tree of a turn is drawn once, and its
+    records are in no other. The promise is the recipe's, to this owner's records, against all others.
+    """
+    with conversation(list(channels.values())) as phase:
+        chain = _Chain(job, channels, phase, progress)
+        try:
+            chain.greet()
+            model = chain.run()
+            phase.enter("saving the model")
+            save(model)
+            chain.part()
+        except PeerLost as error:
+            raise ChainBroken(f"{error}, while this party was {phase.name}; the chain needs every owner") from None
+        return model
+
+
+def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:
+    """To whom an owner sends which turns' trees once it holds those up to `turn`.
+
+    Parameters
+    ----------
+    turn : int
+        From 0.
+    place : int
+        The owner's in the order.
+    n_owners, n_turns : int
+        Turns of all owners together.
+    broadcast : bool
+
+    Yields
+    ------
+    receiver, turns : int, range
+        Along the order every owner is sent what it lacks since its own last turn; after the last turn of all, the trees
+        go on until everybody has them.
+    """
+    if broadcast:
+        if turn % n_owners == place:
+            yield from ((other, range(turn, turn + 1)) for other in range(n_owners) if other != place)
+        return
+    step = turn if turn % n_owners == place else n_turns + place if turn == n_turns - 1 else None
+    if step is not None and step <= n_turns + n_owners - 3:
+        yield (place + 1) % n_owners, range(max(0, step - n_owners + 2), min(step + 1, n_turns))
+
+
+class _Chain:
+    """One owner's side."""
+
+    def __init__(self, job: ChainJob, channels: Mapping[str, Channel], phase: Phase, progress: Progress) -> None:
+        self._job = job
+        self._channels = channels
+        self._phase = phase
+        self._progress = progress
+        self._turns = job.kept.read(job.recipe)
+        self._held: dict[str, int] = {}
+        self._owner: Owner
+
+    def greet(self) -> None:
+        """Compare terms with everybody; all hear this party's before it refuses."""
+        job = self._job
+        self._phase.enter("greeting")
+        mine = TakeTurns(party=job.party, run_id=job.run_id, terms=dict(job.terms), n_held=len(self._turns))
+        theirs: dict[str, TakeTurns] = {}
+        for name in sorted(job.calls):
+            self._channels[name].send(mine)
+        for name in sorted(self._channels, key=lambda name: name in job.calls):
+            theirs[name] = expect(self._channels[name], TakeTurns)
+            if name not in job.calls:
+                self._channels[name].send(mine)
+        found = [sentence for name in sorted(theirs) for sentence in self._differences(name, theirs[name])]
+        if found:
+            raise Disagreement(f"the owners do not agree: {'; '.join(found)}. Nothing was released")
+        self._held = {name: said.n_held for name, said in theirs.items()}
+
+    def run(self) -> SharedModel:
+        """All turns in order, those of earlier processes too."""
+        job, self._owner = self._job, self._job.make_owner()
+        for turn in range(job.n_turns):
+            name = job.order[turn % len(job.order)]
+            if turn < len(self._turns):
+                self._take_back(name, self._turns[turn].tree)
+            elif name == job.party:
+                self._phase.enter(f"growing the tree of turn {turn + 1} of {job.n_turns}")
+                self._keep(turn, self._own_turn())
+            else:
+                self._phase.enter(f"waiting for the tree of {name}, turn {turn + 1} of {job.n_turns}")
+                self._keep(turn, self._receive(turn))
+            self._hand_on(turn)
+            self._progress("turns", turn + 1, job.n_turns)
+        is_secure = all(one.is_secure for one in self._turns)
+        return SharedModel(
+            ensemble=job.recipe.ensemble([one.tree for one in self._turns]),
+            guarantee=job.recipe.guarantee(is_secure=is_secure),
+        )
+
+    def part(self) -> None:
+        """Tell everybody that this party needs nothing more, and hear the same of all."""
+        self._phase.enter("waiting for the others to save the model")
+        for name in sorted(self._channels):
+            self._channels[name].send(Done())
+        for name in sorted(self._channels):
+            expect(self._channels[name], Done)
+            self._channels[name].close()
+
+    def _differences(self, name: str, said: TakeTurns) -> list[str]:
+        job = self._job
+        found = term_differences(job.terms, said.terms, name)
+        if said.party != name:
+            found.append(f"{name} calls itself {said.party!r}")
+        if said.run_id != job.run_id:
+            found.append(f"the run of {name} is {said.run_id!r}, this party's is {job.run_id!r}")
+        lost = [turn for turn in range(len(self._turns), said.n_held) if turn % len(job.order) == job.place]
+        if lost and not found:
+            found.append(
+                f"{name} holds this party's tree of turn {lost[0] + 1}, which is missing from this party's run folder; "
+                "a second one is not drawn. Bring the folder back or choose another run_id everywhere"
+            )
+        return found
+
+    def _take_back(self, name: str, tree: Tree) -> None:
+        if name == self._job.party:
+            self._owner.take_back(tree)
+        else:
+            self._owner.receive(tree)
+
+    def _own_turn(self) -> KeptTurn:
+        self._job.before_turn()
+        return KeptTurn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
+
+    def _keep(self, turn: int, one: KeptTurn) -> None:
+        """On disk before anybody hears of it."""
+        self._job.kept.keep(turn, one)
+        self._turns.append(one)
+
+    def _receive(self, turn: int) -> KeptTurn:
+        """The tree of another owner's turn, taken into the residuals."""
+        job = self._job
+        sender = turn % len(job.order) if job.broadcast else job.place - 1
+        channel = self._channels[job.order[sender]]
+        while not channel.is_ready():
+            for other in self._channels.values():
+                other.check()
+            time.sleep(LOOK_S)
+        message = expect(channel, PassTree)
+        if message.turn != turn or message.epsilon != job.recipe.epsilon:
+            raise UnexpectedMessage(
+                f"{channel.peer} sent the tree of turn {message.turn + 1} with epsilon {message.epsilon:.6g} where "
+                f"that of turn {turn + 1} with {job.recipe.epsilon:.6g} was due"
+            )
+        tree = _tree_of(message)
+        job.recipe.check(tree)
+        self._owner.receive(tree)
+        return KeptTurn(tree=tree, is_secure=message.is_secure)
+
+    def _hand_on(self, turn: int) -> None:
+        """Send what is due, except what its receiver held when it came."""
+        job = self._job
+        due = due_after(turn, place=job.place, n_owners=len(job.order), n_turns=job.n_turns, broadcast=job.broadcast)
+        for place, turns in due:
+            name = job.order[place]
+            for one in turns:
+                if one >= self._held[name]:
+                    self._channels[name].send(_message_of(one, self._turns[one], job.recipe.epsilon))
+
+
+def _message_of(turn: int, one: KeptTurn, epsilon: float) -> PassTree:
+    tree = one.tree
+    return PassTree(
+        turn=turn, epsilon=epsilon, is_secure=one.is_secure,
+        columns=tree.columns.astype("<i4"), thresholds=tree.thresholds.astype("<f8"), missing_left=tree.missing_left,
+        lefts=tree.lefts.astype("<i4"), rights=tree.rights.astype("<i4"), values=tree.values.astype("<f8"),
+    )  # fmt: skip
+
+
+def _tree_of(message: PassTree) -> Tree:
+    zeros = np.zeros(len(message.columns))
+    return Tree(
+        columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
+        lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""What an owner of a chain keeps in its run folder while the run is under way, so that no tree is drawn twice.
+
+==================  ====================================================================================
+file                content
+==================  ====================================================================================
+``coins.json``      this owner's coins, from which its records' rounds come, and a digest of its rows
+``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
+==================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opboost.errors import OpBoostError
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.rng import BitSource
+from opboost.trees.tree import Tree
+from parties.errors import RunFolderError
+from parties.runs.run_folder import RunFolder
+
+_DTYPES = {
+    "columns": np.int32, "thresholds": np.float64, "missing_left": np.bool_, "lefts": np.int32, "rights": np.int32,
+    "values": np.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTurn:
+    """A turn's tree, in bins, and whether its noise came from secure bits."""
+
+    tree: Tree
+    is_secure: bool
+
+
+class KeptTurns:
+    """The run folder's part that a chain needs.
+
+    Parameters
+    ----------
+    folder : RunFolder
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    @property
+    def count(self) -> int:
+        """How many turns' trees there are."""
+        return len(list((self._folder.path / "turns").glob("[0-9]*.json")))
+
+    def coins(self, rows: str, *, rng: BitSource) -> BitSource:
+        """The coins of this owner's records: kept from an earlier process of the run, or drawn and kept.
+
+        Parameters
+        ----------
+        rows : str
+            A digest of the rows and labels.
+        rng : BitSource
+
+        Raises
+        ------
+        RunFolderError
+            If the run began on other rows. A record's coin would not be its own any more.
+        """
+        if not self._folder.has_released:
+            fresh = rng.words(4).tobytes()
+            (self._folder.path / "turns").mkdir(exist_ok=True)
+            self._folder.write_json("coins.json", {"rows": rows, "coins": fresh.hex(), "is_secure": rng.is_secure})
+            self._folder.mark_release()
+        kept = self._folder.read_json("coins.json")
+        if kept.get("rows") != rows:
+            raise RunFolderError(
+                f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
+                "run_id. Nothing was sent"
+            )
+        try:
+            return BitSource(bytes.fromhex(kept["coins"]), is_secure=kept["is_secure"])
+        except (KeyError, TypeError, ValueError, OpBoostError):
+            raise RunFolderError(
+                f"{self._folder.path / 'coins.json'} is malformed; choose another run_id. Nothing was sent"
+            ) from None
+
+    def read(self, recipe: InPrivateAmongOwners) -> list[KeptTurn]:
+        """The trees of all turns so far.
+
+        Raises
+        ------
+        RunFolderError
+            If a file is malformed, or one is missing between others.
+        """
+        return [self._read(turn, recipe) for turn in range(self.count)]
+
+    def keep(self, turn: int, one: KeptTurn) -> None:
+        """Write a turn's tree."""
+        arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
+        self._folder.write_json(_file(turn), {"is_secure": one.is_secure, **arrays})
+
+    def _read(self, turn: int, recipe: InPrivateAmongOwners) -> KeptTurn:
+        document = self._folder.read_json(_file(turn))
+        try:
+            arrays: dict[str, Any] = {name: np.array(document[name], dtype) for name, dtype in _DTYPES.items()}
+            zeros = np.zeros(len(arrays["columns"]))
+            tree = Tree(**arrays, gains=zeros, covers=zeros)
+            recipe.check(tree)
+            return KeptTurn(tree=tree, is_secure=document["is_secure"] is True)
+        except (KeyError, TypeError, ValueError, OverflowError, OpBoostError):
+            raise RunFolderError(
+                f"{self._folder.path / _file(turn)} is malformed; choose another run_id. Nothing was sent"
+            ) from None
+
+
+def _file(turn: int) -> str:
+    return f"turns/{turn:04}.json"

@@ -1,0 +1,66 @@
+"""What a coordinator and its workers agree on before anything is asked: terms, and bits that nobody chose alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from opboost.rng import BitSource
+from parties.errors import Disagreement
+from protocols.transport.sanitize import readable
+
+
+def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
+    """Every term that differs, as a sentence."""
+    names = [*mine, *(name for name in theirs if name not in mine)]
+    return [
+        f"{readable(name, 80)}: {peer} has {_shown(theirs, name)}, this party {_shown(mine, name)}"
+        for name in names
+        if name not in mine or name not in theirs or mine[name] != theirs[name]
+    ]
+
+
+def needed(threshold: int, n_workers: int) -> int:
+    """How many of the workers who are there every step of a sum needs: what was agreed, and more than half of them."""
+    return max(threshold, n_workers // 2 + 1)
+
+
+def commitment(run_id: str, party: str, random: bytes) -> bytes:
+    """What binds a worker to random bytes without showing them, 32 bytes."""
+    return hashlib.sha256(repr(("opboost commitment", run_id, party, random)).encode()).digest()
+
+
+def public_bits(
+    run_id: str, names: tuple[str, ...], commitments: NDArray[np.uint8], random: NDArray[np.uint8]
+) -> BitSource:
+    """The bits that all workers' random bytes give together.
+
+    Uniform if one worker's bytes are, except that whoever reveals last may leave instead, which ends the run.
+
+    Parameters
+    ----------
+    run_id : str
+    names : tuple of str
+        Of the workers, in the order of the rows.
+    commitments, random : ndarray of uint8, shape (n_workers, 32)
+
+    Raises
+    ------
+    Disagreement
+        If bytes are not those that their worker was committed to.
+    """
+    if commitments.shape != (len(names), 32) or random.shape != commitments.shape:
+        raise Disagreement("the random bytes of the workers do not fit their commitments. Nothing was released")
+    for name, row, committed in zip(names, random, commitments, strict=True):
+        if commitment(run_id, name, row.tobytes()) != committed.tobytes():
+            raise Disagreement(f"the random bytes of {name} are not those it was committed to. Nothing was released")
+    key = hashlib.sha256(repr(("opboost public bits", run_id, names)).encode() + random.tobytes()).digest()
+    return BitSource(key, is_secure=False)
+
+
+def _shown(terms: Mapping[str, JsonValue], name: str) -> str:
+    return readable(str(terms[name]), 80) if name in terms else "nothing"

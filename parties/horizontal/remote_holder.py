@@ -1,0 +1,130 @@
+"""Rows at workers, as a `RowHolder`: what needs no answer is told, and what is asked for is one round of a sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Nodes, Sums
+from opboost.horizontal.rows.client_rows import Later
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
+from protocols.messages.vertical import Message
+
+
+class Workers(Protocol):
+    """Whoever carries words to all workers and sums back."""
+
+    def tell(self, message: Message) -> None:
+        """Say something that every worker hears, those too that come back later."""
+
+    def want(self, message: Message) -> None:
+        """Say what the next sum is of, besides what was wanted before."""
+
+    def total(self, length: int) -> NDArray[np.int64]:
+        """The sum of the workers' vectors of all that is wanted, shape ``(length,)``."""
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    """What the next sum is of, and its part of that sum."""
+
+    size: int
+    answer: NDArray[np.int64] | None = None
+
+
+class RemoteHolder:
+    """The rows of all workers together.
+
+    Parameters
+    ----------
+    workers : Workers
+
+    Notes
+    -----
+    Workers that drop out are missing from the sums from then on. Each worker's vector is seen by nobody; their sum is
+    as private as what the workers answer (`opboost.horizontal`). Questions are collected until one's answer is needed;
+    all of them are one round then. Splits of several levels are told together.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._open: list[_Question] = []
+        self._splits: list[Splits] = []
+
+    def start_tree(self, output: int) -> None:
+        self._tell_splits()
+        self._workers.tell(StartTree(output=output))
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        question = self._ask(WantHistograms(nodes=nodes.astype("<i4")), out.size)
+        out += self._answer(question).reshape(out.shape)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self.totals_later(nodes)()
+
+    def totals_later(self, nodes: Nodes) -> Later:
+        question = self._ask(WantTotals(nodes=nodes.astype("<i4")), 2 * len(nodes))
+        return lambda: self._answer(question).reshape(-1, 2)
+
+    def place(self, columns: PublicGrid) -> None:
+        self._workers.tell(Place(cuts=np.stack(columns.cuts).astype("<f8")))
+
+    def divide(self, splits: Splits) -> None:
+        self._splits.append(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._tell_splits()
+        self._workers.tell(
+            FinishTree(
+                columns=tree.columns.astype("<i4"),
+                thresholds=tree.thresholds.astype("<f8"),
+                missing_left=tree.missing_left,
+                lefts=tree.lefts.astype("<i4"),
+                rights=tree.rights.astype("<i4"),
+                values=tree.values.astype("<f8"),
+            )
+        )
+
+    def _tell_splits(self) -> None:
+        levels, self._splits = self._splits, []
+        if not levels:
+            return
+
+        def together(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(level, name) for level in levels])
+
+        self._workers.tell(
+            Divide(
+                levels=np.array([len(level.nodes) for level in levels], "<i4"),
+                nodes=together("nodes").astype("<i4"),
+                columns=together("columns").astype("<i4"),
+                cuts=together("cuts").astype("<i4"),
+                missing_left=together("missing_left"),
+                goes_left=together("goes_left"),
+                lefts=together("lefts").astype("<i4"),
+                rights=together("rights").astype("<i4"),
+            )
+        )
+
+    def _ask(self, wanted: Message, size: int) -> _Question:
+        self._tell_splits()
+        self._workers.want(wanted)
+        self._open.append(_Question(size))
+        return self._open[-1]
+
+    def _answer(self, question: _Question) -> NDArray[np.int64]:
+        """The answer, after a round for all that is open if it has not come yet."""
+        if question.answer is None:
+            ends = np.cumsum([each.size for each in self._open])
+            parts = np.split(self._workers.total(int(ends[-1])), ends[:-1])
+            for each, part in zip(self._open, parts, strict=True):
+                each.answer = part
+            self._open = []
+        assert question.answer is not None
+        return question.answer

@@ -1,0 +1,295 @@
+"""A worker's rows as Parquet partitions: files, what is held of each, and what is asked of all of them together.
+
+Of a partition only its cells, labels, scores and gradients are held; values are read again where new cells are told.
+Sums are whole numbers, so that partitions answer what one table would, to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import methodcaller
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from opboost.arrays import Nodes, Sums, Values
+from opboost.fit_quality import FitQuality, fit_quality
+from opboost.horizontal.federated.owners import FederatedAmongOwners
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.record_holder import RecordHolder
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.metrics import default_metric
+from opboost.rng import BitSource
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Ensemble, Tree
+from parties.config.vertical import read_schema
+from parties.errors import TableError
+from parties.horizontal.row_table import OWN_ROWS, OwnerRows
+from parties.ledger.charged_release import record_keys
+from parties.tables.key_sets import RecordKeys, distinct
+from parties.tables.parquet import read_stored, reporting_faults, stamp_of, stored_names
+from parties.tables.party_table import check_columns
+from parties.tables.record_ids import read_ids
+
+Recipe = SGBDTAmongOwners | FederatedAmongOwners
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """A partition's file.
+
+    Attributes
+    ----------
+    path, table_schema : Path
+    objective : str
+    stamp : tuple of int
+        Tells whether the file is still the one that the run began with.
+    n_rows : int
+    """
+
+    path: Path
+    table_schema: Path
+    objective: str
+    stamp: tuple[int, int]
+    n_rows: int
+
+    def read(self) -> OwnerRows:
+        """Its rows.
+
+        Raises
+        ------
+        ConfigError, TableError, DataError
+            Also if the file was changed since.
+        """
+        self._check_unchanged()
+        rows = OwnerRows.of(self.path, self.table_schema)
+        rows.check_labels(self.objective, self.path)
+        return rows
+
+    def keys(self) -> RecordKeys:
+        """Digests of its records' ids, each once; errors as of `read`."""
+        self._check_unchanged()
+        schema, _ = read_schema(self.table_schema)
+        ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
+        return record_keys(ids)
+
+    def predictions(self, model: Ensemble) -> tuple[Values, Values]:
+        """Labels, and what a model predicts for the rows."""
+        return self.read().predictions(model)
+
+    def _check_unchanged(self) -> None:
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+
+
+def one_table(data: Path | Sequence[Path]) -> Path | None:
+    """The file that holds all rows, if a run file names one; None for partitions."""
+    return data if isinstance(data, Path) and not data.is_dir() and "*" not in data.name else None
+
+
+def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
+    """The partitions that a run file names, in the order of their names; those without rows are left out.
+
+    Parameters
+    ----------
+    data : Path or sequence of Path
+        A folder, a pattern, or files in their order.
+    table_schema : Path
+    objective : str
+
+    Raises
+    ------
+    ConfigError, TableError
+        If there are none, or one has other columns than the schema says.
+    """
+    import pyarrow.parquet as pq
+
+    schema, ignore = read_schema(table_schema)
+    files = []
+    for path in _listed(data):
+        if path.suffix != ".parquet":
+            raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
+        check_columns(path, stored_names(path), schema, ignore, needs_label=True)
+        with reporting_faults(path):
+            n_rows = pq.read_metadata(path).num_rows
+        files.append(PartFile(path, table_schema, objective, stamp_of(path), n_rows))
+    if not any(file.n_rows for file in files):
+        raise TableError(f"{len(files)} partitions have no rows. Nothing was sent")
+    return [file for file in files if file.n_rows]
+
+
+def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
+    if not isinstance(data, Path):
+        return [path.resolve() for path in data]
+    found = data.glob("*.parquet") if data.is_dir() else data.parent.glob(data.name)
+    paths = sorted(path.resolve() for path in found)
+    if not paths:
+        raise TableError(f"{data} names no Parquet partitions. Nothing was sent")
+    return paths
+
+
+def check_ids(keys: Sequence[RecordKeys], files: Sequence[PartFile]) -> None:
+    """Refuse partitions in which an id comes twice: that record would contribute twice.
+
+    Raises
+    ------
+    TableError
+    """
+    n_ids, n_rows = len(distinct(np.concatenate(keys))), sum(file.n_rows for file in files)
+    if n_ids < n_rows:
+        raise TableError(
+            f"the partitions have {n_rows} rows and {n_ids} different ids; every record must be in one row. "
+            "Nothing was sent"
+        )
+
+
+@dataclass(slots=True)
+class HeldPart:
+    """What is held of a partition.
+
+    Attributes
+    ----------
+    file : PartFile
+    records : RecordHolder
+    digest : str
+        Of the rows as they were read.
+    sums : ndarray of int64
+        The answer to the last question.
+    """
+
+    file: PartFile
+    records: RecordHolder
+    digest: str
+    sums: Sums
+
+    @classmethod
+    def read(cls, file: PartFile, recipe: Recipe, *, coins: BitSource | None) -> HeldPart:
+        """Read a partition and put its rows into cells."""
+        rows = file.read()
+        return cls(file, recipe.records(rows.values, rows.labels, coins=coins), rows.digest, np.zeros(0, np.int64))
+
+    def __sizeof__(self) -> int:
+        return self.records.__sizeof__() + self.sums.nbytes
+
+    def start_tree(self, output: int) -> None:
+        self.records.start_tree(output)
+
+    def divide(self, splits: Splits) -> None:
+        self.records.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self.records.finish_tree(tree)
+
+    def place(self, columns: PublicGrid) -> None:
+        """Put the rows, which are read again, into other cells."""
+        self.records.rebin(columns.place(self.file.read().values))
+
+    def totals(self, nodes: Nodes) -> None:
+        """Answer in `sums`."""
+        self.sums = self.records.totals(nodes)
+
+    def histograms(self, nodes: Nodes, n_bins: int) -> None:
+        """Answer in `sums`."""
+        self.sums = np.zeros((len(nodes), 2, n_bins), np.int64)
+        self.records.add_histograms(nodes, self.sums)
+
+
+Call = Callable[[HeldPart], object]
+"""A word to a partition: the name of a method of `HeldPart`, and its arguments."""
+
+
+class Parts(Protocol):
+    """Whoever holds partitions."""
+
+    @property
+    def digests(self) -> list[str]:
+        """Of every partition's rows."""
+
+    def ask(self, calls: Sequence[Call]) -> Sums:
+        """Say these words to every partition, the last of them a question; the sum of the answers."""
+
+    def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
+        """Labels and predictions of every partition's rows."""
+
+
+class PartsHere:
+    """Partitions in this process, which are read one after the other."""
+
+    def __init__(self, files: Sequence[PartFile], recipe: Recipe, *, coins: BitSource | None) -> None:
+        check_ids([file.keys() for file in files], files)
+        self._parts = [HeldPart.read(file, recipe, coins=coins) for file in files]
+
+    @property
+    def digests(self) -> list[str]:
+        return [part.digest for part in self._parts]
+
+    def ask(self, calls: Sequence[Call]) -> Sums:
+        # Every word to all partitions before the next one: sampled records take their coins in this order.
+        for call in calls:
+            for part in self._parts:
+                call(part)
+        return added([part.sums for part in self._parts])
+
+    def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
+        return [part.file.predictions(model) for part in self._parts]
+
+
+class PartedRows:
+    """Partitions as one row holder: words are collected until something is asked.
+
+    Parameters
+    ----------
+    parts : Parts
+    n_bins : int
+        Of all columns' histograms together.
+    """
+
+    def __init__(self, parts: Parts, *, n_bins: int) -> None:
+        self._parts = parts
+        self._n_bins = n_bins
+        self._told: list[Call] = []
+
+    @property
+    def digest(self) -> str:
+        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        return hashlib.sha256("".join(self._parts.digests).encode()).hexdigest()
+
+    def own_fit(self, model: Ensemble) -> FitQuality | None:
+        """How a model fits the rows, from 16 bytes a row; None where labels cannot tell anything."""
+        labels, predicted = (np.concatenate(each) for each in zip(*self._parts.predictions(model), strict=True))
+        return fit_quality(
+            model.loss.name, labels, predicted, basis=OWN_ROWS, metric=default_metric(model.loss)
+        )  # fmt: skip
+
+    def start_tree(self, output: int) -> None:
+        self._told.append(methodcaller("start_tree", output))
+
+    def divide(self, splits: Splits) -> None:
+        self._told.append(methodcaller("divide", splits))
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._told.append(methodcaller("finish_tree", tree))
+
+    def place(self, columns: PublicGrid) -> None:
+        self._told.append(methodcaller("place", columns))
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._ask(methodcaller("totals", nodes))
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        out += self._ask(methodcaller("histograms", nodes, self._n_bins))
+
+    def _ask(self, question: Call) -> Sums:
+        calls, self._told = [*self._told, question], []
+        return self._parts.ask(calls)
+
+
+def added(sums: Sequence[Sums]) -> Sums:
+    """The sum of several answers."""
+    total = sums[0].copy()
+    for other in sums[1:]:
+        total += other
+    return total

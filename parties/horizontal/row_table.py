@@ -1,0 +1,95 @@
+"""The rows and labels of an owner in horizontal training, from its files."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.fit_quality import FitQuality, model_quality
+from opboost.preprocess import own_features
+from opboost.schema import TableSchema
+from opboost.trees.tree import Ensemble
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import WorkerRun
+from parties.config.vertical import read_schema
+from parties.errors import ConfigError
+from parties.tables.party_table import read_table
+
+# What a model's fit to them is called.
+OWN_ROWS = "own training rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerRows:
+    """Rows as the recipe takes them.
+
+    Attributes
+    ----------
+    schema : TableSchema
+    values : ndarray of float64, shape (n_rows, n_columns)
+        NaN for missing.
+    labels : ndarray of float64, shape (n_rows,)
+    """
+
+    schema: TableSchema
+    values: Values
+    labels: Values
+
+    @classmethod
+    def read(cls, run: WorkerRun | OwnerRun) -> OwnerRows:
+        """Read the schema and the data file that a run file names.
+
+        Raises
+        ------
+        ConfigError, TableError
+        """
+        if not isinstance(run.data, Path) or run.data.is_dir():
+            raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
+        rows = cls.of(run.data, run.table_schema)
+        rows.check_labels(run.training.objective, run.data)
+        return rows
+
+    @classmethod
+    def of(cls, data: Path, table_schema: Path) -> OwnerRows:
+        """Read a data file by a schema file, likewise."""
+        schema, ignore = read_schema(table_schema)
+        if schema.label is None:
+            raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
+        table = read_table(data, schema, ignore=ignore, needs_label=True)
+        assert table.labels is not None
+        columns = own_features(table.features, schema.columns)
+        return cls(
+            schema=schema,
+            values=np.column_stack([columns[name] for name in schema.names]),
+            labels=table.labels,
+        )
+
+    def check_labels(self, objective: str, data: Path) -> None:
+        """Refuse labels of two classes that are not 0 and 1.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if objective == "binary:logistic" and not np.isin(self.labels, (0.0, 1.0)).all():
+            raise ConfigError(f"{data}: the labels of two classes must be 0 and 1. Nothing was sent")
+
+    @property
+    def digest(self) -> str:
+        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        found = hashlib.sha256(repr(self.values.shape).encode())
+        for part in (self.values, self.labels):
+            found.update(np.ascontiguousarray(part))
+        return found.hexdigest()
+
+    def own_fit(self, model: Ensemble) -> FitQuality | None:
+        """How a model fits the rows, with the curve over its rounds; None where labels cannot tell anything."""
+        return model_quality(model, lambda some: self.values[some], self.labels, basis=OWN_ROWS)
+
+    def predictions(self, model: Ensemble) -> tuple[Values, Values]:
+        """Labels, and what a model predicts for the rows."""
+        return self.labels, model.predict(self.values)

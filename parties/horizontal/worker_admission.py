@@ -1,0 +1,116 @@
+"""How workers come into a run: terms compared, and public bits drawn by all who are there at the beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from opboost.rng import BitSource
+from parties.errors import Disagreement
+from parties.horizontal.public_randomness import public_bits, term_differences
+from parties.horizontal.worker_connections import Line, Lines
+from protocols.errors import SumRefused, UnexpectedMessage
+from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
+from protocols.messages.vertical import Message
+
+
+class Admission:
+    """The coordinator's side of it.
+
+    Parameters
+    ----------
+    lines : Lines
+    run_id : str
+    terms : mapping of str to plain values
+        What every worker must have agreed on.
+    """
+
+    def __init__(self, lines: Lines, *, run_id: str, terms: Mapping[str, JsonValue]) -> None:
+        self._lines = lines
+        self._run_id = run_id
+        self._terms = terms
+        self._public: tuple[Message, ...] = ()
+
+    def gather(self, threshold: int, *, wait_s: float, patience_s: float) -> BitSource:
+        """Wait for the workers, compare terms, and draw the public bits together; returns these.
+
+        Parameters
+        ----------
+        threshold : int
+        wait_s : float
+            Whoever has not come by then may come later.
+        patience_s : float
+            How long a worker may take to reveal its bytes.
+
+        Raises
+        ------
+        Disagreement
+            If a worker has other terms; it was told which.
+        SumRefused
+            If fewer came than every sum needs. Nothing was asked.
+        """
+        joined: dict[str, Join] = {}
+        for worker, message in self._lines.listen(
+            list(self._lines.all), wait_s, until=lambda: len(joined) == len(self._lines.all)
+        ):
+            joined[worker.name] = self._joining(worker, message)
+        self._lines.check_enough(len(joined), threshold, "came")
+        first = [worker for worker in self._lines.all.values() if worker.name in joined]
+        names = tuple(worker.name for worker in first)
+        commitments = _rows(joined[name].commitment for name in names)
+        revealed: dict[str, bytes] = {}
+        for worker in first:
+            worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
+        for worker, message in self._lines.listen(list(joined), patience_s, until=lambda: len(revealed) == len(first)):
+            if not isinstance(message, Reveal):
+                raise _unexpected(worker, message, Reveal)
+            revealed[worker.name] = message.random
+        if len(revealed) < len(first):
+            raise SumRefused("a worker did not reveal the random bytes that it was committed to. Nothing was released")
+        rows = _rows(revealed[name] for name in names)
+        bits = public_bits(self._run_id, names, commitments, rows)
+        self._public = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=rows)
+        for worker in first:
+            worker.channel.send(self._public[1])
+            worker.is_in = True
+            if joined[worker.name].answered:
+                worker.returns, worker.is_in = joined[worker.name], False
+        return bits
+
+    def take_back(self, worker: Line, message: Join) -> None:
+        """Let a worker that began anew wait for a tree that it has not answered for."""
+        try:
+            self._joining(worker, message)
+        except Disagreement as error:
+            self._lines.expel(worker, str(error))
+            return
+        worker.returns, worker.n_told = message, 0
+        for known in self._public:
+            self._lines.send(worker, known)
+
+    def _joining(self, worker: Line, message: Message) -> Join:
+        """Compare a worker's terms with the run's."""
+        if not isinstance(message, Join):
+            raise _unexpected(worker, message, Join)
+        worker.channel.send(Welcome(terms=dict(self._terms)))
+        found = term_differences(self._terms, message.terms, worker.name)
+        if message.party != worker.name:
+            found.append(f"it calls itself {message.party!r}")
+        if message.run_id != self._run_id:
+            found.append(f"its run is {message.run_id!r}, this party's is {self._run_id!r}")
+        if found:
+            raise Disagreement(f"{worker.name} and this party do not agree: {'; '.join(found)}. Nothing was released")
+        worker.key, worker.is_secure = message.key, worker.is_secure and message.is_secure
+        return message
+
+
+def _unexpected(worker: Line, message: Message, due: type[Message]) -> UnexpectedMessage:
+    return UnexpectedMessage(f"{worker.name} sent {message.kind!r} where {due.kind!r} was due")
+
+
+def _rows(parts: Iterable[bytes]) -> NDArray[np.uint8]:
+    """Parts of 32 bytes each as rows."""
+    return np.frombuffer(b"".join(parts), np.uint8).reshape(-1, 32)

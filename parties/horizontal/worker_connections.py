@@ -1,0 +1,143 @@
+"""The lines to all workers: who is there, what they say next, and what happens when one is gone or misbehaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from protocols.errors import DecodeError, ProtocolError, SumRefused
+from protocols.messages.horizontal import Join
+from protocols.messages.vertical import Abort, Message
+from protocols.secure_aggregation.epochs import Parcel
+from protocols.transport.channel import Channel, abort, aborted
+
+# How often the workers are listened to while nothing comes.
+LOOK_S = 0.001
+
+
+@dataclass(slots=True)
+class Line:
+    """The line to one worker.
+
+    Attributes
+    ----------
+    name : str
+    channel : Channel
+    key : bytes
+        Its public key for secure aggregation; empty unless it joined and is connected since.
+    n_told : int
+        How many of the kept messages it was told.
+    is_in : bool
+        Whether it takes part.
+    is_over : bool
+        Whether nothing more is expected of it.
+    is_secure : bool
+    returns : Join or None
+        With which it waits to be let in again.
+    parcel : (int, int, Parcel) or None
+        For which epoch and round, and what.
+    """
+
+    name: str
+    channel: Channel
+    key: bytes = b""
+    n_told: int = 0
+    is_in: bool = False
+    returns: Join | None = None
+    is_over: bool = False
+    is_secure: bool = True
+    parcel: tuple[int, int, Parcel] | None = None
+
+
+class Lines:
+    """All workers' lines.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    note : callable
+        Takes a short name and a sentence for the log.
+    """
+
+    def __init__(self, channels: Sequence[Channel], *, note: Callable[[str, str], None]) -> None:
+        self.all = {channel.peer: Line(channel.peer, channel) for channel in channels}
+        self._note = note
+
+    def listen(
+        self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
+    ) -> Iterator[tuple[Line, Message]]:
+        """What these workers say, until a condition holds or time is over. Who is gone is taken off the list."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            found = False
+            for name in names:
+                worker = self.all[name]
+                if not worker.is_over and worker.channel.is_ready():
+                    message = self.receive(worker)
+                    if message is not None:
+                        found = True
+                        yield worker, message
+            if until() or (not found and time.monotonic() >= deadline):
+                return
+            if not found:
+                time.sleep(LOOK_S)
+
+    def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Line, Message]]:
+        """What these workers say, until all of them that still take part are in `came`; others then no longer do."""
+        yield from self.listen(names, seconds, until=lambda: came >= self.still_in(names))
+        for name in sorted(self.still_in(names) - came):
+            self.lose(self.all[name], f"{name} did not answer within {seconds:g} s", is_gone=False)
+
+    def receive(self, worker: Line) -> Message | None:
+        """The next message of a worker; None if it is gone."""
+        try:
+            message = worker.channel.receive()
+        except DecodeError as error:
+            self.expel(worker, str(error))
+            return None
+        except ProtocolError as error:
+            self.lose(worker, str(error), is_gone=True)
+            return None
+        if isinstance(message, Abort):
+            self.lose(worker, str(aborted(worker.name, message)), is_gone=True)
+            return None
+        return message
+
+    def send(self, worker: Line, message: Message) -> None:
+        """Send a message, or note that the worker is gone."""
+        try:
+            worker.channel.send(message)
+        except ProtocolError as error:
+            self.lose(worker, str(error), is_gone=True)
+
+    def lose(self, worker: Line, why: str, *, is_gone: bool) -> None:
+        """Go on without a worker; one that is gone must join anew."""
+        if worker.is_in:
+            self._note("dropped out", f"{why}; the run goes on without {worker.name}")
+        worker.is_in, worker.parcel = False, None
+        if is_gone:
+            worker.key, worker.returns = b"", None
+            worker.channel.begin_again()
+
+    def expel(self, worker: Line, why: str) -> None:
+        """Go on without a worker that does not keep to the protocol, for good."""
+        abort(worker.channel, "adding up", why)
+        self.lose(worker, f"{worker.name} does not keep to the protocol: {why}", is_gone=False)
+        worker.is_over = True
+        worker.channel.close()
+
+    def present(self) -> list[Line]:
+        """Who takes part."""
+        return [worker for worker in self.all.values() if worker.is_in]
+
+    def still_in(self, names: Collection[str]) -> set[str]:
+        """Who of these takes part."""
+        return {name for name in names if self.all[name].is_in}
+
+    def check_enough(self, n: int, threshold: int, what: str) -> None:
+        """Refuse to go on with too few workers."""
+        if n < threshold:
+            raise SumRefused(
+                f"{n} of {len(self.all)} workers {what} where every sum needs {threshold}. Nothing more was released"
+            )

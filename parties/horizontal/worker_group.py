@@ -1,0 +1,278 @@
+"""All workers as the coordinator sees them: who is there, who dropped out, who came back, and the sum of what they say.
+
+A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. What
+every worker must know (splits, finished trees) is kept, and told to whoever comes back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from opboost.rng import BitSource
+from parties.errors import Disagreement
+from parties.horizontal.public_randomness import needed
+from parties.horizontal.worker_admission import Admission
+from parties.horizontal.worker_connections import LOOK_S, Line, Lines
+from parties.progress import Progress, no_progress
+from protocols.errors import SumRefused
+from protocols.messages.horizontal import (
+    AddUp,
+    FinishTree,
+    Join,
+    Masked,
+    Members,
+    ParcelFor,
+    Shares,
+    StartTree,
+    Unmask,
+)
+from protocols.messages.vertical import Done, Message
+from protocols.secure_aggregation.epochs import MAX_WORKERS, SEALED_BYTES, Epoch, Parcel
+from protocols.secure_aggregation.sum import SumRound
+from protocols.transport.channel import Channel
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerGroup:
+    """The workers of a run.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    run_id : str
+    terms : mapping of str to plain values
+        What every worker must have agreed on.
+    threshold : int
+        How many workers every sum needs.
+    wait_s : float
+        How long to wait for workers to come, or to come back when they are too few.
+    patience_s : float
+        How long a worker may take for an answer before a round goes on without it.
+    note : callable
+        Takes a short name and a sentence for the log.
+    n_trees : int
+        For the progress report.
+    progress : Progress
+    """
+
+    channels: Sequence[Channel]
+    run_id: str
+    terms: Mapping[str, JsonValue]
+    threshold: int
+    wait_s: float
+    patience_s: float
+    note: Callable[[str, str], None] = lambda event, sentence: None
+    n_trees: int = 0
+    progress: Progress = no_progress
+    _lines: Lines = field(init=False)
+    _admission: Admission = field(init=False)
+    _kept: list[Message | None] = field(init=False, default_factory=list)
+    _wanted: list[int] = field(init=False, default_factory=list)
+    _n_trees: int = field(init=False, default=0)
+    _n_finished: int = field(init=False, default=0)
+    _round: int = field(init=False, default=0)
+    _epoch: Epoch | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.channels) <= MAX_WORKERS:
+            raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
+        self._lines = Lines(self.channels, note=self.note)
+        self._admission = Admission(self._lines, run_id=self.run_id, terms=self.terms)
+
+    def gather(self) -> BitSource:
+        """Wait for the workers, and draw the public bits with them; see `Admission.gather`."""
+        return self._admission.gather(self.threshold, wait_s=self.wait_s, patience_s=self.patience_s)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether every worker that took part says that its bits came from its operating system's entropy."""
+        return all(worker.is_secure for worker in self._lines.all.values())
+
+    def tell(self, message: Message) -> None:
+        """Say something that every worker hears, those too that come back later."""
+        self._kept.append(message)
+        if isinstance(message, StartTree):
+            self.progress("trees", self._n_trees, self.n_trees)
+            self._n_trees += 1
+        self._n_finished += isinstance(message, FinishTree)
+        for worker in self._lines.present():
+            self._catch_up(worker)
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of secure aggregation so far."""
+        return self._round
+
+    def want(self, message: Message) -> None:
+        """Say what the next sum is of, besides what was wanted before."""
+        self._wanted.append(len(self._kept))
+        self.tell(message)
+
+    def total(self, length: int) -> NDArray[np.int64]:
+        """The sum of the workers' vectors of all that is wanted, from one round of secure aggregation.
+
+        Raises
+        ------
+        SumRefused
+            If too few workers were there, or left during the round. Nothing was learnt then.
+        """
+        self._complete()
+        epoch, number = self._epoch, self._round
+        assert epoch is not None
+        parcels = {
+            epoch.names.index(worker.name): worker.parcel[2]
+            for worker in self._lines.present()
+            if worker.parcel is not None and worker.parcel[:2] == (epoch.number, number)
+        }
+        self._round += 1
+        of = SumRound(epoch, number, length, parcels)
+        asked = [epoch.names[place] for place in sorted(parcels)]
+        for name in asked:
+            add_up = AddUp(n_wanted=len(self._wanted), epoch=epoch.number, round=number, present=of.present)
+            self._lines.send(self._lines.all[name], add_up)
+        # Whoever comes back after this round is asked for the next sum alone.
+        for place in self._wanted:
+            self._kept[place] = None
+        self._wanted = []
+        self._collect_vectors(of, asked)
+        survivors = [name for name in asked if of.survivors[epoch.names.index(name)]]
+        for name in survivors:
+            sealed = of.request(epoch.names.index(name))
+            unmask = Unmask(epoch=epoch.number, round=number, survivors=of.survivors, sealed=sealed)
+            self._lines.send(self._lines.all[name], unmask)
+        self._collect_shares(of, survivors)
+        return of.result()
+
+    def finish(self) -> None:
+        """Tell the workers that the model is saved, and hear that they are done, of those that are still there."""
+        done: set[str] = set()
+        for worker in self._lines.present():
+            self._lines.send(worker, Done())
+        here = [worker.name for worker in self._lines.present()]
+        for worker, message in self._lines.listen(here, self.patience_s, until=lambda: done >= set(here)):
+            if isinstance(message, Done):
+                done.add(worker.name)
+                worker.is_over = True
+                worker.channel.close()
+
+    def _collect_vectors(self, of: SumRound, asked: Sequence[str]) -> None:
+        epoch = of.epoch
+        came: set[str] = set()
+        for worker, message in self._lines.answers(asked, self.patience_s, came):
+            if not isinstance(message, Masked):
+                self._ignore_or_expel(worker, message)
+                continue
+            if (message.epoch, message.round) != (epoch.number, of.number):
+                continue
+            try:
+                of.add(epoch.names.index(worker.name), message.vector)
+            except SumRefused as error:
+                self._lines.expel(worker, str(error))
+                continue
+            came.add(worker.name)
+            self._keep_parcel(worker, message, of.epoch, message.round + 1)
+
+    def _collect_shares(self, of: SumRound, survivors: Sequence[str]) -> None:
+        answered: set[str] = set()
+
+        def is_enough() -> bool:
+            return of.has_enough_shares or answered >= self._lines.still_in(survivors)
+
+        for worker, message in self._lines.listen(survivors, self.patience_s, until=is_enough):
+            if not isinstance(message, Shares):
+                self._ignore_or_expel(worker, message)
+            elif (message.epoch, message.round) == (of.epoch.number, of.number):
+                try:
+                    of.add_shares(of.epoch.names.index(worker.name), message.rows)
+                    answered.add(worker.name)
+                except SumRefused as error:
+                    self._lines.expel(worker, str(error))
+
+    def _complete(self) -> None:
+        """Let those back in that returned, and see that enough are there; then everybody has a parcel to give."""
+        deadline = time.monotonic() + self.wait_s
+        while True:
+            self._readmit()
+            present = self._lines.present()
+            if len(present) < self.threshold:
+                if time.monotonic() > deadline:
+                    self._lines.check_enough(len(present), self.threshold, "are there")
+                time.sleep(LOOK_S)
+            elif self._has_parcels(present):
+                return
+            else:
+                self._begin_epoch(present)
+
+    def _has_parcels(self, present: Sequence[Line]) -> bool:
+        """Whether all who are there know each other and have sent their parcels for the round that comes."""
+        due = (self._epoch.number if self._epoch else 0, self._round)
+        return all(worker.parcel is not None and worker.parcel[:2] == due for worker in present)
+
+    def _begin_epoch(self, present: Sequence[Line]) -> None:
+        """Introduce all who are there to each other, and take their first parcels."""
+        number = 1 if self._epoch is None else self._epoch.number + 1
+        epoch = Epoch(
+            run=self.run_id,
+            number=number,
+            names=tuple(worker.name for worker in present),
+            keys=tuple(worker.key for worker in present),
+            threshold=needed(self.threshold, len(present)),
+        )
+        keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
+        for worker in present:
+            worker.parcel = None
+            self._lines.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
+        came: set[str] = set()
+        names = list(epoch.names)
+        for worker, message in self._lines.answers(names, self.patience_s, came):
+            if isinstance(message, ParcelFor) and (message.epoch, message.round) == (number, self._round):
+                came.add(worker.name)
+                self._keep_parcel(worker, message, epoch, message.round)
+            else:
+                self._ignore_or_expel(worker, message)
+        self._epoch = epoch
+
+    def _keep_parcel(self, worker: Line, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
+        if message.sealed.shape != (epoch.n_workers, SEALED_BYTES):
+            self._lines.expel(worker, "its parcel is malformed")
+            return
+        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
+        worker.parcel = epoch.number, number, parcel
+
+    def _readmit(self) -> None:
+        """Hear those who are away; who has joined anew, or has spoken again, takes part from now on."""
+        away = [worker.name for worker in self._lines.all.values() if not (worker.is_in or worker.is_over)]
+        for worker, message in self._lines.listen(away, 0.0, until=lambda: False):
+            if isinstance(message, Join):
+                self._admission.take_back(worker, message)
+            elif worker.key:
+                worker.is_in = True
+        for name in away:
+            worker = self._lines.all[name]
+            if worker.returns is not None and worker.returns.answered <= self._n_finished:
+                worker.is_in, worker.returns = True, None
+            if worker.is_in:
+                self.note("returned", f"{name} takes part again")
+                self._catch_up(worker)
+
+    def _catch_up(self, worker: Line) -> None:
+        while worker.is_in and worker.n_told < len(self._kept):
+            message = self._kept[worker.n_told]
+            worker.n_told += 1
+            if message is not None:
+                self._lines.send(worker, message)
+
+    def _ignore_or_expel(self, worker: Line, message: Message) -> None:
+        """Answers to earlier rounds are late; anything else has no place here."""
+        if isinstance(message, Join):
+            # It came back sooner than its end was noticed.
+            self._lines.lose(worker, f"{worker.name} began anew", is_gone=False)
+            self._admission.take_back(worker, message)
+        elif not isinstance(message, (Masked, Shares, ParcelFor)):
+            self._lines.expel(worker, f"a {message.kind!r} message was not due")

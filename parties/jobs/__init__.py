@@ -1,0 +1,1 @@
+"""Jobs: a run file in, a finished training or prediction out."""

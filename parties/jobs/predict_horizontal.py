@@ -1,0 +1,73 @@
+"""Predictions of a model that was trained on divided rows: it is complete in itself, and nobody else is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from opboost.trees.model_file import load_model
+from parties.config.record_runs import read_record_run
+from parties.config.vertical import read_schema
+from parties.errors import ConfigError, RunFolderError
+from parties.horizontal.row_partitions import one_table
+from parties.jobs.horizontal_folder import write_report
+from parties.jobs.train_vertical import Terminal, recorded
+from parties.runs.run_folder import RunFolder, write_predictions
+from parties.tables.party_table import own_columns, read_table, select
+from parties.tables.record_ids import with_parts
+from parties.vertical.prediction_client import predict_locally
+from parties.vertical.prediction_output import prediction_table, score
+from parties.vertical.training_job import JointModel
+
+# How such predictions are called in logs and scores.
+MODE = "alone"
+
+
+def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path | None, terminal: Terminal) -> Path:
+    """Score records with the model in a run folder; returns the file of predictions.
+
+    Parameters
+    ----------
+    path : Path
+        The run file of a coordinator, a worker or an owner in a chain.
+    data : Path, optional
+        The records; a worker's or an owner's own by default. Labels are compared with where the file has them.
+    ids : Path, optional
+        Score these records only.
+    out : Path, optional
+        ``predictions.csv`` in the run folder by default.
+    terminal : Terminal
+
+    Raises
+    ------
+    ConfigError, TableError, RunFolderError
+    """
+    run = read_record_run(path)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    source = data or getattr(run, "data", None)
+    if source is None:
+        raise ConfigError(f"{path}: a coordinator has no records of its own; name a file with --data")
+    if one_table(source) is None:
+        raise ConfigError(f"{path}: `data` names partitions, which are not scored as they are; name a file with --data")
+    if not folder.has_model:
+        raise RunFolderError(f"{folder.path} holds no trained model; train the run first")
+    model = JointModel(ensemble=load_model(folder.path / "model.json"), guarantees={}, routers={})
+    table = read_table(source, schema, ignore=ignore, needs_label=False)
+    if ids is not None:
+        table = select(table, ids, source)
+    target = out or folder.path / "predictions.csv"
+    if target.exists():
+        raise ConfigError(f"{target} exists; give another file with --out. Nothing was written")
+    with recorded(folder, terminal) as log:
+        own = {column.name: column.values for column in own_columns(table, schema)}
+        predictions = predict_locally(model, own, table.frame)
+        everybody = np.zeros(table.n_rows, np.uint8)
+        written = with_parts(prediction_table(table.index, predictions, everybody), schema.id_columns)
+        write_predictions(written, target)
+        log.step("predicted", f"wrote {len(written)} predictions ({MODE}) to {target.name}", records=len(written))
+        score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE)
+    if folder.is_finished:
+        write_report(path, run, terminal)
+    return target

@@ -1,0 +1,234 @@
+"""From run files to predictions: the active party's, and both ways in which a passive party answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from opboost.schema import TableSchema
+from parties.config.vertical import ActiveRun, PassiveRun, read_run, read_schema
+from parties.errors import ConfigError, RecordsRefused
+from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
+from parties.runs.run_folder import RunFolder, write_predictions
+from parties.runs.run_log import RunLog
+from parties.session.connections import active_channels, passive_channel
+from parties.tables.party_table import own_columns, read_table, select
+from parties.tables.record_ids import with_parts
+from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_output import prediction_table, score, status_word
+from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
+from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
+from parties.vertical.release_accounts import answerer_of
+from parties.vertical.training_job import JointModel
+from protocols.messages.vertical import RecordStatus
+
+
+def predict_active(
+    path: Path,
+    *,
+    data: Path | None,
+    ids: Path | None,
+    mode: str,
+    out: Path | None,
+    insecure: bool,
+    terminal: Terminal,
+) -> Path:
+    """Score records with the run's model; returns the file of predictions.
+
+    In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
+    mode ``local`` the data file holds the passive parties' columns too, in clear.
+    """
+    run = read_run(path, ActiveRun)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    model = folder.load_joint_model()
+    run.reveal.check(model.ensemble.loss)
+    source = data or run.data
+    if _is_partitioned(run, source):
+        return _predict_partitions(
+            run, folder, model, schema, ignore,
+            source=source, ids=ids, mode=mode, out=out, insecure=insecure, terminal=terminal,
+        )  # fmt: skip
+    known = _with_passive_columns(schema, model) if mode == "local" else schema
+    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    if ids is not None:
+        table = select(table, ids, source)
+    own = {column.name: column.values for column in own_columns(table, schema)}
+    target = out or folder.path / "predictions.csv"
+    if target.exists():
+        raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
+    with ExitStack() as stack:
+        stack.enter_context(reporting_afterwards(path, run, terminal))
+        log = stack.enter_context(recorded(folder, terminal))
+        if mode == "local":
+            predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
+        else:
+            channels = stack.enter_context(active_channels(run, insecure))(log)
+            predictions, status = predict_jointly(
+                model,
+                table.index,
+                own,
+                channels,
+                party=run.party,
+                run_id=run.run_id,
+                desensitized=mode == "desensitized",
+                reveal=run.reveal.words(),
+                progress=terminal.progress,
+            )
+        written = run.reveal.apply(prediction_table(table.index, predictions, status))
+        write_predictions(with_parts(written, schema.id_columns), target)
+        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
+        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+        _note_unanswered(status, log, target)
+    return target
+
+
+def _predict_partitions(
+    run: ActiveRun,
+    folder: RunFolder,
+    model: JointModel,
+    schema: TableSchema,
+    ignore: Sequence[str],
+    *,
+    source: Path,
+    ids: Path | None,
+    mode: str,
+    out: Path | None,
+    insecure: bool,
+    terminal: Terminal,
+) -> Path:
+    """The same of a folder of partitions, on the run's cluster; returns a folder of predictions."""
+    from parties.cluster.prediction_batches import scorable_partitions
+
+    if ids is not None or mode == "local" or run.reveal.top is not None:
+        raise ConfigError(
+            f"{source} is a folder of partitions, each scored by itself: --ids, --mode local and `reveal.top` are for "
+            "one file; give it with --data. Nothing was sent"
+        )
+    target = out or folder.path / "predictions"
+    if target.exists():
+        raise ConfigError(f"{target} exists; give another folder with --out. Nothing was sent")
+    with ExitStack() as stack:
+        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
+        log = stack.enter_context(recorded(folder, terminal))
+        channels = stack.enter_context(active_channels(run, insecure))(log)
+        with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+        log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
+        _note_unanswered(status, log, target)
+    return target
+
+
+def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
+    """Answer the active party's requests of one `predict_active`; returns the number of records answered for."""
+    run = read_run(path, PassiveRun)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    router = folder.load_router()
+    source, duplicates = data or run.data, run.align.duplicates
+    with ExitStack() as stack:
+        stack.enter_context(reporting_afterwards(path, run, terminal))
+        records: RecordSource
+        if _is_partitioned(run, source):
+            from parties.cluster.prediction_batches import answerable_partitions
+
+            records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
+        else:
+            table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+            records = AnswerableRecords.of(router, table.index, table.frame)
+        log = stack.enter_context(recorded(folder, terminal))
+        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
+        channel = stack.enter_context(passive_channel(run, insecure))(log)
+        hello = prediction_hello(
+            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
+        )  # fmt: skip
+        tally = Tally()
+        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        log.step(
+            "answered",
+            f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
+            records=tally.n_asked,
+            answered=tally.n_answered,
+            routed_bits=tally.n_routed_bits,
+        )
+    return tally.n_answered
+
+
+def serve_until_stopped(
+    path: Path, *, data: Path | None, insecure: bool, terminal: Terminal, signals: StopSignals
+) -> Totals:
+    """Answer one prediction of the active party after the other; returns what was done when the process is to stop.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not trained here, or another process works on it.
+    """
+    run = read_run(path, PassiveRun)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    router = folder.load_router()
+    source, duplicates = data or run.data, run.align.duplicates
+    if _is_partitioned(run, source):
+        raise ConfigError(
+            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
+            "batch with `opboost predict`"
+        )
+
+    def read() -> AnswerableRecords:
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+        return AnswerableRecords.of(router, table.index, table.frame)
+
+    with ExitStack() as stack:
+        stack.enter_context(folder.locked())
+        stack.enter_context(reporting_afterwards(path, run, terminal))
+        log = stack.enter_context(recorded(folder, terminal))
+        file = RecordsFile(source, read, log)
+        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
+        # The active party may stay away for as long as it likes.
+        patient = run.model_copy(update={"wait": math.inf})
+        channel = stack.enter_context(passive_channel(patient, insecure))(log)
+        hello = prediction_hello(
+            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
+        )
+        log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
+        totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)
+        log.step(
+            "stopped",
+            f"told to stop after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} "
+            f"records answered, {totals.n_refused} refused",
+        )
+        return totals
+
+
+def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
+    return run.engine == "dask" and source.is_dir()
+
+
+def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
+    """Say how many records have no prediction, and why.
+
+    Raises
+    ------
+    RecordsRefused
+        If a passive party knows records, or may know them, and did not answer.
+    """
+    counts = {one: n for one in RecordStatus if (n := int((status == one).sum()))}
+    if n_unknown := counts.get(RecordStatus.UNKNOWN, 0):
+        log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
+    refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
+    if refused:
+        raise RecordsRefused(
+            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others "
+            "and says which"
+        )
+
+
+def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
+    """The schema of a table that holds the passive parties' columns too."""
+    passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
+    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)

@@ -1,0 +1,164 @@
+"""A horizontal run file in, a finished job out: the coordinator's, and a worker's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from opboost.horizontal.federated.owners import FederatedAmongOwners
+from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.sgbdt.as_published import printed_noise
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.schema import TableSchema
+from parties.cluster.worker_rows import worker_rows
+from parties.config.horizontal import CoordinatorRun, TrainingSection, WorkerRun, read_horizontal
+from parties.config.vertical import read_schema
+from parties.errors import ConfigError, RunFolderError, naming
+from parties.horizontal.coordinator import SharedModel, coordinate
+from parties.horizontal.worker import WorkerJob, work
+from parties.horizontal.worker_group import WorkerGroup
+from parties.jobs.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
+from parties.jobs.train_vertical import Terminal, note_end
+from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.runs.run_folder import RunFolder
+from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
+
+
+def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
+    """Run the coordinator's side of a horizontal training run."""
+    run = read_horizontal(path, CoordinatorRun)
+    folder = RunFolder(run.run_folder)
+    schema, _ = read_schema(run.table_schema)
+    with naming(path):
+        recipe = make_recipe(run.training, schema)
+
+    def save(model: SharedModel) -> None:
+        folder.write_json("guarantee.json", model.guarantee.to_dict())
+        save_trees(folder, model.ensemble)
+
+    with active_channels(run, insecure) as open_channels, logged(folder, path, run, terminal) as log:
+        if log is None:
+            return folder
+        channels = open_channels(log)
+        workers = WorkerGroup(
+            channels=channels, run_id=run.run_id, terms=run.training.terms(schema), threshold=run.training.threshold,
+            wait_s=run.wait, patience_s=run.patience, note=log.step, n_trees=recipe.n_trees, progress=terminal.progress,
+        )  # fmt: skip
+        model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
+        log.step("guarantee", str(model.guarantee))
+        note_end(folder, log, channels, n_rows=0, n_rounds=workers.n_rounds)
+    write_report(path, run, terminal)
+    return folder
+
+
+def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
+    """Run a worker's side of a horizontal training run."""
+    run = read_horizontal(path, WorkerRun)
+    folder = RunFolder(run.run_folder)
+    schema, _ = read_schema(run.table_schema)
+    with naming(path):
+        recipe = make_recipe(run.training, schema)
+    bits = bits_of(run.seed)
+    promise = recipe.guarantee(is_secure=bits.is_secure)
+    charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
+    with (
+        worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
+        worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
+        passive_channel(run, insecure) as open_channel,
+        logged(folder, path, run, terminal) as log,
+    ):
+        if log is None:
+            return folder
+        check_charge(ledger, charge, folder)
+        answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
+        channel = open_channel(log)
+        job = WorkerJob(
+            party=run.party, run_id=run.run_id, terms=run.training.terms(schema),
+            threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
+            make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
+            identity=own_keys(run, False) if run.peers else None,
+            lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
+        )  # fmt: skip
+        model = recipe.model(work(job, channel, progress=terminal.progress))
+        folder.write_json("guarantee.json", promise.to_dict())
+        save_trees(folder, model)
+        note_own_fit(folder, rows.own_fit(model))
+        note_end(folder, log, [channel], n_rows=rows.n_rows)
+    write_report(path, run, terminal)
+    return folder
+
+
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
+    """The recipe that a run file names; the one `match` over recipes."""
+    is_classification = training.objective == "binary:logistic"
+    lower, upper = training.label_bounds or (-1.0, 1.0)
+    bounds = [column.bounds for column in schema.columns]
+
+    def task(grid: PublicGrid) -> PublicTask:
+        centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
+
+    match training.recipe:
+        case "sgbdt":
+            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+        case "federated":
+            section = training.federated
+            return section.recipe(
+                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+            )
+
+
+def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
+    section = training.sgbdt
+    budget: dict[str, Any] = {"epsilon": training.epsilon, "delta": training.delta}
+    is_printed = training.mode == "paper"
+    if section.n_extra_estimators and not section.has_filter:
+        raise ConfigError("training.sgbdt: n_extra_estimators needs the filter; found use_filter: false")
+    clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=task.is_classification)
+    claimed = None
+    if is_printed:
+        noise, _, claimed = printed_noise(
+            **budget, max_grad=section.max_grad, n_trees=section.n_estimators, rate=section.subsample,
+            initial_share=0.0, has_filter=section.has_filter, is_classification=task.is_classification,
+        )  # fmt: skip
+    elif training.honest is not None:
+        noise = shared_leaf_noise(
+            clipping, **budget, n_trees=section.n_estimators, n_honest=training.honest, has_filter=section.has_filter
+        )
+    else:
+        noise = leaf_noise(
+            clipping, **budget, n_trees=section.n_estimators, rate=section.subsample, initial_share=0.0,
+            has_filter=section.has_filter,
+        )  # fmt: skip
+    return SGBDTAmongOwners(
+        task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
+        n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
+        is_mean_of_values=is_printed, claimed=claimed,
+    )  # fmt: skip
+
+
+def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
+    """The last tree that an earlier process of this run answered for, and how to note further ones."""
+    answered = 0
+    if folder.has_released:
+        before = folder.read_json("answers.json")
+        if before["table"] != digest:
+            raise RunFolderError(
+                f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another run_id. "
+                "Nothing was sent"
+            )
+        answered = int(before["tree"])
+
+    def note(tree: int) -> None:
+        is_first = not folder.has_released
+        if is_first:
+            before_first()
+        folder.write_json("answers.json", {"table": digest, "tree": tree})
+        if is_first:
+            folder.mark_release()
+
+    return answered, note

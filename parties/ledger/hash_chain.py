@@ -1,0 +1,282 @@
+"""Append-only lines of which each seals those before it: what every ledger of ours is made of.
+
+===========================  ==============================================================================
+``ledger.sqlite``            the lines, each with a digest that covers the digest before it
+``ledger.head.json``         number and digest of the last line: a ledger that lost lines at its end differs
+``ledger.sums.json``         what many lines came to, so that they need not be added up at every opening
+===========================  ==============================================================================
+
+A line is committed first and the head follows, both while no other process may write. A crash in between leaves a head
+that is behind, never one that is ahead; the next user moves it on. Whoever can rewrite *all* of the files can forge
+an account that agrees with itself: the seals show damage and meddling to their owner, they do not bind him.
+
+Every opening reads every line. Those that were verified one by one before are compared as a whole: the head holds one
+digest of all their bytes and one of the file with their sums. That is as strong as their seals, which rest on the head,
+too. What does not agree is verified line by line again, which tells the line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from Crypto.Random import get_random_bytes
+
+from parties.errors import LedgerError
+from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
+from parties.storage.sqlite import connect, reporting, transaction
+
+# Sums are kept at an opening that finds so many lines more than the last time.
+LINES_PER_SUMS = 2000
+
+# Lines that are read at a time when they are compared as a whole.
+_LINES_AT_ONCE = 1000
+
+_TABLES = ("CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, fields TEXT NOT NULL, digest TEXT NOT NULL)",)
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """Lines that were verified one by one: how many, the last one's digest, that of their bytes, that of their sums."""
+
+    lines: int
+    digest: str
+    content: str
+    sums: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    lines: int
+    digest: str
+    verified: _Verified | None = None
+
+
+class SealedLines:
+    """The lines of one ledger. Verified when they are opened, and whatever is new before every addition.
+
+    Parameters
+    ----------
+    path : Path
+    count : callable
+        Takes every verified line into its owner's sums, once. A KeyError, TypeError or ValueError says that it is not
+        one that this version writes.
+    tables : sequence of str
+        Statements that make what else lies in the database.
+    create : bool
+        Whether a ledger that is not there yet is begun.
+    sums, take_up : callable, optional
+        The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
+
+    Raises
+    ------
+    LedgerError
+        If a line was changed or lost, if the ledger was replaced, or if it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        count: Callable[[dict[str, Any]], None],
+        tables: Sequence[str] = (),
+        create: bool = True,
+        sums: Callable[[], dict[str, Any]] | None = None,
+        take_up: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.path = path
+        self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
+        if not path.exists() and (self.head_path.exists() or not create):
+            lost = " although its head is: it was removed" if self.head_path.exists() else ""
+            raise LedgerError(f"{path} is not there{lost}. Nothing was released")
+        self.name = ""
+        self.n_lines = 0
+        self._count, self._sums, self._take_up = count, sums, take_up
+        self._may_begin = create
+        self._digest = BEGINNING
+        self._verified: _Verified | None = None
+        self.database = connect(path, (*_TABLES, *only_added("lines"), *tables))
+
+    def close(self) -> None:
+        """Close the database."""
+        self.database.close()
+
+    def refresh(self, *, is_opening: bool = False) -> None:
+        """Read and verify what is new, and move the head to the last line in the same turn; or begin the ledger.
+
+        Sums are kept when a ledger is opened: whoever stays up does not stop for them.
+        """
+        with reporting(self.path), transaction(self.database):
+            self._read_new_lines()
+            if self.n_lines == 0:
+                self._begin()
+            head = self._head()
+            if is_opening and self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
+                with suppress(OSError):
+                    self._verified = self._keep_sums(self._sums())
+            wanted = _Head(self.n_lines, self._digest, self._verified)
+            if head != wanted:
+                self._write_head(wanted)
+
+    @contextmanager
+    def adding(self) -> Iterator[Callable[[Fields], int]]:
+        """Add lines at the end, which nobody else can move meanwhile; all or none."""
+        with reporting(self.path):
+            with transaction(self.database):
+                self._read_new_lines()
+                last = (self.n_lines, self._digest)
+
+                def add(fields: Fields) -> int:
+                    nonlocal last
+                    number = last[0] + 1
+                    text = canonical({"number": number, **fields})
+                    last = (number, seal(last[1], text))
+                    self.database.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, text, last[1]))
+                    return number
+
+                yield add
+            self.refresh()
+
+    def tampered(self, what: str) -> LedgerError:
+        """What to raise when something is not as it was written."""
+        return LedgerError(
+            f"{self.path} cannot be trusted: {what}. Restore the ledger and its head from the same backup. Nothing was "
+            "released"
+        )
+
+    @property
+    def _n_summed(self) -> int:
+        return 0 if self._verified is None else self._verified.lines
+
+    def _begin(self) -> None:
+        """The first line. Its head goes first: without a head, a ledger is never taken for a new one."""
+        if not self._may_begin:
+            raise LedgerError(f"{self.path} holds no ledger")
+        text = canonical({"number": 1, **opened_fields(get_random_bytes(16).hex())})
+        self._write_head(_Head(1, seal(BEGINNING, text)))
+        self.database.execute("INSERT INTO lines VALUES (1, ?, ?)", (text, seal(BEGINNING, text)))
+        self._read_new_lines()
+
+    def _read_new_lines(self) -> None:
+        """Verify and count every line since the last look, and compare the whole with the head."""
+        if self.n_lines == 0:
+            self._take_up_sums()
+        elif self._digest_at(self.n_lines) != self._digest:
+            raise self.tampered(f"line {self.n_lines} is no longer what it was")
+        rows = self.database.execute(
+            "SELECT number, fields, digest FROM lines WHERE number > ? ORDER BY number", (self.n_lines,)
+        )
+        for number, text, digest in rows:
+            if number != self.n_lines + 1 or digest != seal(self._digest, text):
+                raise self.tampered(f"line {self.n_lines + 1} was changed or removed")
+            self._count_line(text)
+            self.n_lines, self._digest = number, digest
+        self._compare_with_head()
+
+    def _count_line(self, text: str) -> None:
+        try:
+            line = json.loads(text)
+            if line["kind"] == "opened":
+                self.name = str(line["name"])
+            else:
+                self._count(line)
+        except (KeyError, TypeError, ValueError):
+            raise LedgerError(
+                f"{self.path}: line {self.n_lines + 1} is not one that this version writes. Nothing was released"
+            ) from None
+
+    def _take_up_sums(self) -> None:
+        """Begin with the sums that were kept, if they and the lines they are of are what the head says."""
+        head = self._head()
+        if head is None or head.verified is None or self._take_up is None:
+            return
+        known = head.verified
+        try:
+            kept = self.sums_path.read_bytes()
+        except FileNotFoundError:
+            return
+        if hashlib.sha256(kept).hexdigest() != known.sums or self._content(known.lines) != known.content:
+            return
+        document = json.loads(kept)
+        if self._digest_at(known.lines) != known.digest or document["format"] != 1:
+            return
+        self._take_up(document["sums"])
+        self.name, self.n_lines, self._digest, self._verified = document["name"], known.lines, known.digest, known
+
+    def _keep_sums(self, sums: dict[str, Any]) -> _Verified:
+        """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
+        kept = json.dumps({"format": 1, "name": self.name, "sums": sums}).encode()
+        _write_private(self.sums_path, kept)
+        return _Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
+
+    def _content(self, n_lines: int) -> str:
+        """One digest of the bytes of all lines up to this one, with their own digests; none if not all are there."""
+        digest, n_found = hashlib.sha256(), 0
+        for start in range(0, n_lines, _LINES_AT_ONCE):
+            rows = self.database.execute(
+                "SELECT fields, digest FROM lines WHERE number > ? AND number <= ? ORDER BY number",
+                (start, min(start + _LINES_AT_ONCE, n_lines)),
+            ).fetchall()
+            n_found += len(rows)
+            digest.update("\n".join(chain.from_iterable(rows)).encode())
+        return digest.hexdigest() if n_found == n_lines else ""
+
+    def _compare_with_head(self) -> None:
+        head = self._head()
+        if self.n_lines == 0 and (head is None or head.lines <= 1):
+            return
+        if head is None:
+            raise self.tampered(f"{self.head_path.name}, which tells how many lines there must be, is not there")
+        if head.lines > self.n_lines:
+            raise self.tampered(f"it has {self.n_lines} lines where {self.head_path.name} says {head.lines}")
+        if self._digest_at(head.lines) != head.digest:
+            raise self.tampered(f"it is not the ledger of {self.head_path.name}")
+
+    def _digest_at(self, number: int) -> str | None:
+        row = self.database.execute("SELECT digest FROM lines WHERE number = ?", (number,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def _head(self) -> _Head | None:
+        try:
+            head = json.loads(self.head_path.read_text())
+            verified = head.get("verified")
+            known = None if verified is None else _Verified(**verified)
+            return _Head(int(head["lines"]), str(head["digest"]), known)
+        except FileNotFoundError:
+            return None
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            raise self.tampered(f"{self.head_path.name} cannot be read as the head of a ledger") from None
+
+    def _write_head(self, head: _Head) -> None:
+        _write_private(self.head_path, json.dumps(asdict(head)).encode())
+
+
+def only_added(table: str) -> tuple[str, ...]:
+    """Statements that keep a table's rows from being changed or removed by accident."""
+    return tuple(
+        f"CREATE TRIGGER IF NOT EXISTS no_{verb}_{table} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END"
+        for verb in ("UPDATE", "DELETE")
+    )
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read, as a whole; it outlives a power cut."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,187 @@
+"""The lines of the ledger: what was released, to whom, at what cost, when; and how each seals those before it.
+
+::
+
+    opened    the ledger's own name
+    charge    a column is about to be drawn: this is what it costs
+    stored    what was drawn for that charge is in the store, with this content
+    reuse     it was needed again and taken from the store: costs nothing
+    run       an owner of rows takes part in a run: this is what the run promises, and costs (`parties.ledger.model_ledger`)
+
+A line's digest covers the digest before it and all fields of the line as canonical JSON, so that no line can be
+changed, dropped or moved without every later digest becoming wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from pydantic import JsonValue
+
+from parties.ledger.budget import Cost
+from parties.tables.key_sets import KeySet, RecordKeys, windows
+
+Fields = dict[str, Any]
+
+# What the digest of the first line covers in place of an earlier digest.
+BEGINNING = "opboost-ledger 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occasion:
+    """Why something is released: which run and task, and who gets it."""
+
+    run_id: str
+    task: str
+    peer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One column of some records as it is about to leave: a name for what is drawn, and its cost.
+
+    Attributes
+    ----------
+    schema, mechanism, data, ids : str
+        Digests of the column's description, of its mechanism, of its exact codes, and of the ids in their order.
+    terms : dict
+        The mechanism in words and numbers, for the reader of the ledger.
+    cost : Cost
+    """
+
+    schema: str
+    mechanism: str
+    data: str
+    ids: str
+    terms: dict[str, JsonValue]
+    cost: Cost
+
+    @property
+    def key(self) -> str:
+        """The same for two releases exactly if one may stand for the other."""
+        return digest_of([self.family, self.data, self.ids])
+
+    @property
+    def family(self) -> str:
+        """The same for releases of one column under one mechanism, whatever the records."""
+        return digest_of([self.cost.column, self.schema, self.mechanism])
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """Something that was drawn before: which charges paid for it, and for how many records it serves again."""
+
+    charges: tuple[int, ...]
+    n_records: int
+
+
+def charge_fields(release: Release, occasion: Occasion, *, epsilon: float, unit: float) -> Fields:
+    """The line of a charge; `epsilon` is per `unit`."""
+    return {
+        "kind": "charge",
+        **_when_and_why(occasion),
+        "column": release.cost.column,
+        "schema": release.schema,
+        "mechanism": release.mechanism,
+        "data": release.data,
+        "ids": release.ids,
+        "terms": release.terms,
+        "epsilon": _plain(epsilon),
+        "category_epsilon": _plain(release.cost.category_epsilon),
+        "unit": unit,
+        "key": release.key,
+        "records": records_digest(release.cost.records),
+        "n_records": len(release.cost.records),
+    }
+
+
+def stored_fields(charge: int, content: str) -> Fields:
+    """The line that says what was drawn for a charge, by its digest."""
+    return {"kind": "stored", "at": _now(), "charge": charge, "content": content}
+
+
+def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:
+    """The line of a release that was needed again."""
+    return {
+        "kind": "reuse",
+        **_when_and_why(occasion),
+        "column": column,
+        "charges": list(reuse.charges),
+        "n_records": reuse.n_records,
+        "epsilon": 0.0,
+        "category_epsilon": 0.0,
+    }
+
+
+def run_fields(*, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None) -> Fields:
+    """The line of a horizontal run; `at` is when it was charged, by default now."""
+    costs = {"epsilon": _plain(epsilon), "delta": _plain(delta)}
+    return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, **costs}
+
+
+def opened_fields(name: str) -> Fields:
+    """The first line."""
+    return {"kind": "opened", "at": _now(), "name": name}
+
+
+def cost_of(line: Mapping[str, Any], records: KeySet) -> Cost:
+    """What a line of kind ``charge`` costs, per unit of its column."""
+    return Cost(
+        column=line["column"],
+        epsilon=float(line["epsilon"]),
+        category_epsilon=float(line["category_epsilon"]),
+        step=line["unit"],
+        records=records,
+    )
+
+
+def canonical(document: JsonValue) -> str:
+    """JSON of which there is one for every document."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(document: Any) -> str:
+    """SHA-256 of a document of plain values."""
+    return hashlib.sha256(canonical(document).encode()).hexdigest()
+
+
+def seal(before: str, text: str) -> str:
+    """The digest of a line, given as canonical JSON, after a line with the digest `before`."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def records_digest(records: KeySet) -> str:
+    """A name for a set of records."""
+    digest = hashlib.sha256()
+    for window in windows(records):
+        digest.update(packed(window))
+    return digest.hexdigest()
+
+
+def packed(records: RecordKeys) -> memoryview:
+    """Keys of records as bytes, which are not copied."""
+    return memoryview(np.ascontiguousarray(records, "<u8")).cast("B")
+
+
+def unpacked(data: bytes) -> RecordKeys:
+    """The inverse of `packed`."""
+    return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+
+
+def _when_and_why(occasion: Occasion) -> Fields:
+    return {"at": _now(), "run_id": occasion.run_id, "task": occasion.task, "peer": occasion.peer}
+
+
+def _plain(number: float) -> float | str:
+    return "inf" if math.isinf(number) else float(number)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

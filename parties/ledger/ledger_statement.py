@@ -1,0 +1,161 @@
+"""What `opboost ledger` tells: spent and remaining, per column and per record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from parties.config.vertical import PassiveRun, read_role, read_run, read_schema
+from parties.errors import ConfigError, naming
+from parties.ledger.budget import Budget
+from parties.ledger.release_ledger import Ledger
+from parties.ledger.release_store import ReleaseStore, store_path
+
+DEFAULT_PATH = Path("runs/ledger.sqlite")
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Of one kind of epsilon: what was spent, and what may be; None is no limit."""
+
+    spent: float
+    limit: float | None
+
+    @property
+    def remaining(self) -> float | None:
+        """Never negative: a limit may have been lowered below what was spent before."""
+        if self.limit is None or math.isinf(self.limit):
+            return self.limit
+        return max(0.0, self.limit - self.spent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatement:
+    """One column's account: what its worst record has spent.
+
+    Attributes
+    ----------
+    column : str
+    unit : float
+        One unit of distance, in the column's own unit (positions, for ordered categories); 0 where there is none.
+    epsilon : Spending
+        dLDP, per unit.
+    category_epsilon : Spending
+        Randomised response.
+    n_releases, n_reuses : int
+        Draws that were charged, and times that one was used again for nothing.
+    """
+
+    column: str
+    unit: float
+    epsilon: Spending
+    category_epsilon: Spending
+    n_releases: int
+    n_reuses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A whole ledger, verified.
+
+    Attributes
+    ----------
+    path : Path
+    n_lines : int
+    peers : tuple of str
+        Who received anything.
+    n_records : int
+        Records of which anything was released.
+    record : Spending
+        Both kinds of epsilon over all columns of the worst record.
+    columns : tuple of ColumnStatement
+    """
+
+    path: Path
+    n_lines: int
+    peers: tuple[str, ...]
+    n_records: int
+    record: Spending
+    columns: tuple[ColumnStatement, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
+        document: dict[str, Any] = _plain(asdict(self))
+        document["record"]["remaining"] = _plain(self.record.remaining)
+        for column, entry in zip(self.columns, document["columns"], strict=True):
+            for kind in ("epsilon", "category_epsilon"):
+                entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
+        return document
+
+
+def read_statement(run_file: Path | None, path: Path | None) -> Statement:
+    """Verify a ledger and sum it up. Limits are those of a run file, where one is given.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger, its head or the store beside it cannot be trusted.
+    ConfigError
+        If the run file is not a passive party's.
+    """
+    budget = Budget()
+    if run_file is not None:
+        if (role := read_role(run_file)) == "active":
+            raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
+        if role != "passive":
+            raise ConfigError(
+                f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
+                "worker, or of an owner in a chain, stands in `opboost report`"
+            )
+        run = read_run(run_file, PassiveRun)
+        schema, _ = read_schema(run.table_schema)
+        with naming(run_file):
+            budget = run.ledger.budget.budget(schema)
+        path = path or run.ledger.path
+    with Ledger(path or DEFAULT_PATH, create=False) as ledger:
+        if store_path(ledger).exists():
+            with ReleaseStore(ledger) as store:
+                store.verify()
+        return statement(ledger, budget)
+
+
+def statement(ledger: Ledger, budget: Budget) -> Statement:
+    """Sum up a ledger that was verified when it was opened."""
+    return Statement(
+        path=ledger.path,
+        n_lines=ledger.n_lines,
+        peers=tuple(sorted(ledger.peers)),
+        n_records=ledger.balances.n_records,
+        record=Spending(ledger.balances.worst_record(), budget.per_record),
+        columns=tuple(_columns(ledger, budget)),
+    )
+
+
+def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
+    for name in sorted(ledger.balances.columns | set(budget.columns)):
+        epsilon, category_epsilon = ledger.balances.worst(name)
+        limit = budget.limit(name)
+        yield ColumnStatement(
+            column=name,
+            unit=ledger.balances.units.get(name, 0.0),
+            epsilon=Spending(epsilon, limit.epsilon),
+            category_epsilon=Spending(category_epsilon, limit.category_epsilon),
+            n_releases=ledger.n_releases[name],
+            n_reuses=ledger.n_reuses[name],
+        )
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case tuple() | list():
+            return [_plain(item) for item in value]
+        case float() if math.isinf(value):
+            return "inf"
+        case Path():
+            return str(value)
+    return value

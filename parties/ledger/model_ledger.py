@@ -1,0 +1,211 @@
+"""A worker's account over all its runs: what each promises, to whom, and that their sum stays within its budget.
+
+One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
+several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. The
+lines seal one another (`parties.ledger.hash_chain`). Lines of earlier versions, which did not, are taken over as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from parties.errors import OverBudget
+from parties.ledger.hash_chain import SealedLines
+from parties.ledger.ledger_lines import run_fields
+from parties.storage.sqlite import reporting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCharge:
+    """What a run promises, and who asks."""
+
+    run: str
+    coordinator: str
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBudget:
+    """The most that all runs may cost together; None for no limit."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def check(self, path: Path, spent: tuple[float, float], charge: RunCharge) -> None:
+        """Refuse a run that would go over it, after so much epsilon and delta was spent.
+
+        Raises
+        ------
+        OverBudget
+        """
+        for name, limit, before, more in (
+            ("epsilon", self.epsilon, spent[0], charge.epsilon),
+            ("delta", self.delta, spent[1], charge.delta),
+        ):
+            if limit is not None and not before + more <= limit * (1 + 1e-12):
+                raise OverBudget(
+                    f"{path}: {name} {before:.6g} was spent and this run costs {more:.6g}, which is over the "
+                    f"budget of {limit:.6g}. Nothing was sent"
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPosition:
+    """Where a run stands in an account.
+
+    Attributes
+    ----------
+    path : Path
+    n_runs : int
+        That were charged so far.
+    spent : tuple of (float, float)
+        Sums of epsilon and delta over them.
+    cost : tuple of (float, float)
+        Of the run in question.
+    is_charged : bool
+        Whether it is one of them.
+    remaining : tuple of (float or None, float or None)
+        Of the budget, after the run; below 0 if it would be refused, None for no limit.
+    """
+
+    path: Path
+    n_runs: int
+    spent: tuple[float, float]
+    cost: tuple[float, float]
+    is_charged: bool
+    remaining: tuple[float | None, float | None]
+
+
+class WorkerLedger:
+    """The account.
+
+    Parameters
+    ----------
+    path : Path
+    budget : RunBudget
+
+    Raises
+    ------
+    LedgerError
+        If the file cannot be used.
+    """
+
+    def __init__(self, path: Path, budget: RunBudget) -> None:
+        self._path = path
+        self._budget = budget
+        self._runs: dict[tuple[str, str], tuple[float, float]] = {}
+        self._lines = SealedLines(path, count=self._count)
+        try:
+            self._lines.refresh()
+            with reporting(path):
+                self._take_over_unsealed()
+        except BaseException:
+            self.close()
+            raise
+
+    def check(self, charge: RunCharge) -> None:
+        """Refuse a run that would go over the budget; one that was charged before is not refused.
+
+        Raises
+        ------
+        OverBudget
+        """
+        self._lines.refresh()
+        self._check(charge)
+
+    def charge(self, charge: RunCharge) -> None:
+        """Enter a run, once; or refuse it.
+
+        Raises
+        ------
+        OverBudget
+        """
+        with self._lines.adding() as add:
+            if not self._check(charge):
+                add(run_fields(**asdict(charge)))
+
+    def knows(self, charge: RunCharge) -> bool:
+        """Whether the run was charged before."""
+        self._lines.refresh()
+        return (charge.run, charge.coordinator) in self._runs
+
+    def spent(self) -> tuple[float, float]:
+        """Sums of epsilon and delta over all runs."""
+        self._lines.refresh()
+        return self._spent()
+
+    def n_runs(self) -> int:
+        """How many runs were charged."""
+        self._lines.refresh()
+        return len(self._runs)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+    def _count(self, line: dict[str, Any]) -> None:
+        if line["kind"] != "run":
+            raise ValueError("a kind of line that this version does not know")
+        self._runs[line["run"], line["coordinator"]] = float(line["epsilon"]), float(line["delta"])
+
+    def _spent(self) -> tuple[float, float]:
+        return sum(epsilon for epsilon, _ in self._runs.values()), sum(delta for _, delta in self._runs.values())
+
+    def _take_over_unsealed(self) -> None:
+        """Seal the lines of a file that an earlier version wrote, and let go of its table, both or neither."""
+        database = self._lines.database
+        if database.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'runs'").fetchone() is None:
+            return
+        with self._lines.adding() as add:
+            for run, coordinator, epsilon, delta, at in database.execute("SELECT * FROM runs ORDER BY time").fetchall():
+                if (run, coordinator) not in self._runs:
+                    add(run_fields(run=run, coordinator=coordinator, epsilon=epsilon, delta=delta, at=at))
+            database.execute("DROP TABLE IF EXISTS runs")
+
+    def _check(self, charge: RunCharge) -> bool:
+        """Whether the run was charged before; refuses it if not, and the budget is too small."""
+        found = self._runs.get((charge.run, charge.coordinator))
+        if found is not None:
+            if found != (charge.epsilon, charge.delta):
+                raise OverBudget(
+                    f"{self._path} has run {charge.run!r} with another promise; choose another run_id. Nothing was sent"
+                )
+            return True
+        self._budget.check(self._path, self._spent(), charge)
+        return False
+
+
+@contextmanager
+def worker_ledger(path: Path, budget: RunBudget) -> Iterator[WorkerLedger]:
+    """The account, closed afterwards."""
+    ledger = WorkerLedger(path, budget)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerPosition:
+    """Where a run stands in an account, which is not begun by asking.
+
+    Raises
+    ------
+    LedgerError
+        If the file cannot be used.
+    """
+    n_runs, spent, is_charged = 0, (0.0, 0.0), False
+    if path.exists():
+        with worker_ledger(path, budget) as ledger:
+            n_runs, spent, is_charged = ledger.n_runs(), ledger.spent(), ledger.knows(charge)
+    more = (0.0, 0.0) if is_charged else (charge.epsilon, charge.delta)
+    limits = budget.epsilon, budget.delta
+    left = [None if limit is None else limit - a - b for limit, a, b in zip(limits, spent, more, strict=True)]
+    return LedgerPosition(
+        path=path, n_runs=n_runs, spent=spent, cost=(charge.epsilon, charge.delta), is_charged=is_charged,
+        remaining=(left[0], left[1]),
+    )  # fmt: skip

@@ -1,0 +1,207 @@
+"""What was drawn, kept so that it never has to be drawn again. Private to its owner: it holds codes, not ranks.
+
+Every drawn column is one entry under the number of the ledger's line that charged it: an array in numpy's own format,
+the missing cells as -1. For single records (desensitized prediction) a second array names them, and an index finds a
+record's draw. The digest of an entry stands in the ledger; what does not match is refused, what the ledger does not
+know (a crash came between) is ignored, since it never left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import KeptCodes
+from parties.errors import LedgerError
+from parties.ledger.release_ledger import Ledger
+from parties.storage.spool import WINDOW_ROWS
+from parties.storage.sqlite import connect, reporting, transaction
+
+# Bytes of a record's key and of a family of releases in the index: no two records will share one.
+KEY_BYTES = 16
+
+# Keys per question to the index.
+_BATCH = 500
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS owner (ledger TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS drawn (charge INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS answered (family BLOB, record BLOB, charge INTEGER, position INTEGER, "
+    "PRIMARY KEY (family, record, charge)) WITHOUT ROWID",
+)
+
+
+class ReleaseStore:
+    """The drawn columns that belong to one ledger.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        The store lies beside it.
+
+    Raises
+    ------
+    LedgerError
+        If the store belongs to another ledger, or to a later state of this one.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.path = store_path(ledger)
+        self._ledger = ledger
+        self._database = connect(self.path, _TABLES)
+        try:
+            with self.changing():
+                self._check_owner()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """One process at a time; what was put is kept at the end, or not at all."""
+        with reporting(self.path), transaction(self._database):
+            yield
+
+    def find(self, key: str) -> int | None:
+        """The charge of a stored release that may stand for one of this key."""
+        for charge in self._ledger.stored(key):
+            if self._database.execute("SELECT 1 FROM drawn WHERE charge = ?", (charge,)).fetchone():
+                return charge
+        return None
+
+    def answers(self, family: str, records: Sequence[bytes]) -> dict[bytes, tuple[int, int]]:
+        """The draws of single records, of those that have any: which charge paid for it, and the code.
+
+        Raises
+        ------
+        LedgerError
+            If one is not what the ledger says was drawn.
+        """
+        places: dict[int, list[tuple[bytes, int]]] = {}
+        for start in range(0, len(records), _BATCH):
+            batch = records[start : start + _BATCH]
+            rows = self._database.execute(
+                "SELECT record, charge, position FROM answered WHERE family = ? AND record IN "
+                f"({', '.join('?' * len(batch))})",
+                (_short(family), *batch),
+            )
+            for record, charge, position in rows:
+                places.setdefault(charge, []).append((record, position))
+        found: dict[bytes, tuple[int, int]] = {}
+        for charge in sorted(places):
+            if self._ledger.content(charge) is None:
+                continue
+            codes, names = self._read(charge)
+            for record, position in places[charge]:
+                if not 0 <= position < len(names) or bytes(names[position]) != record:
+                    raise self._damaged(charge)
+                found.setdefault(record, (charge, int(codes[position])))
+        return found
+
+    def verify(self) -> None:
+        """Compare everything that is stored with the ledger.
+
+        Raises
+        ------
+        LedgerError
+            If an entry is not what the ledger says was drawn.
+        """
+        with self.changing():
+            self._ledger.refresh()
+            for (charge,) in self._database.execute("SELECT charge FROM drawn ORDER BY charge").fetchall():
+                if self._ledger.content(charge) is not None:
+                    self._read(charge)
+
+    def put(self, charge: int, codes: KeptCodes, *, family: str = "", records: Sequence[bytes] = ()) -> str:
+        """Keep what was drawn for a charge; returns its digest, for the ledger."""
+        header, kept, names = _packed(codes, records)
+        n_bytes, digest = len(header) + kept.itemsize * len(codes) + len(names), hashlib.sha256()
+        self._database.execute("INSERT INTO drawn VALUES (?, zeroblob(?))", (charge, n_bytes))
+        pieces = (codes[i : i + WINDOW_ROWS].astype(kept).tobytes() for i in range(0, len(codes), WINDOW_ROWS))
+        with self._database.blobopen("drawn", "content", charge) as blob:
+            for piece in chain([header], pieces, [names]):
+                blob.write(piece)
+                digest.update(piece)
+        self._database.executemany(
+            "INSERT INTO answered VALUES (?, ?, ?, ?)",
+            ((_short(family), record, charge, position) for position, record in enumerate(records)),
+        )
+        return digest.hexdigest()
+
+    def column(self, charge: int) -> KeptCodes:
+        """What was drawn for a charge, a missing cell as -1.
+
+        Raises
+        ------
+        LedgerError
+            If it is not what the ledger says was drawn.
+        """
+        return self._read(charge)[0]
+
+    def _read(self, charge: int) -> tuple[KeptCodes, NDArray[np.uint8]]:
+        row = self._database.execute("SELECT content FROM drawn WHERE charge = ?", (charge,)).fetchone()
+        if row is None or hashlib.sha256(row[0]).hexdigest() != self._ledger.content(charge):
+            raise self._damaged(charge)
+        return _unpack(row[0])
+
+    def _check_owner(self) -> None:
+        owner = self._database.execute("SELECT ledger FROM owner").fetchone()
+        if owner is None:
+            self._database.execute("INSERT INTO owner VALUES (?)", (self._ledger.name,))
+        elif owner[0] != self._ledger.name:
+            raise LedgerError(
+                f"{self.path} holds releases that were charged to another ledger than {self._ledger.path}. Restore the "
+                "ledger that belongs to it. Nothing was released"
+            )
+        last = self._database.execute("SELECT MAX(charge) FROM drawn").fetchone()[0] or 0
+        if last > self._ledger.n_lines:
+            self._ledger.refresh()
+        if last > self._ledger.n_lines:
+            raise LedgerError(
+                f"{self.path} holds a release that line {last} of {self._ledger.path} charged, but the ledger has "
+                f"{self._ledger.n_lines} lines: an older copy has taken its place. Nothing was released"
+            )
+
+    def _damaged(self, charge: int) -> LedgerError:
+        return LedgerError(
+            f"{self.path}: the release that line {charge} of the ledger charged is not the one that was drawn. Restore "
+            "the file, or remove it to draw and pay anew. Nothing was released"
+        )
+
+
+def store_path(ledger: Ledger) -> Path:
+    """Where a ledger's releases are kept."""
+    return ledger.path.with_suffix(".releases.sqlite")
+
+
+def _packed(codes: KeptCodes, records: Sequence[bytes]) -> tuple[bytes, np.dtype[Any], bytes]:
+    """What stands before the codes in numpy's own format, the smallest type that holds them, and what stands after."""
+    smallest = np.dtype(np.min_scalar_type(-1 - int(codes.max(initial=0))))
+    header, names = io.BytesIO(), io.BytesIO()
+    shape = {"descr": np.lib.format.dtype_to_descr(smallest), "fortran_order": False, "shape": codes.shape}
+    np.lib.format.write_array_header_1_0(header, shape)
+    np.save(names, np.frombuffer(b"".join(records), np.uint8).reshape(-1, KEY_BYTES))
+    return header.getvalue(), smallest, names.getvalue()
+
+
+def _unpack(data: bytes) -> tuple[KeptCodes, NDArray[np.uint8]]:
+    content = io.BytesIO(data)
+    return np.load(content), np.load(content)
+
+
+def _short(digest: str) -> bytes:
+    return bytes.fromhex(digest)[:KEY_BYTES]

@@ -1,0 +1,169 @@
+"""What a finished horizontal run's folder says of it: its account, who took part, what left, what the trees use.
+
+A coordinator's facts, and what is here of trees and of the account, are within the model's promise. Scores are an
+owner's own: statistics of its labels.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opboost.fit_quality import FitQuality
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.privacy.releases import Release
+from opboost.trees.model_file import load_model
+from parties.config.horizontal import CoordinatorRun
+from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.vertical import read_schema
+from parties.ledger.model_ledger import LedgerPosition, ledger_position
+from parties.reports.horizontal_account import AccountFacts, account_facts
+from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.run_facts import Importance, importance_of
+from parties.reports.run_history import RunHistory, log_lines, run_history
+from parties.runs.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Participant:
+    """Somebody at the other end of a line, by the messages that the log has.
+
+    Attributes
+    ----------
+    name : str
+    n_asked, n_answered : int
+        Rounds of sums, if this party is the coordinator.
+    sent_bytes, received_bytes : int
+        To and from this party, over all attempts and later messages.
+    """
+
+    name: str
+    n_asked: int
+    n_answered: int
+    sent_bytes: int
+    received_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts:
+    """What one party can tell of a run.
+
+    Attributes
+    ----------
+    history : RunHistory
+    role : str
+    account : AccountFacts
+    observers : tuple of Observer
+    objective : str
+    n_trees : int
+    n_rounds : int or None
+        Of secure aggregation; None in a chain.
+    questions : dict of str to int
+        Kind of question, and how often it was asked of one worker; empty in a chain.
+    participants : tuple of Participant
+    absences : tuple of (str, str)
+        When somebody dropped out or came back, and the sentence of the log.
+    importance : tuple of Importance
+    has_gains : bool
+        Whether the trees tell how much a split gained; otherwise shares are of the splits.
+    fits : tuple of FitQuality
+        On the party's own rows, in training and of later predictions; none at a coordinator.
+    ledger : LedgerPosition or None
+        None at a coordinator.
+    settings : dict of str to plain values
+        What was agreed.
+    """
+
+    history: RunHistory
+    role: str
+    account: AccountFacts
+    observers: tuple[Observer, ...]
+    objective: str
+    n_trees: int
+    n_rounds: int | None
+    questions: dict[str, int]
+    participants: tuple[Participant, ...]
+    absences: tuple[tuple[str, str], ...]
+    importance: tuple[Importance, ...]
+    has_gains: bool
+    fits: tuple[FitQuality, ...]
+    ledger: LedgerPosition | None
+    settings: dict[str, Any]
+
+
+def record_facts(path: Path) -> RecordFacts:
+    """Collect the facts of a finished run.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not finished, or its folder is damaged.
+    LedgerError
+        If a worker's ledger cannot be used.
+    """
+    run = read_record_run(path)
+    folder = RunFolder(run.run_folder)
+    schema, _ = read_schema(run.table_schema)
+    recipe = recipe_of(run, schema, path)
+    drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
+    history = run_history(run, peers_of(run), folder, drawn)
+    promise = recipe.guarantee(is_secure=folder.read_json("guarantee.json").get("is_secure") is True)
+    model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
+    importance, has_gains = importance_of(model)
+    return RecordFacts(
+        history=history, role=run.role, account=account_facts(promise, releases_of(recipe)),
+        observers=observers_of(run.training, promise), objective=model.loss.name, n_trees=len(model.trees),
+        n_rounds=None if is_chain else _rounds(run, folder, lines),
+        questions={} if is_chain else _questions(run, lines),
+        participants=_participants(run, lines),
+        absences=tuple(
+            (line["time"], line["message"]) for line in lines if line["event"] in ("dropped out", "returned", "resumed")
+        ),
+        importance=importance, has_gains=has_gains, fits=folder.load_fits(),
+        ledger=None if isinstance(run, CoordinatorRun)
+        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
+        settings=settings_of(run),
+    )  # fmt: skip
+
+
+def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
+    """Everything that a recipe's account adds up."""
+    return recipe.releases if isinstance(recipe, InPrivateAmongOwners) else recipe.noise.releases
+
+
+def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
+    """Everybody whom the party talks to; workers talk to the coordinator alone."""
+    n_bytes, n_messages = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for line in lines:
+        if line["event"] in ("sent", "received"):
+            n_bytes[line["event"], line["peer"]] += line["bytes"]
+            n_messages[line["kind"], line["peer"]] += 1
+    names = peers_of(run)[:1] if run.role == "worker" else peers_of(run)
+    is_hub = run.role == "coordinator"
+    return tuple(
+        Participant(
+            name=name, n_asked=is_hub * n_messages["add up", name], n_answered=is_hub * n_messages["masked", name],
+            sent_bytes=n_bytes["sent", name], received_bytes=n_bytes["received", name],
+        )
+        for name in names
+    )  # fmt: skip
+
+
+def _rounds(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> int:
+    """At the coordinator, all of them; at a worker, those that it answered."""
+    if isinstance(run, CoordinatorRun):
+        return int(folder.read_json("meta.json").get("n_rounds", 0))
+    return sum(line["event"] == "sent" and line["kind"] == "masked" for line in lines)
+
+
+def _questions(run: RecordRun, lines: list[dict[str, Any]]) -> dict[str, int]:
+    """At the coordinator, of the worker that was asked most."""
+    heard = "sent" if isinstance(run, CoordinatorRun) else "received"
+    asked = Counter((line["kind"], line["peer"]) for line in lines if line["event"] == heard)
+    found: dict[str, int] = {}
+    for (kind, _), count in asked.items():
+        if kind in ("want totals", "want histograms"):
+            found[kind] = max(found.get(kind, 0), count)
+    return found

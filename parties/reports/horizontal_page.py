@@ -1,0 +1,90 @@
+"""A finished horizontal run as a page: what it costs each person in the data, who took part, and what left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parties.reports.horizontal_account import account_section
+from parties.reports.horizontal_facts import RecordFacts
+from parties.reports.horizontal_words import observers_section, position_section, settings_section
+from parties.reports.page import Block, Grid, Page, Prose, Section
+from parties.reports.run_page import fit_sections, history_sections, importance_blocks
+from parties.reports.words import number, size
+
+
+def record_page(facts: RecordFacts) -> Page:
+    """The page."""
+    history = facts.history
+    if facts.role == "coordinator":
+        title = f"Run {history.run_id}: a model of the workers of {history.party}"
+        lead = (
+            "It holds the promise, the settings, what the trees use and what left, by size and digest. All of it is "
+            "within the promise or was public before; no record, label or sum of one worker is known here."
+        )
+    else:
+        title = f"Run {history.run_id}: what {history.party} answered, and the model"
+        lead = (
+            f"For {history.party}: it holds statistics of its own labels (curves, metrics), how many rows it has, and "
+            "its account. It holds no record, id or label, and of the others nothing but the model's trees."
+        )
+    return Page(
+        title=title,
+        lead=lead,
+        sections=(
+            account_section(facts.account),
+            observers_section(facts.observers, facts.account.guarantee),
+            *([position_section(facts.ledger, is_over=True)] if facts.ledger else []),
+            Section("Who took part", tuple(_part_blocks(facts))),
+            *fit_sections(facts.fits),
+            *([_no_rows()] if facts.role == "coordinator" and not facts.fits else []),
+            Section("What the trees use", tuple(importance_blocks(facts.importance, has_gains=facts.has_gains))),
+            settings_section(facts.settings, facts.n_trees),
+            *history_sections(history),
+        ),
+    )
+
+
+def _no_rows() -> Section:
+    told = (
+        "Unknown here: the coordinator holds no rows, and a score on the workers' rows would be one more release. Each "
+        "worker's own report has scores on its own rows; `opboost predict` scores other rows with labels."
+    )
+    return Section("Quality", (Prose(told),))
+
+
+def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
+    history = facts.history
+    if facts.role != "coordinator":
+        yield Prose(f"{history.party} took part with {history.n_records:,} rows, which it told nobody.")
+    if facts.n_rounds is not None:
+        asked = " and ".join(f"{count} times {kind.removeprefix('want ')}" for kind, count in facts.questions.items())
+        whose = "in all" if facts.role == "coordinator" else "that this worker answered"
+        yield Prose(f"{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}.")
+    if facts.role == "coordinator":
+        rows = tuple(
+            (one.name, str(one.n_answered), str((facts.n_rounds or 0) - one.n_answered), "not told",
+             size(one.received_bytes), size(one.sent_bytes))
+            for one in facts.participants
+        )  # fmt: skip
+        headings = ("worker", "rounds in the sum", "rounds without it", "rows", "bytes from it", "bytes to it")
+        yield Grid("Workers", headings, rows)
+    else:
+        lines = tuple((one.name, size(one.sent_bytes), size(one.received_bytes)) for one in facts.participants)
+        yield Grid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
+    if facts.absences:
+        yield Grid("Drop-outs and returns", ("time", "what happened"), facts.absences)
+    elif facts.role == "coordinator":
+        yield Prose("Nobody dropped out.")
+    for noise in _share_notes(facts):
+        yield Prose(noise)
+
+
+def _share_notes(facts: RecordFacts) -> Iterator[str]:
+    """What drop-outs mean for noise in shares."""
+    honest = facts.settings.get("honest")
+    if facts.role == "coordinator" and honest is not None:
+        fewest = facts.settings["threshold"]
+        yield (
+            f"Every sum was over at least {fewest} workers, of whom any {honest} make up the noise of epsilon "
+            f"{number(facts.account.guarantee.epsilon)}: a drop-out takes its share with it and costs no privacy."
+        )

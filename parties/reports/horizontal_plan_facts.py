@@ -1,0 +1,202 @@
+"""What a horizontal run will promise and take, before it: from the run file and the schema, and at a worker its ledger.
+
+Nothing is drawn for a release, charged or sent. Apart from a party's own number of rows and its ledger, everything here
+follows from what all who take part have agreed on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from opboost.errors import OpBoostError
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.query_account import QueryAccount
+from opboost.privacy.accounting import by_loss_distribution, by_renyi
+from opboost.privacy.releases import SkellamRelease
+from opboost.schema import TableSchema
+from parties.cluster.worker_rows import count_rows
+from parties.config.horizontal import CoordinatorRun, TrainingSection
+from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.vertical import read_schema
+from parties.errors import PartyError
+from parties.horizontal.traffic_estimate import Traffic, rehearse
+from parties.ledger.model_ledger import LedgerPosition, ledger_position
+from parties.progress import Progress, no_progress
+from parties.reports.horizontal_account import AccountFacts, account_facts
+from parties.reports.horizontal_facts import releases_of
+from parties.reports.horizontal_words import Observer, observers_of, settings_of
+
+# Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
+MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseAt:
+    """The noise that a budget needs.
+
+    Attributes
+    ----------
+    epsilon : float
+    multiplier : float
+        Deviation on a question's answer, over how far one record can move it.
+    """
+
+    epsilon: float
+    multiplier: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharesAt:
+    """What noise in shares promises when so many workers add theirs to every sum.
+
+    Attributes
+    ----------
+    n_workers : int
+    multiplier : float
+        As in `NoiseAt`.
+    epsilon : float
+        At the run's delta.
+    """
+
+    n_workers: int
+    multiplier: float
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlan:
+    """A whole run before it.
+
+    Attributes
+    ----------
+    party, role, run_id : str
+    peers : tuple of str
+    n_columns, n_trees : int
+    n_records : int or None
+        The party's own rows; None at a coordinator, which has none.
+    account : AccountFacts
+    observers : tuple of Observer
+    noises : tuple of NoiseAt
+        Empty without noise, and in a chain.
+    shares : tuple of SharesAt
+        Empty unless the account is of noise in shares without a filter.
+    traffic : Traffic or None
+        None in a chain.
+    ledger : LedgerPosition or None
+        None at a coordinator.
+    settings : dict of str to plain values
+    """
+
+    party: str
+    role: str
+    run_id: str
+    peers: tuple[str, ...]
+    n_columns: int
+    n_trees: int
+    n_records: int | None
+    account: AccountFacts
+    observers: tuple[Observer, ...]
+    noises: tuple[NoiseAt, ...]
+    shares: tuple[SharesAt, ...]
+    traffic: Traffic | None
+    ledger: LedgerPosition | None
+    settings: dict[str, Any]
+
+
+def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progress = no_progress) -> RecordPlan:
+    """Compute the plan of a run file.
+
+    Parameters
+    ----------
+    path : Path
+    epsilons : sequence of float
+        Other budgets to show the noise of; by default some around the agreed one.
+    progress : Progress
+
+    Raises
+    ------
+    ConfigError, TableError
+        If the run file or the data could not be used for the run either.
+    """
+    run = read_record_run(path)
+    schema, _ = read_schema(run.table_schema)
+    recipe = recipe_of(run, schema, path)
+    n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
+    promise = recipe.guarantee(is_secure=run.seed is None)
+    return RecordPlan(
+        party=run.party, role=run.role, run_id=run.run_id, peers=peers_of(run), n_columns=len(schema.names),
+        n_trees=_n_trees(run, recipe), n_records=n_records, account=account_facts(promise, releases_of(recipe)),
+        observers=observers_of(run.training, promise), noises=_noises(run, recipe, schema, path, epsilons, progress),
+        shares=_shares(run, recipe),
+        traffic=_traffic(run, recipe),
+        ledger=None if isinstance(run, CoordinatorRun)
+        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
+        settings=settings_of(run),
+    )  # fmt: skip
+
+
+def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
+    if isinstance(recipe, InPrivateAmongOwners):
+        return recipe.settings.n_rounds * (len(peers_of(run)) + 1)
+    return recipe.n_trees
+
+
+def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
+    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
+        return None
+    return rehearse(recipe, run.training.workers)
+
+
+def _noises(
+    run: RecordRun,
+    recipe: RecordRecipe,
+    schema: TableSchema,
+    path: Path,
+    epsilons: Sequence[float],
+    progress: Progress,
+) -> tuple[NoiseAt, ...]:
+    """The noise of the same recipe for other budgets; those that cannot be had are left out.
+
+    A search for noise by loss distributions takes seconds, so that those are for budgets that were asked for.
+    """
+    training = run.training
+    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(training, TrainingSection) or not releases_of(recipe):
+        return ()
+    agreed, noise = training.epsilon, recipe.noise
+    is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
+    wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in MULTIPLES}
+    found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
+    for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
+        other = run.model_copy(update={"training": training.model_copy(update={"epsilon": epsilon})})
+        with suppress(OpBoostError, PartyError):
+            one = recipe_of(other, schema, path)
+            assert not isinstance(one, InPrivateAmongOwners)
+            found.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
+        progress("noise for other budgets", done, len(wanted))
+    return tuple(sorted(found, key=lambda one: one.epsilon))
+
+
+def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
+    """From one share to all of them: variances add up, so that k shares are ``k / honest`` of the agreed variance."""
+    training = run.training
+    if not isinstance(training, TrainingSection) or isinstance(recipe, InPrivateAmongOwners):
+        return ()
+    noise = recipe.noise
+    if isinstance(noise, QueryAccount) or not noise.n_honest or not noise.releases:
+        return ()
+    skellam = [release for release in noise.releases if isinstance(release, SkellamRelease)]
+    if len(skellam) < len(noise.releases):
+        return ()
+    found = []
+    for k in range(1, training.workers + 1):
+        share = k / noise.n_honest
+        scaled = [replace(release, variance=release.variance * share) for release in skellam]
+        epsilon = by_renyi(scaled, training.delta)
+        found.append(SharesAt(n_workers=k, multiplier=noise.multiplier * math.sqrt(share), epsilon=epsilon))
+    return tuple(found)

@@ -1,0 +1,130 @@
+"""The plan of a horizontal run as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from parties.reports.figures import Axis, Series, bars, lines
+from parties.reports.horizontal_account import account_section, uncertified
+from parties.reports.horizontal_plan_facts import RecordPlan
+from parties.reports.horizontal_words import observers_section, position_section, settings_section
+from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.sentences import odds
+from parties.reports.words import number, size
+
+
+def record_plan_page(plan: RecordPlan) -> Page:
+    """The whole page."""
+    if plan.role == "coordinator":
+        holds = (
+            "It follows from the run file and the schema alone, so that it may be shown to everybody who takes part."
+        )
+    else:
+        holds = f"It tells how many rows {plan.party} has and what its ledger holds: it is for {plan.party} alone."
+    return Page(
+        title=f"Before run {plan.run_id}: what {plan.party} takes part in",
+        lead=f"Computed at {plan.party} before the run; nothing was charged or sent. {holds}",
+        sections=(
+            Section("In plain words", tuple(_plain_blocks(plan))),
+            observers_section(plan.observers, plan.account.guarantee),
+            account_section(plan.account),
+            *([Section("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
+            *([position_section(plan.ledger, is_over=False)] if plan.ledger else []),
+            *([Section("Rounds and bytes", tuple(_traffic_blocks(plan)))] if plan.traffic else []),
+            settings_section(plan.settings, plan.n_trees),
+        ),
+    )
+
+
+def _plain_blocks(plan: RecordPlan) -> Iterator[Block]:
+    promise = plan.account.guarantee
+    rows = "" if plan.n_records is None else f", with {plan.n_records:,} rows of its own that stay where they are"
+    kind = "adds up answers" if plan.role == "coordinator" else "answers" if plan.role == "worker" else "trains in turn"
+    others = f"{', '.join(plan.peers)}"
+    yield Prose(f"{plan.party} {kind} in run {plan.run_id} with {others}{rows}. {_size(plan)}")
+    if promise.notion == "none":
+        yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
+    else:
+        but = f", but for a chance of {promise.delta:.3g}" if promise.delta else ""
+        yield Prose(
+            f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"
+            f"{but}, whatever else is known.",
+            is_strong=True,
+        )
+    if why := uncertified(promise):
+        yield Prose(f"Not certified: {why}.", is_strong=True)
+
+
+def _size(plan: RecordPlan) -> str:
+    return f"The model has {plan.n_trees} trees on {plan.n_columns} columns, whose bounds are public."
+
+
+def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
+    agreed = plan.settings["epsilon"]
+    rows = tuple(
+        (number(one.epsilon) + (" (agreed)" if one.epsilon == agreed else ""), number(one.multiplier))
+        for one in plan.noises
+    )
+    budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
+    yield Grid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
+    if len(plan.noises) > 1:
+        xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
+        yield Figure(
+            lines([Series("noise", xs, ys)], x=Axis(label="epsilon"),
+                  y=Axis(label="sigma, in sensitivities"),
+                  alt=f"Noise against budget: sigma {ys[0]:.3g} at epsilon {xs[0]:.3g}, {ys[-1]:.3g} at {xs[-1]:.3g}"),
+            "Noise on every answer, in sensitivities of one record, for budgets around the agreed one.",
+        )  # fmt: skip
+    if plan.shares:
+        yield from _share_blocks(plan)
+
+
+def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
+    honest, fewest = plan.settings["honest"], plan.settings["threshold"]
+    marks = {honest: " (counted on)", fewest: " (fewest that are summed)"}
+    if honest == fewest:
+        marks = {honest: " (counted on, and fewest that are summed)"}
+    rows = tuple(
+        (f"{one.n_workers}{marks.get(one.n_workers, '')}", number(one.multiplier), number(one.epsilon))
+        for one in plan.shares
+    )
+    yield Prose(
+        "Every worker adds its share of the noise, and a drop-out takes its share with it. More shares than are "
+        "counted on promise more than was agreed; fewer, because workers do not add theirs or tell it to others, "
+        "promise less. "
+        f"A sum is over at least {fewest} workers, or the run ends."
+    )
+    headings = ("workers whose share is in the sum", "sigma, in sensitivities", "epsilon")
+    yield Grid("What shares of the noise promise", headings, rows)
+    epsilons = [one.epsilon for one in plan.shares]
+    yield Figure(
+        bars([str(one.n_workers) for one in plan.shares], {"epsilon": epsilons},
+             x=Axis(label="workers whose share is in the sum"), y=Axis(label="epsilon"),
+             alt=f"Epsilon by shares of noise: {epsilons[0]:.3g} with one, {epsilons[-1]:.3g} with {len(epsilons)}"),
+        "What drop-outs and dishonest workers cost: epsilon by how many shares of the noise are in every sum.",
+    )  # fmt: skip
+
+
+def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
+    traffic = plan.traffic
+    assert traffic is not None
+    yield Prose(
+        "For a run in which nobody drops out, without greetings; counted by running the recipe on answers of nothing. "
+        "Random trees take just so much; trees that are chosen by noisy answers are "
+        "larger where there is something to find."
+    )
+    rows = [
+        ("rounds of secure aggregation", str(traffic.n_rounds)),
+        ("questions for sums of nodes", str(traffic.n_totals)),
+        ("questions for histograms", str(traffic.n_histograms)),
+        ("numbers in a worker's answers", f"{traffic.n_numbers:,}"),
+        ("a worker sends", size(traffic.sent_bytes)),
+        ("a worker receives", size(traffic.received_bytes)),
+    ]
+    if traffic.n_queries is not None:
+        rows += [
+            ("queries that the account is for", str(traffic.n_queries)),
+            ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
+            ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
+        ]
+    yield Grid("What the run will take", ("", "per worker"), tuple(rows))

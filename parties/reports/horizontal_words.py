@@ -1,0 +1,176 @@
+"""Who sees what in horizontal training, who is protected from whom, and the tables that its reports share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from opboost.privacy.guarantee import RecordGuarantee
+from parties.config.chain import ChainSection
+from parties.config.horizontal import TrainingSection
+from parties.config.record_runs import RecordRun
+from parties.ledger.model_ledger import LedgerPosition
+from parties.reports.page import Block, Grid, Prose, Section
+from parties.reports.words import number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observer:
+    """Somebody from whom the rows of an owner are to be protected.
+
+    Attributes
+    ----------
+    who : str
+    gradients, histograms, trees : str
+        What they see of each: sums of gradients, histograms, the model.
+    promise : str
+        What holds against them.
+    """
+
+    who: str
+    gradients: str
+    histograms: str
+    trees: str
+    promise: str
+
+
+def observers_of(training: TrainingSection | ChainSection, promise: RecordGuarantee) -> tuple[Observer, ...]:
+    """Everybody from whom a worker's rows, or an owner's, are to be protected."""
+    said = _promise(promise)
+    if isinstance(training, ChainSection):
+        owners = Observer(
+            who="the other owners", gradients="none", histograms="none",
+            trees="every tree, its splits chosen and its leaves noised by its owner", promise=said,
+        )  # fmt: skip
+        return owners, _readers(said), _network("trees")
+    who_adds = f"over at least {training.threshold} workers"
+    asks_histograms = training.recipe == "federated" and (
+        training.federated.split_method != "tr" or training.federated.split_candidates.startswith("ih")
+    )
+    if training.noise == "aggregator":
+        gradients = f"exact sums {who_adds}, never a row and no worker's own sum"
+        histograms = f"exact sums {who_adds}" if asks_histograms else "none are asked for"
+        against = "no differential privacy: it is trusted with exact sums, and adds the noise to them"
+    else:
+        gradients = f"sums {who_adds}, with the workers' noise in them"
+        histograms = "none are asked for"
+        against = said
+        if training.honest is not None:
+            against += (
+                f", as long as {training.honest} of the workers in every sum add their share of the noise and do not "
+                "tell it"
+            )
+    peers = Observer(
+        who="other workers", gradients="none: what passes through them is sealed or masked", histograms="none",
+        trees="every tree, and the random bits that shape it", promise=said + _besides_itself(training),
+    )  # fmt: skip
+    return (
+        Observer(
+            who="the coordinator", gradients=gradients, histograms=histograms, trees="every tree", promise=against
+        ),
+        peers,
+        _readers(said),
+        _network("sums, trees or keys"),
+    )
+
+
+def _besides_itself(training: TrainingSection) -> str:
+    """What a worker that looks at the model can take out of it: its own share of the noise."""
+    if training.honest is None:
+        return ""
+    said = (
+        f", as long as {training.honest} workers besides it in every sum add their share of the noise: it knows its "
+        "own, and can take it out of what it sees"
+    )
+    left = training.threshold - 1
+    if left < training.honest:
+        said += f". Where only {training.threshold} workers are left in a sum, that leaves {left} against each of them"
+    return said
+
+
+def _promise(promise: RecordGuarantee) -> str:
+    if promise.notion == "none":
+        return "nothing: there is no noise"
+    at_delta = f", delta {promise.delta:.3g}" if promise.delta else ""
+    certified = "" if promise.certified else ", not certified"
+    return f"epsilon {number(promise.epsilon)}{at_delta} per record{certified}"
+
+
+def _readers(said: str) -> Observer:
+    return Observer(
+        who="whoever reads the model", gradients="none", histograms="none", trees="every tree", promise=said
+    )  # fmt: skip
+
+
+def _network(what: str) -> Observer:
+    return Observer(
+        who="the network", gradients="none", histograms="none", trees="none",
+        promise=(
+            f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on "
+            "one machine (--insecure)"
+        ),
+    )  # fmt: skip
+
+
+def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee) -> Section:
+    """Who is protected from whom, who sees what, and what is not protected."""
+    return Section(
+        "Who sees what",
+        (
+            Grid(
+                "What holds for the rows of each owner, and against whom", ("against", "promise"),
+                tuple((one.who, one.promise) for one in observers),
+            ),
+            Grid(
+                "What is seen",
+                ("by", "gradient leakage", "histogram leakage", "model-statistics leakage"),
+                tuple((one.who, one.gradients, one.histograms, one.trees) for one in observers),
+            ),
+            Prose(f"Not protected: {'; '.join((*promise.not_protected, 'who takes part, when, and who drops out'))}."),
+        ),
+    )  # fmt: skip
+
+
+def position_section(position: LedgerPosition, *, is_over: bool) -> Section:
+    """A worker's account, or an owner's, over all its runs."""
+    charged = "is charged" if position.is_charged else "was not charged" if is_over else "would be charged"
+    told = (
+        f"{position.path.name} has {position.n_runs} runs; this one {charged}. Losses of several models on the same "
+        "records add up. The account knows the runs that went through it and nothing else."
+    )
+    headings = ("", "spent over all runs", "cost of this run", "remaining with it")
+    rows = tuple(
+        (name, number(spent), number(cost), _left(left))
+        for name, spent, cost, left in zip(
+            ("epsilon", "delta"), position.spent, position.cost, position.remaining, strict=True
+        )
+    )
+    blocks: list[Block] = [Prose(told), Grid("Spent, and remaining", headings, rows)]
+    if not is_over and any(left is not None and left < 0 for left in position.remaining):
+        blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
+    return Section("Ledger", tuple(blocks))
+
+
+def _left(remaining: float | None) -> str:
+    return "no limit" if remaining is None else number(remaining)
+
+
+def settings_of(run: RecordRun) -> dict[str, Any]:
+    """What was agreed, as plain values, without the section of another recipe."""
+    settings = run.training.model_dump(mode="json", exclude_none=True)
+    if isinstance(run.training, TrainingSection):
+        settings.pop("sgbdt" if run.training.recipe == "federated" else "federated")
+    return settings
+
+
+def settings_section(settings: dict[str, Any], n_trees: int) -> Section:
+    """The same as a table, parameters of the recipe one by one."""
+    flat = {
+        name: value
+        for key, item in settings.items()
+        for name, value in (
+            {f"{key}.{inner}": one for inner, one in item.items()} if isinstance(item, dict) else {key: item}
+        ).items()
+    }
+    rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat.items()))
+    return Section("Settings", (Grid("What was agreed", ("setting", "value"), rows),))

@@ -1,0 +1,45 @@
+"""What differs between two run files, for people. Settings that do not touch training may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from protocols.transport.sanitize import readable
+
+# A run may be taken up with other ones: nothing of its result depends on them.
+MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal", "report", "dask.scheduler", "dask.workers"}
+
+_ABSENT = "absent"
+
+
+def changes(before: Path, after: Path) -> list[str]:
+    """Every setting that changed, as "key was x, is y"."""
+    old, new = _settings(before), _settings(after)
+    return [
+        f"{key} was {old.get(key, _ABSENT)}, is {new.get(key, _ABSENT)}"
+        for key in [*old, *(key for key in new if key not in old)]
+        if not MAY_CHANGE & {key, key.split(".")[0]} and old.get(key) != new.get(key)
+    ]
+
+
+def _settings(path: Path) -> dict[str, str]:
+    try:
+        return dict(_flat("", yaml.safe_load(path.read_text())))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return {"the run file": "unreadable"}
+
+
+def _flat(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    match value:
+        case dict() if value:
+            for key, item in value.items():
+                yield from _flat(f"{place}.{key}" if place else str(key), item)
+        case list() if value:
+            for position, item in enumerate(value):
+                yield from _flat(f"{place}.{position}", item)
+        case _:
+            yield place, readable(str(value), 60)

@@ -1,0 +1,227 @@
+"""The active party's journal: what an interrupted run needs to go on as if nothing had happened.
+
+Lies in ``journal/`` in the run folder while the run is under way, and holds nothing but what this party chose itself
+and what the passive parties released to it:
+
+====================  ====================================================================================
+``journal.json``      the seed, digests of the records, this party's own inputs and the orders in which ranks travel,
+                      which peers confirmed that they are done
+``common.json``       the ids that were found to be common, unless the files were aligned already
+``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
+``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
+====================  ====================================================================================
+
+A passive party needs no journal beside its ledger and store, which give the same release again, and the note in
+``meta.json`` that this run has released. The messages of both sides, sent and received, are lines of ``log.jsonl``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from opboost.vertical import ListedTests
+from parties.errors import Disagreement, RunFolderError
+from parties.storage.atomic_files import write_json
+
+FOLDER = "journal"
+
+T = TypeVar("T")
+
+_Number = Annotated[int, Field(ge=0, lt=1 << 32)]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Which records a run trains on: how many, and the digest of their ids."""
+
+    n_rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What this party trains on: the records, and a digest of labels and own columns with them."""
+
+    records: Records
+    digest: str
+
+
+class _Facts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int
+    records: Records | None
+    inputs: str | None
+    orders: dict[str, str]
+    confirmed: list[str]
+
+
+# What the files must hold; anything else is damage.
+_FACTS = TypeAdapter(_Facts)
+_IDS = TypeAdapter(list[str])
+_TESTS = TypeAdapter(dict[str, tuple[list[_Number], list[_Number], list[bool]]])
+
+
+class Journal:
+    """The journal of one run.
+
+    Parameters
+    ----------
+    run_folder : Path
+    seed : int, optional
+        What the run file says; where it says nothing, a seed is drawn once and kept.
+    """
+
+    def __init__(self, run_folder: Path, *, seed: int | None = None) -> None:
+        self.path = run_folder / FOLDER
+        self._facts: dict[str, Any] = {
+            "seed": secrets.randbits(63) if seed is None else seed,
+            "records": None,
+            "inputs": None,
+            "orders": {},
+            "confirmed": [],
+        }
+        if (self.path / "journal.json").exists():
+            self._facts = self._read("journal.json", _FACTS).model_dump()
+        else:
+            self._write("journal.json", self._facts)
+
+    def begin(self, inputs: Inputs, orders: Mapping[str, NDArray[np.int64]], common: Sequence[str] | None) -> None:
+        """Keep what the run trains on, or compare it with what the run began with.
+
+        Parameters
+        ----------
+        inputs : Inputs
+        orders : mapping of str to ndarray
+            In which order the ranks of each peer travel.
+        common : sequence of str, optional
+            The ids that were found to be common.
+
+        Raises
+        ------
+        Disagreement
+            If other records are common than in the beginning, or ranks would travel in another order.
+        RunFolderError
+            If this party's own labels or columns differ.
+        """
+        digests = {peer: hashlib.sha256(order.astype("<i8")).hexdigest() for peer, order in orders.items()}
+        if self._facts["inputs"] is not None:
+            self._compare(inputs, is_found=common is not None)
+            self._compare_orders(digests)
+        elif common is not None:
+            self._write("common.json", list(common))
+        self._facts |= {"records": asdict(inputs.records), "inputs": inputs.digest}
+        self._facts["orders"] = {**self._facts["orders"], **digests}
+        self._write("journal.json", self._facts)
+
+    def common(self) -> pd.Index | None:
+        """The ids that were found to be common; None if the files were aligned already."""
+        if not (self.path / "common.json").exists():
+            return None
+        return pd.Index(self._read("common.json", _IDS), dtype=object)
+
+    def _compare(self, inputs: Inputs, *, is_found: bool) -> None:
+        before = Records(**self._facts["records"])
+        if is_found and before != inputs.records:
+            which = (
+                f"{inputs.records.n_rows} records are common now, {before.n_rows} were"
+                if inputs.records.n_rows != before.n_rows
+                else f"other {before.n_rows} records are common now than were"
+            )
+            raise Disagreement(
+                f"{which} when this run began: the ids of a party have changed. Bring the files back on all sides or "
+                "choose another run_id on all sides. No ranks were sent"
+            )
+        if self._facts["inputs"] != inputs.digest:
+            raise RunFolderError(
+                f"{self.path.parent} holds the beginning of a run on other records, labels or columns; bring them "
+                "back or choose another run_id. Nothing was sent"
+            )
+
+    def _compare_orders(self, digests: Mapping[str, str]) -> None:
+        for peer, digest in digests.items():
+            before = self._facts["orders"].get(peer, digest)
+            if before != digest and (self.folder_of(peer) / "offer").exists():
+                raise Disagreement(
+                    f"the ranks of {peer} would travel in another order than when this run began: an order.share in a "
+                    "run folder was lost or changed. Bring it back or choose another run_id on all sides. No ranks "
+                    "were sent"
+                )
+
+    @property
+    def seed(self) -> int:
+        """What row and column sampling of this run are drawn with."""
+        return int(self._facts["seed"])
+
+    @property
+    def confirmed(self) -> tuple[str, ...]:
+        """The peers that have saved their share."""
+        return tuple(self._facts["confirmed"])
+
+    def note_confirmed(self, peer: str) -> None:
+        """Keep that a peer has saved its share: nothing more is needed of it."""
+        if peer not in self.confirmed:
+            self._facts["confirmed"] = [*self.confirmed, peer]
+            self._write("journal.json", self._facts)
+
+    def folder_of(self, peer: str) -> Path:
+        """Where lies what the peer has sent so far."""
+        return self.path / "from" / peer
+
+    def note_tests(self, tests: Mapping[str, ListedTests]) -> None:
+        """Keep what the trees ask of each peer."""
+        document = {
+            peer: [listed.columns.tolist(), listed.ranks.tolist(), listed.missing_left.tolist()]
+            for peer, listed in tests.items()
+        }
+        self._write("tests.json", document)
+
+    def tests(self, peer: str) -> ListedTests:
+        """What the trees ask of a peer."""
+        found = self._read("tests.json", _TESTS)
+        if peer not in found:
+            raise RunFolderError(f"{self.path / 'tests.json'} knows nothing of {peer}; choose another run_id")
+        columns, ranks, missing_left = found[peer]
+        return ListedTests(
+            np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_)
+        )  # fmt: skip
+
+    @staticmethod
+    def is_open(run_folder: Path) -> bool:
+        """Whether a run keeps a journal still: it is not over for everybody."""
+        return (run_folder / FOLDER).exists()
+
+    @staticmethod
+    def has_received(run_folder: Path) -> bool:
+        """Whether a run has received anything of a release."""
+        return any((run_folder / FOLDER / "from").glob("*/offer"))
+
+    def remove(self) -> None:
+        """The run is over on all sides."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _write(self, name: str, document: Any) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        write_json(self.path / name, document)
+
+    def _read(self, name: str, content: TypeAdapter[T]) -> T:
+        try:
+            return content.validate_json((self.path / name).read_bytes(), strict=True)
+        except (OSError, ValueError):
+            raise RunFolderError(
+                f"{self.path / name} cannot be read; choose another run_id. Nothing was sent"
+            ) from None

@@ -1,0 +1,288 @@
+"""A party's run folder: what it keeps, and nothing of the other side's.
+
+==================  ====================================================================================
+file                content
+==================  ====================================================================================
+``config.yaml``     the run file
+``meta.json``       party, role, versions, start and end
+``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
+``resolved.json``   B only: the split tests that it resolved, in all attempts (`parties.vertical.resolution_limit`)
+``journal/``        A only, while the run is under way (`parties.runs.journal`)
+``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
+``guarantee.json``  what the releases of the run promise
+``partners.json``   A only: routers that passive parties shared
+``history.json``    A only: scores of the rows held out of training, round by round
+``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
+``metrics.json``    scores
+``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
+``predictions.csv`` A, or whoever has a model of horizontal training
+``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
+``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
+==================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import TypeAdapter, ValidationError
+
+from opboost.fit_quality import FitQuality
+from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router
+from opboost.trees.model_file import load_model, save_model
+from parties.errors import RunFolderError
+from parties.runs.config_diff import changes
+from parties.runs.journal import FOLDER, Journal
+from parties.storage.atomic_files import is_half_written, replacing, sweep, write_json
+from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
+from parties.vertical.training_job import JointModel
+from protocols.messages import vertical as messages
+
+ROUTER_FORMAT = "opboost-router"
+ROUTER_VERSION = 1
+
+_FIT = TypeAdapter(FitQuality)
+
+
+class RunState(StrEnum):
+    """What a run folder held before it was used."""
+
+    NEW = "new"
+    UNFINISHED = "unfinished"
+    FINISHED = "finished"
+
+
+class RunFolder:
+    """One run's files on disk.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self, config: Path, *, party: str, role: str) -> RunState:
+        """Make the folder and note the start, or take up an unfinished run of the same run file.
+
+        Where an earlier attempt has neither released nor received anything, the folder is as good as new.
+
+        Raises
+        ------
+        RunFolderError
+            If the folder holds somebody else's files, or a run of another run file.
+        """
+        state = self.state(config, party=party, role=role)
+        has_released = self.has_released
+        if state is RunState.FINISHED:
+            return state
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            sweep(self.path)
+            if state is RunState.NEW:
+                shutil.rmtree(self.path / FOLDER, ignore_errors=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
+        before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
+        self.write_json(
+            "meta.json",
+            {
+                "party": party,
+                "role": role,
+                "started": before.get("started", _now()),
+                "resumed": [*before.get("resumed", []), _now()] if before else [],
+                "finished": None,
+                "released": has_released,
+                "protocol_version": messages.VERSION,
+                "python": platform.python_version(),
+                "packages": packages,
+            },
+        )
+        # After the note of the start, without which a folder that holds anything counts as somebody else's.
+        with replacing(self.path / "config.yaml") as partial:
+            shutil.copyfile(config, partial)
+        return state
+
+    def state(self, config: Path, *, party: str, role: str) -> RunState:
+        """What the folder holds for a run of this run file; nothing is changed.
+
+        Raises
+        ------
+        RunFolderError
+            As for `create`.
+        """
+        try:
+            if not self.path.exists() or all(map(is_half_written, self.path.iterdir())):
+                return RunState.NEW
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
+        if not (self.path / "meta.json").exists():
+            raise taken
+        keeps = self.has_released if role in ("passive", "worker", "owner") else Journal.has_received(self.path)
+        meta = self.read_json("meta.json")
+        is_finished = meta.get("finished") is not None
+        if not (keeps or is_finished or self.has_model or self.has_released):
+            return RunState.NEW
+        if (meta.get("party"), meta.get("role")) != (party, role) or not (keeps or is_finished):
+            raise taken
+        if differences := changes(self.path / "config.yaml", config):
+            what = "a run" if is_finished else "the beginning of a run"
+            raise RunFolderError(
+                f"{self.path} holds {what} of another run file: {'; '.join(differences)}. Bring it back or choose "
+                "another run_id. Nothing was sent"
+            )
+        return RunState.FINISHED if is_finished else RunState.UNFINISHED
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process out; the lock ends with the process, however that ends.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RunFolderError(f"another process works on the run in {self.path} now. Nothing was sent") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def has_released(self) -> bool:
+        """Whether this run's columns were drawn and stored: from then on it never draws them anew."""
+        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
+
+    def mark_release(self) -> None:
+        """Note, before anything is sent, that this run's columns were drawn and stored."""
+        self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether this is the folder of a finished run."""
+        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("finished") is not None
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model, or a share of one, is saved."""
+        return (self.path / "model.json").exists()
+
+    def finish(self, **facts: object) -> None:
+        """Note the end of the run, and facts about it."""
+        self.write_json("meta.json", {**self.read_json("meta.json"), "finished": _now(), **facts})
+
+    def save_joint_model(self, model: JointModel) -> None:
+        """Keep the active party's share of a model."""
+        self.write_json("guarantee.json", {peer: promise.to_dict() for peer, promise in model.guarantees.items()})
+        self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
+        if model.history.scores:
+            self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
+        if model.fit is not None:
+            self.note_fit(model.fit)
+        with replacing(self.path / "model.json") as partial:
+            save_model(model.ensemble, partial)
+
+    def note_fit(self, fit: FitQuality) -> None:
+        """Keep how predictions compare with labels, in place of what was noted before on the same basis."""
+        before = self.read_json("fit.json") if (self.path / "fit.json").exists() else {}
+        self.write_json("fit.json", {**before, fit.basis: asdict(fit)})
+
+    def load_fits(self) -> tuple[FitQuality, ...]:
+        """Read what `note_fit` kept.
+
+        Raises
+        ------
+        RunFolderError
+            If the file is malformed.
+        """
+        if not (self.path / "fit.json").exists():
+            return ()
+        try:
+            return tuple(_FIT.validate_python(document) for document in self.read_json("fit.json").values())
+        except (AttributeError, ValidationError):
+            raise RunFolderError(f"{self.path / 'fit.json'} is malformed") from None
+
+    def load_joint_model(self) -> JointModel:
+        """Read the active party's share of a model."""
+        self._require_model()
+        return JointModel(
+            ensemble=load_model(self.path / "model.json"),
+            guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},
+            routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
+        )
+
+    def save_router(self, router: Router, guarantee: Guarantee) -> None:
+        """Keep a passive party's share of a model."""
+        document = {"format": ROUTER_FORMAT, "version": ROUTER_VERSION, **router_to_dict(router)}
+        self.write_json("guarantee.json", guarantee.to_dict())
+        self.write_json("model.json", document)
+
+    def load_router(self) -> Router:
+        """Read a passive party's share of a model."""
+        self._require_model()
+        document = self.read_json("model.json")
+        if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
+            raise RunFolderError(
+                f"{self.path / 'model.json'} is not an {ROUTER_FORMAT} file of version {ROUTER_VERSION}"
+            )
+        return router_from_dict(document)
+
+    def write_json(self, name: str, document: Any) -> None:
+        """Write a JSON file as a whole."""
+        write_json(self.path / name, document)
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read one of the folder's JSON files, each of which holds an object."""
+        try:
+            document = json.loads((self.path / name).read_text())
+        except OSError as error:
+            raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise RunFolderError(f"{self.path / name} is not JSON") from None
+        if not isinstance(document, dict):
+            raise RunFolderError(f"{self.path / name} holds no JSON object")
+        return document
+
+    def _require_model(self) -> None:
+        if not self.has_model:
+            raise RunFolderError(f"{self.path} holds no trained model; train the run first")
+
+
+def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
+    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced."""
+    if path.exists():
+        raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
+    with replacing(path) as partial:
+        if path.suffix == ".parquet":
+            predictions.to_parquet(partial, index=False)
+        else:
+            predictions.to_csv(partial, index=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

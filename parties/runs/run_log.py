@@ -1,0 +1,100 @@
+"""A run's log: one JSON line per step, and the same as a sentence for people. Never a value from the data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from parties.errors import RunFolderError
+from protocols.transport.codec import Frame, size_bytes
+
+
+class RunLog:
+    """Writes ``log.jsonl`` and ``log.txt`` in a run folder.
+
+    Parameters
+    ----------
+    folder : Path
+    echo : callable
+        Called with each sentence, for the terminal.
+
+    Raises
+    ------
+    RunFolderError
+        Here and at every line, if it cannot be written: a run that is not logged does not go on.
+    """
+
+    def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
+        with _reporting(folder / "log.jsonl"):
+            self._lines = (folder / "log.jsonl").open("a", buffering=1)
+        with _reporting(folder / "log.txt"):
+            self._text = (folder / "log.txt").open("a", buffering=1)
+        self._echo = echo
+        self._started = time.monotonic()
+        self._n_messages: Counter[str] = Counter()
+        self.before_close: list[Callable[[], None]] = []
+
+    def step(self, event: str, sentence: str, **facts: object) -> None:
+        """Note a step: a short name for machines, a sentence for people, and facts."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        seconds = round(time.monotonic() - self._started, 3)
+        line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
+        self._echo(sentence)
+        self._write(self._lines, json.dumps(line))
+        self._write(self._text, f"{now} {sentence}")
+
+    def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
+        """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
+        return self._auditor("sent", peer)
+
+    def received(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
+        """The same for the messages from `peer`."""
+        return self._auditor("received", peer)
+
+    def _auditor(self, event: str, peer: str) -> Callable[[str, Sequence[Frame]], None]:
+        def note(kind: str, frames: Sequence[Frame]) -> None:
+            digest = hashlib.sha256()
+            for frame in frames:
+                digest.update(frame)
+            self._n_messages[event] += 1
+            line = {
+                "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+                "seconds": round(time.monotonic() - self._started, 3),
+                "event": event,
+                "number": self._n_messages[event],
+                "peer": peer,
+                "kind": kind,
+                "bytes": size_bytes(frames),
+                "sha256": digest.hexdigest(),
+            }
+            self._write(self._lines, json.dumps(line))
+
+        return note
+
+    def close(self) -> None:
+        """Close both files, after whoever still has something to note."""
+        for call in self.before_close:
+            call()
+        # What could not be written was told when it was tried; closing tries again.
+        for file in (self._lines, self._text):
+            with suppress(OSError):
+                file.close()
+
+    def _write(self, file: TextIO, line: str) -> None:
+        with _reporting(Path(file.name)):
+            file.write(line + "\n")
+
+
+@contextmanager
+def _reporting(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None

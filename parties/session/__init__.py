@@ -1,0 +1,1 @@
+"""Sessions: handshake, connections and termination messages between two parties."""

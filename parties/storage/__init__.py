@@ -1,0 +1,1 @@
+"""Storage: atomic files, private SQLite databases, spooled columns, plain-value serialization."""

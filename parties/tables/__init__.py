@@ -1,0 +1,1 @@
+"""Tables: a party's data file, its columns, and the identifiers of its records."""

@@ -1,0 +1,197 @@
+"""Columns that stay in their Parquet file until they are asked for, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.desensitize import ColumnMechanism
+from opboost.errors import DataError
+from opboost.preprocess import Columns, EncodedColumn, encode
+from opboost.schema import Kind
+from parties.errors import TableError
+from parties.storage.spool import KeptNumbers, scattered
+
+# Rows that are read and encoded at a time.
+STORED_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumns:
+    """Columns of a Parquet file, of some of its rows in some order; each is read when it is asked for, and not kept.
+
+    Attributes
+    ----------
+    path : Path
+    rows : ndarray of integers, or on disk
+        Numbers of rows in the file.
+    stamp : tuple of int
+        Tells whether the file is still the one that the rows were chosen from.
+    places : the inverse of `rows`
+        For every row of the file, where it belongs, or -1.
+    """
+
+    path: Path
+    rows: KeptNumbers
+    stamp: tuple[int, int]
+    places: KeptNumbers = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n_stored = stored_length(self.path)
+        kind = np.min_scalar_type(-1 - n_stored)
+        numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
+        pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
+        object.__setattr__(self, "places", scattered(pieces, n_stored, np.dtype(kind), fill=-1))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, name: str, /) -> pd.Series:
+        """Read one column.
+
+        Raises
+        ------
+        TableError
+            If the file cannot be read any more, or was changed.
+        """
+        column = read_stored(self.path, [name])[name]
+        self._check_stamp()
+        return column.take(self.rows[:]).reset_index(drop=True)
+
+    def pieces(self, name: str) -> Iterator[tuple[NDArray[np.integer], pd.Series]]:
+        """Read one column a piece at a time, in the order of the file: in which rows of the table its cells belong.
+
+        Raises
+        ------
+        TableError
+            As for one column as a whole.
+        """
+        self._check_stamp()
+        start = 0
+        for frame in stored_frames(self.path, [name]):
+            of_piece = self.places[start : start + len(frame)]
+            start += len(frame)
+            is_wanted = of_piece >= 0
+            yield of_piece[is_wanted], frame[name][is_wanted]
+        self._check_stamp()
+
+    def take(self, rows: NDArray[np.integer]) -> StoredColumns:
+        """The same columns of some of the rows."""
+        return replace(self, rows=self.rows[:][rows])
+
+    def _check_stamp(self) -> None:
+        if stamp_of(self.path) != self.stamp:
+            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+
+
+def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:
+    """Encode one column of a table; of a stored one no more than a piece is in memory beside its codes.
+
+    Raises
+    ------
+    TableError, DataError
+        As for the column as a whole, whose faults are counted over all its rows.
+    """
+    schema, domain = mechanism.schema, mechanism.settings.domain
+    if not isinstance(columns, StoredColumns) or not _is_even(columns.path, schema.name, schema.kind):
+        return encode(columns[schema.name], schema, domain=domain)
+    highest = max(domain.hi, len(schema.categories))
+    codes, n_clipped = np.empty(len(columns), np.min_scalar_type(-1 - highest)), 0
+    # Pages that nobody writes to take no memory.
+    is_missing = np.zeros(len(columns), np.bool_)
+    try:
+        for places, cells in columns.pieces(schema.name):
+            piece = encode(cells, schema, domain=domain)
+            codes[places] = piece.codes
+            n_clipped += piece.n_clipped
+            if piece.is_missing.any():
+                is_missing[places] = piece.is_missing
+    except DataError:
+        return encode(columns[schema.name], schema, domain=domain)
+    return EncodedColumn(codes, is_missing, n_clipped)
+
+
+def _is_even(path: Path, name: str, kind: Kind) -> bool:
+    """Whether a column's cells read the same, whatever other cells are read with them.
+
+    Whole numbers become fractions where one of them is missing, which matters to categories.
+    """
+    import pyarrow.types as pt
+
+    with reporting_faults(path):
+        import pyarrow.parquet as pq
+
+        found = pq.read_schema(path).field(name).type
+    if kind is Kind.NUMERIC:
+        return bool(pt.is_integer(found) or pt.is_floating(found))
+    return bool(pt.is_string(found) or pt.is_large_string(found))
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Size and time of the last change of a file."""
+    with reporting_faults(path):
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
+
+
+def stored_names(path: Path) -> list[str]:
+    """Names of the columns of a Parquet file."""
+    with reporting_faults(path):
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(path)
+        index = (schema.pandas_metadata or {}).get("index_columns", ())
+        return [name for name in schema.names if name not in index]
+
+
+def stored_length(path: Path) -> int:
+    """Rows of a Parquet file."""
+    with reporting_faults(path):
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+
+
+def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Columns of a Parquet file, at most `STORED_ROWS` rows at a time.
+
+    Raises
+    ------
+    TableError
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reporting_faults(path), pq.ParquetFile(path) as file:
+        # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
+        for group in range(file.num_row_groups):
+            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names)):
+                yield pa.Table.from_batches([batch]).to_pandas()
+
+
+def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Columns of a Parquet file; all of them, if none is named.
+
+    Raises
+    ------
+    TableError
+    """
+    with reporting_faults(path):
+        return pd.read_parquet(path, columns=None if names is None else list(names))
+
+
+@contextmanager
+def reporting_faults(path: Path) -> Iterator[None]:
+    """Say in one sentence that a file cannot be read, and nothing of what is in it."""
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
+    except ValueError as error:
+        raise TableError(f"{path} is not a readable table: {type(error).__name__}") from None

@@ -1,0 +1,253 @@
+"""A party's data file: read, checked against its schema, and put in the order of the ids."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.preprocess import Columns, own_features
+from opboost.schema import Kind, TableSchema
+from opboost.vertical import OwnColumn
+from parties.errors import TableError
+from parties.storage.spool import KeptNumbers
+from parties.tables.parquet import StoredColumns, read_stored, reporting_faults, stamp_of, stored_frames, stored_names
+from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
+from parties.tables.sorted_ids import Duplicates, SortedIds
+
+
+@dataclass(frozen=True)
+class PartyTable:
+    """Records in ascending order of their ids.
+
+    Attributes
+    ----------
+    ids : pandas Index of str or StoredIds
+        Unique and sorted.
+    features : Columns
+        The schema's columns: a DataFrame in its order, or what reads them from a file one at a time.
+    labels : ndarray of float64 or None
+    """
+
+    ids: Ids
+    features: Columns
+    labels: Values | None = None
+    _own: dict[TableSchema, tuple[OwnColumn, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The features as one table, where they are in memory anyway."""
+        if not isinstance(self.features, pd.DataFrame):
+            raise TypeError("this table's columns are read from its file one at a time")
+        return self.features
+
+    @property
+    def index(self) -> pd.Index:
+        """All ids in memory."""
+        return self.ids if isinstance(self.ids, pd.Index) else self.ids[:]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def id_digest(self) -> str:
+        """A digest of all ids, the same on both sides exactly if the sets of ids are."""
+        return digest_of_ids(self.ids)
+
+    def take(self, rows: NDArray[np.int64]) -> PartyTable:
+        """The table of some of its rows, given in ascending order."""
+        labels = None if self.labels is None else self.labels[rows]
+        if isinstance(self.features, StoredColumns):
+            return PartyTable(self.ids[rows], self.features.take(rows), labels)
+        return PartyTable(self.ids[rows], self.frame.iloc[rows].reset_index(drop=True), labels)
+
+
+def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
+    """The active party's columns as tree inputs, which are made once."""
+    if schema not in table._own:
+        values = own_features(table.features, schema.columns)
+        table._own[schema] = tuple(
+            OwnColumn(column.name, values[column.name], is_categorical=column.kind is Kind.UNORDERED)
+            for column in schema.columns
+        )
+    return table._own[schema]
+
+
+def digest_of_ids(ids: Ids) -> str:
+    """A digest of ids in their order."""
+    digest = hashlib.sha256()
+    for encoded in encoded_ids(ids):
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def encoded_ids(ids: Ids) -> Iterator[bytes]:
+    """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
+    for record_id in each_id(ids):
+        encoded = record_id.encode()
+        yield len(encoded).to_bytes(4, "little") + encoded
+
+
+def read_table(
+    path: Path,
+    schema: TableSchema,
+    *,
+    ignore: Sequence[str] = (),
+    needs_label: bool,
+    duplicates: Duplicates = "refuse",
+    by_column: bool = False,
+) -> PartyTable:
+    """Read a CSV (plain or compressed) or Parquet file.
+
+    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for.
+
+    Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
+    makes an id is told in `parties.tables.record_ids`.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be read, or its columns, ids or labels do not fit; nothing is sent then.
+    """
+    is_stored = by_column and path.suffix == ".parquet"
+    stamp = stamp_of(path)
+    frame = pd.DataFrame() if is_stored else read_frame(path, schema)
+    names = stored_names(path) if is_stored else list(frame.columns)
+    check_columns(path, names, schema, ignore, needs_label=needs_label)
+    if is_stored and schema.label in names:
+        frame = read_stored(path, [schema.label])
+    if is_stored:
+        kept = _stored_ids(path, schema, duplicates)
+        columns = StoredColumns(path, kept.rows, stamp)
+        return PartyTable(kept.ids, columns, _own_labels(path, frame, schema, kept.rows))
+    ids = read_ids(frame, schema.id_columns, path)
+    order = rows_to_keep(ids, duplicates, schema.id_columns, path)
+    labels = _own_labels(path, frame, schema, order)
+    return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
+
+
+def _own_labels(path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers) -> Values | None:
+    if schema.label is None or schema.label not in frame.columns:
+        return None
+    return read_labels(path, frame[schema.label], schema.label)[rows[:]]
+
+
+def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> SortedIds:
+    """The ids of a Parquet file's rows, of which one piece at a time is in memory."""
+    names = list(dict.fromkeys(schema.id_columns))
+    pieces = (read_ids(piece, schema.id_columns, path) for piece in stored_frames(path, names))
+    try:
+        return ids_to_keep(pieces, duplicates, schema.id_columns, path)
+    except TableError:
+        # What is wrong is counted over the whole file.
+        ids = read_ids(read_stored(path, names), schema.id_columns, path)
+        return ids_to_keep([ids], duplicates, schema.id_columns, path)
+
+
+def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
+    """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
+    constant = [name for name in schema.names if _is_constant(_cells(table.features, name))]
+    if constant:
+        raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
+
+
+def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
+    """A column in one or more pieces, in any order; of a stored one no more is read than is asked for."""
+    if isinstance(features, StoredColumns):
+        return (cells for _, cells in features.pieces(name) if len(cells))
+    return iter([features[name]])
+
+
+def _is_constant(pieces: Iterator[pd.Series]) -> bool:
+    piece = next(pieces)
+    first = piece.iloc[0]
+    return all(
+        bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
+    )
+
+
+def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
+    """The records whose ids are listed, one per line, in a file both parties agreed on.
+
+    Raises
+    ------
+    TableError
+        If the list is empty, repeats an id, or names one that the table lacks.
+    """
+    try:
+        lines = ids_path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TableError(f"{ids_path} cannot be read: {type(error).__name__}") from None
+    wanted = pd.Index([canonical(line) for line in lines if line.strip()], dtype=object)
+    if len(wanted) == 0 or not wanted.is_unique:
+        raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
+    positions = table.ids.get_indexer(wanted.sort_values())
+    n_absent = int((positions < 0).sum())
+    if n_absent:
+        raise TableError(f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}. Nothing was sent")
+    return table.take(positions)
+
+
+def read_frame(path: Path, schema: TableSchema) -> pd.DataFrame:
+    """The file as it is, with nothing checked but that it is a table.
+
+    Raises
+    ------
+    TableError
+    """
+    as_text = [*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
+    if path.suffix == ".parquet":
+        return read_stored(path)
+    with reporting_faults(path):
+        return _read_csv(path, dict.fromkeys(as_text, "string"))
+
+
+def _read_csv(path: Path, dtypes: dict[str, str]) -> pd.DataFrame:
+    """Read CSV; rows with more cells than the header would otherwise shift silently into an index.
+
+    An empty cell more in every row, from a separator at the end of the line, is no cell.
+    """
+    frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""])
+    if isinstance(frame.index, pd.RangeIndex):
+        return frame
+    if frame.index.nlevels == 1 and frame.iloc[:, -1].isna().all():
+        return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""], index_col=False)
+    raise TableError(f"{path} has rows with more cells than its header names columns")
+
+
+def check_columns(
+    path: Path, found: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+) -> None:
+    """Refuse a header that does not fit the schema."""
+    for name in schema.id_columns:
+        if name not in found:
+            raise TableError(f"{path} has no id column {name!r}; its columns are {', '.join(found)}")
+    if needs_label and schema.label not in found:
+        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {', '.join(found)}")
+    missing = [name for name in schema.names if name not in found]
+    if missing:
+        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
+    unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
+    if unknown:
+        raise TableError(
+            f"{path} has columns that the schema does not know: {', '.join(unknown)}; describe them or list them "
+            "under `ignore`"
+        )
+
+
+def read_labels(path: Path, column: pd.Series, name: str) -> Values:
+    """The labels as numbers."""
+    labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    n_bad = int((~np.isfinite(labels)).sum())
+    if n_bad:
+        raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
+    return labels

@@ -1,0 +1,1 @@
+"""Vertical training and prediction: the active and the passive party."""

@@ -1,0 +1,217 @@
+"""Before training: both sides agree how records are aligned, find the common ones, and keep these alone.
+
+Both tables stay in the order of the ids, so neither a model nor a stored release depends on this run's randomness; only
+the ranks on the wire are in the order that both sides made together (`protocols.alignment.private_set_intersection`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.schema import TableSchema
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError, TableError
+from parties.progress import Progress, no_progress
+from parties.runs.run_log import RunLog
+from parties.session.handshake import Phase, conversation, greet, greet_all
+from parties.storage.atomic_files import replacing
+from parties.tables.party_table import PartyTable, check_varied
+from parties.tables.record_ids import each_id
+from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, Terms, be_found, find_common
+from protocols.messages.vertical import Hello
+from protocols.transport.channel import Channel
+from protocols.transport.keys import read_shared
+
+SHARE_FILE = "order.share"
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """One party's records of those that all know.
+
+    Attributes
+    ----------
+    table : PartyTable
+    orders : dict of str to ndarray of int64
+        By peer, the order in which ranks travel; empty if that is the order of the table.
+    """
+
+    table: PartyTable
+    orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an alignment happens.
+
+    Attributes
+    ----------
+    folder : Path
+        The run's: keeps this party's random bytes.
+    log : RunLog
+    progress : Progress
+    started : float
+    """
+
+    folder: Path
+    log: RunLog
+    progress: Progress = no_progress
+    started: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aligner:
+    """How a run's records are aligned.
+
+    Attributes
+    ----------
+    run_id : str
+    method : str
+    words : str
+        What must be the same on both sides, for the greeting and for people.
+    secret : bytes or None
+        For the salted-hash join.
+    check : callable
+        May refuse the common records; the peers are told so.
+    """
+
+    run_id: str
+    method: str
+    words: str
+    secret: bytes | None = field(repr=False)
+    check: Callable[[PartyTable], None]
+
+    @classmethod
+    def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema) -> Aligner:
+        """What a run file says; reads the shared secret."""
+        secret = read_shared(run.align.secret) if run.align.secret is not None else None
+        method = run.align.method_for(run.ids)
+        words = f"{method}, duplicates: {run.align.duplicates}, id columns: {len(schema.id_columns)}"
+        if secret is not None:
+            # Differs where the secrets do; says nothing else about 32 random bytes.
+            words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
+        return cls(
+            run_id=run.run_id,
+            method=method,
+            words=words,
+            secret=secret,
+            check=usable(run, schema),
+        )
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the common records are still to be found."""
+        return self.method != "prealigned"
+
+    def lead(
+        self,
+        table: PartyTable,
+        channels: Sequence[Channel],
+        hellos: Mapping[str, Hello],
+        place: Place,
+        *,
+        accept: Callable[[Aligned], None] = lambda aligned: None,
+    ) -> Aligned:
+        """The active party's side; `hellos` are its greetings by peer, and `accept` may refuse the outcome."""
+        if not self.is_needed:
+            return Aligned(table)
+        with conversation(channels) as phase:
+            phase.enter("greeting")
+            theirs = greet_all(channels, hellos)
+            sizes = [theirs[channel.peer].n_rows for channel in channels]
+
+            def find(terms: Terms) -> Common:
+                return find_common(channels, _keys(table), sizes=sizes, terms=terms)
+
+            aligned = self._align(table, find, place, phase)
+            accept(aligned)
+        self._tell(table, aligned, channels, sizes, place)
+        return aligned
+
+    def follow(self, table: PartyTable, channel: Channel, hello: Hello, place: Place) -> Aligned:
+        """A passive party's side."""
+        if not self.is_needed:
+            return Aligned(table)
+        with conversation([channel]) as phase:
+            phase.enter("greeting")
+            size = greet(channel, hello).n_rows
+
+            def find(terms: Terms) -> Common:
+                return be_found(channel, _keys(table), size=size, terms=terms)
+
+            aligned = self._align(table, find, place, phase)
+        self._tell(table, aligned, [channel], [size], place)
+        return aligned
+
+    def _align(self, table: PartyTable, find: Callable[[Terms], Common], place: Place, phase: Phase) -> Aligned:
+        if self.secret is not None:
+            place.log.step(
+                "hashed ids",
+                "the records are aligned by salted hashes, which is weaker than private set intersection: "
+                "whoever holds the secret and receives the hashes can test any id it can think of",
+            )
+        phase.enter("aligning the records")
+        share = _own_share(place.folder / SHARE_FILE)
+        common = find(Terms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        phase.enter("checking the common records")
+        aligned = Aligned(table.take(common.positions), common.orders)
+        self.check(aligned.table)
+        return aligned
+
+    def _tell(
+        self, table: PartyTable, aligned: Aligned, channels: Sequence[Channel], sizes: Sequence[int], place: Place
+    ) -> None:
+        theirs = {channel.peer: size for channel, size in zip(channels, sizes, strict=True)}
+        words = ", ".join(f"{size} at {peer}" for peer, size in theirs.items())
+        place.log.step(
+            "aligned",
+            f"{aligned.table.n_rows} records are common, of {table.n_rows} here and {words} ({self.words})",
+            n_common=aligned.table.n_rows,
+            n_own=table.n_rows,
+            n_theirs=theirs,
+            seconds_taken=round(time.monotonic() - place.started, 3),
+            sent_bytes=sum(channel.traffic.sent_bytes for channel in channels),
+            received_bytes=sum(channel.traffic.received_bytes for channel in channels),
+        )
+
+
+def usable(run: ActiveRun | PassiveRun, schema: TableSchema) -> Callable[[PartyTable], None]:
+    """Refuse a table that nothing can be learnt from."""
+
+    def check(table: PartyTable) -> None:
+        if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
+            raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
+        check_varied(table, schema, run.data)
+
+    return check
+
+
+def _keys(table: PartyTable) -> list[bytes]:
+    return [record_id.encode() for record_id in each_id(table.ids)]
+
+
+def _own_share(path: Path) -> bytes:
+    """The own random bytes for the run: drawn once, so that a repeated run sends in the same order."""
+    try:
+        if not path.exists():
+            with replacing(path) as partial:
+                partial.unlink(missing_ok=True)
+                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                    file.write(secrets.token_hex(SHARE_BYTES))
+        share = bytes.fromhex(path.read_text())
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
+    except ValueError:
+        share = b""
+    if len(share) != SHARE_BYTES:
+        raise RunFolderError(f"{path} is damaged; remove it, or choose another run_id. Nothing was released")
+    return share

@@ -1,0 +1,179 @@
+"""The active party: collect ranks, train, have split ranks resolved, bind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from pydantic import JsonValue
+
+from opboost.fit_quality import training_quality
+from opboost.routing import Router
+from opboost.trees.boosting import OnRound, RoundReport
+from opboost.vertical import (
+    Column,
+    ListedTests,
+    RankColumn,
+    TrainedTrees,
+    bind,
+    list_tests,
+    train,
+)
+from parties.errors import ConfigError
+from parties.progress import Progress, no_progress
+from parties.session.handshake import Phase, conversation, greet_all
+from parties.storage.serialization import router_from_dict
+from parties.vertical.rank_receiver import Receipt, collect
+from parties.vertical.training_job import ActiveJob, JointModel
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
+from protocols.transport.channel import Channel, expect
+
+# How often to look whether the peers are still there while trees grow.
+CHECK_S = 0.5
+
+
+def train_jointly(
+    job: ActiveJob,
+    channels: Sequence[Channel],
+    *,
+    save: Callable[[JointModel], None] = lambda model: None,
+    progress: Progress = no_progress,
+) -> JointModel:
+    """Train with the passive parties at the other ends of `channels`.
+
+    The peers are told that the job is done only after `save` has returned.
+
+    Notes
+    -----
+    Privacy: sends no label, gradient or leaf; the split ranks say which thresholds trees use: these depend on labels.
+    """
+    with conversation(channels) as phase:
+        receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
+        received = [column for receipt in receipts.values() for column in receipt.columns]
+        phase.enter("growing trees")
+        on_round = _watch(channels, job.on_round, progress)
+        trained = _grow(job, received, on_round) if job.grow is None else job.grow(received)
+        tests = list_tests(trained)
+        if job.journal is not None:
+            job.journal.note_tests(tests)
+        phase.enter("having split ranks resolved")
+        routers = _have_resolved(channels, tests)
+        phase.enter("saving the model")
+        guarantees = {peer: receipt.guarantee for peer, receipt in receipts.items() if receipt.guarantee}
+        ensemble = bind(trained, tests)
+        is_held_out = job.validation.is_held_out if job.validation is not None else None
+        # Trees that were grown elsewhere have their rows there.
+        fit = training_quality(trained, ensemble, job.labels, is_held_out) if job.grow is None else None
+        model = JointModel(
+            ensemble=ensemble,
+            guarantees=guarantees,
+            routers=routers,
+            history=trained.history,
+            fit=fit,
+        )
+        save(model)
+        phase.enter("telling the others that the model is saved")
+        _conclude(job, channels)
+        return model
+
+
+def _grow(job: ActiveJob, received: Sequence[RankColumn], on_round: OnRound) -> TrainedTrees:
+    columns: list[Column] = [*job.own, *received]
+    if job.column_order:
+        columns.sort(key=lambda column: job.column_order.index(column.name))
+    return train(
+        columns,
+        job.labels,
+        job.weights,
+        loss=job.loss,
+        parameters=job.parameters,
+        constraints=job.constraints,
+        validation=job.validation,
+        engine=job.engine,
+        seed=job.seed,
+        on_round=on_round,
+    )
+
+
+def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:
+    """Let a peer finish a run whose model is saved here, but that never confirmed that it is done.
+
+    The peer goes through the same sequence as ever, for the tests that the saved trees make.
+    """
+    assert job.journal is not None
+    with conversation([channel]) as phase:
+        _agree_and_collect(job, [channel], phase, progress)
+        phase.enter("having split ranks resolved")
+        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)})
+        phase.enter("telling the others that the model is saved")
+        _conclude(job, [channel])
+
+
+def _agree_and_collect(
+    job: ActiveJob,
+    channels: Sequence[Channel],
+    phase: Phase,
+    progress: Progress,
+    *,
+    accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
+) -> dict[str, Receipt]:
+    """Agree with every peer, and receive of its release what earlier attempts have not."""
+    phase.enter("greeting")
+    receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
+    mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
+    for peer, hello in greet_all(channels, mine, accept=accept).items():
+        receipts[peer].names = hello.names
+    phase.enter("collecting ranks")
+    collect(channels, receipts, progress)
+    return receipts
+
+
+def _have_resolved(channels: Sequence[Channel], tests: Mapping[str, ListedTests]) -> dict[str, Router]:
+    """Send every peer the tests on its columns; returns what answers them, of the peers that share it."""
+    for channel in channels:
+        wanted = tests[channel.peer]
+        channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
+    routers = {}
+    for channel in channels:
+        thresholds = expect(channel, Thresholds)
+        if thresholds.router is not None:
+            routers[channel.peer] = _shared_router(channel.peer, tests[channel.peer], thresholds.router)
+    return routers
+
+
+def _conclude(job: ActiveJob, channels: Sequence[Channel]) -> None:
+    """Tell every peer that the model is saved, and hear that it has saved its share."""
+    for channel in channels:
+        channel.send(Done())
+    for channel in channels:
+        expect(channel, Done)
+        if job.journal is not None:
+            job.journal.note_confirmed(channel.peer)
+        channel.close()
+
+
+def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -> OnRound:
+    """After a round: report progress, and look now and then whether every peer is still there."""
+    last_check = time.monotonic()
+
+    def watch(report: RoundReport) -> bool | None:
+        nonlocal last_check
+        progress("growing trees", report.finished, report.total)
+        if time.monotonic() - last_check > CHECK_S:
+            last_check = time.monotonic()
+            for channel in channels:
+                channel.check()
+        return on_round(report)
+
+    return watch
+
+
+def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:
+    try:
+        router = router_from_dict(document)
+    except ConfigError as error:
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None
+    if router.tests.n_tests != len(wanted.ranks):
+        raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")
+    return router

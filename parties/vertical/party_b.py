@@ -1,0 +1,299 @@
+"""The passive party: desensitize, rank, send, resolve; later, answer split tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.errors import ParameterError
+from opboost.preprocess import Columns, EncodedColumn
+from opboost.privacy.guarantee import Guarantee, compose
+from opboost.ranking import rankings
+from opboost.rng import BitSource
+from opboost.routing import Router, resolve
+from parties.progress import Progress, no_progress
+from parties.session.handshake import conversation, greet
+from parties.storage.serialization import mechanism_to_dict, router_to_dict
+from parties.storage.spool import ArraySpool, EncodedSpool
+from parties.tables.parquet import encode_column
+from parties.vertical.prediction_server import (
+    AnswerableRecords,
+    Answerer,
+    ReleaseRecords,
+    Tally,
+    answer_session,
+    prediction_hello,
+)
+from parties.vertical.release_offer import PackedColumn, check_held, first_row, make_offer, offered_names, pack
+from parties.vertical.resolution_limit import ResolvedTests, most_tests
+from protocols.errors import PeerLost
+from protocols.messages.vertical import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
+from protocols.transport.channel import Channel, expect
+
+# Rows per chunk of ranks: at most 1 MiB on the wire.
+CHUNK_ROWS = 1 << 18
+
+ReleaseColumns = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn]], Iterator[ReleasedColumn]]
+"""Makes the release of a training table, column by column; or refuses before the first."""
+
+
+class RankSource(Protocol):
+    """Where ranks wait to be sent; `parties.storage.spool.ArraySpool` is one."""
+
+    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
+        """Of the column of this number, the ranks from `start` to `end`."""
+        ...
+
+
+class MadeRelease(RankSource, Protocol):
+    """A release that is charged, drawn, ranked and kept elsewhere: before the parties meet, or when it is packed."""
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def is_secure(self) -> bool: ...
+    @property
+    def mechanisms(self) -> tuple[ColumnMechanism, ...]: ...
+    def packed(self) -> list[PackedColumn]:
+        """The columns as they will travel, numbered for `get`; asked for once, when both sides have agreed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveJob:
+    """What a passive party brings to a training run.
+
+    Attributes
+    ----------
+    party, run_id, id_digest : str
+    features : Columns
+        Raw columns, such as a DataFrame's, rows in the agreed order.
+    mechanisms : tuple of ColumnMechanism
+    rng : BitSource
+        Where the noise comes from.
+    opaque_names : bool
+        Whether the columns travel under numbers instead of their names.
+    share_thresholds : bool
+        Whether the active party may have the thresholds and the public encoding, and so score alone.
+    bounds_are_public : bool
+        False if the schema's bounds were taken from the data; the guarantee then says so.
+    alignment : str
+        How the records were aligned, in words that must be the same on both sides.
+    order : ndarray of int64, optional
+        In which order the ranks travel, where that is not the order of the rows.
+    release : callable, optional
+        Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
+        default every column is drawn anew from `rng`, without an account.
+    made : MadeRelease, optional
+        What is released elsewhere: it is sent as it is, `features` and `release` serve nothing.
+    has_label : bool
+        Whether this party's schema names a label column, as only the active party's should.
+    agreed : Terms
+        What was agreed that the active party does.
+    resolved : ResolvedTests
+        Which split tests earlier attempts of the run resolved.
+    """
+
+    party: str
+    run_id: str
+    id_digest: str
+    features: Columns
+    mechanisms: tuple[ColumnMechanism, ...]
+    rng: BitSource
+    opaque_names: bool = True
+    share_thresholds: bool = False
+    bounds_are_public: bool = True
+    alignment: str = "prealigned"
+    order: NDArray[np.int64] | None = None
+    release: ReleaseColumns | None = None
+    made: MadeRelease | None = None
+    has_label: bool = False
+    agreed: Terms = field(default_factory=Terms)
+    resolved: ResolvedTests = field(default_factory=ResolvedTests)
+
+    def __post_init__(self) -> None:
+        if self.made is None:
+            return
+        if list(map(mechanism_to_dict, self.made.mechanisms)) != list(map(mechanism_to_dict, self.mechanisms)):
+            raise ParameterError("the stored release was drawn by other mechanisms than this run's. Nothing was sent")
+        if self.order is not None:
+            raise ParameterError("a stored release travels in its own order of records. Nothing was sent")
+
+    @property
+    def n_rows(self) -> int:
+        """Records."""
+        return len(self.features) if self.made is None else self.made.n_rows
+
+    def guarantee(self) -> Guarantee:
+        """What the release of all columns promises."""
+        return compose(
+            tuple(mechanism.guarantee() for mechanism in self.mechanisms),
+            is_secure=self.rng.is_secure if self.made is None else self.made.is_secure,
+            bounds_are_public=self.bounds_are_public,
+        )
+
+    def hello(self, task: Task = Task.TRAIN) -> Hello:
+        """The greeting for the active party."""
+        settings = [mechanism.settings for mechanism in self.mechanisms]
+        plan = Terms(
+            columns=len(self.mechanisms),
+            mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
+            law=", ".join(sorted({one.law.value for one in settings})) or None,
+            epsilon=max((float(one.epsilon) for one in settings), default=None),
+            total_epsilon=float(self.guarantee().epsilon),
+            share_thresholds=self.share_thresholds,
+        )
+        return Hello(
+            role=Role.PASSIVE,
+            party=self.party,
+            run_id=self.run_id,
+            task=task,
+            n_rows=self.n_rows,
+            id_digest=self.id_digest,
+            alignment=self.alignment,
+            has_label=self.has_label,
+            plan=plan,
+            agreed=self.agreed,
+            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassiveShare:
+    """What the passive party keeps of a model: enough to answer its split tests, and nothing of the trees.
+
+    Attributes
+    ----------
+    router : Router
+    guarantee : Guarantee
+        Of the training release.
+    n_clipped : dict of str to int
+        Per column, values outside the public bounds that were moved to them.
+    """
+
+    router: Router
+    guarantee: Guarantee
+    n_clipped: dict[str, int] = field(default_factory=dict)
+
+
+def train(
+    job: PassiveJob,
+    channel: Channel,
+    *,
+    save: Callable[[PassiveShare], None] = lambda share: None,
+    progress: Progress = no_progress,
+) -> PassiveShare:
+    """Take part in one training run; `save` is called when the active party has saved the model.
+
+    Notes
+    -----
+    Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's, for this
+    release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
+    that come back say which thresholds the trees use.
+    """
+    with conversation([channel]) as phase, closing(ArraySpool()) as exact, closing(ArraySpool()) as spool:
+        phase.enter("encoding its columns")
+        encoded = EncodedSpool(exact)
+        for m in job.mechanisms if job.made is None else ():
+            encoded.append(encode_column(job.features, m))
+        phase.enter("greeting")
+        mine = job.hello()
+        theirs = greet(channel, mine)
+        held = theirs.held
+        phase.enter("desensitizing")
+        columns = _release(job, encoded, spool, progress) if job.made is None else job.made.packed()
+        source: RankSource = spool if job.made is None else job.made
+        guarantee = job.guarantee()
+        phase.enter("sending ranks")
+        offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
+        check_held(held, offer, channel.peer)
+        channel.send(offer)
+        n_rows = job.n_rows
+        for c, column in enumerate(columns):
+            _send_ranks(channel, c, source, column.number, rows=range(first_row(held, c, n_rows), n_rows))
+            progress("sending ranks", c + 1, len(columns))
+        phase.enter("waiting for the trees")
+        progress("waiting for the trees", 0, 1)
+        wanted = expect(channel, SplitRanks)
+        phase.enter("resolving split ranks")
+        tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
+        job.resolved.admit(wanted, most=most_tests(mine, theirs), peer=channel.peer)
+        router = Router(job.mechanisms, tests)
+        channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+        phase.enter("waiting for the model to be saved")
+        expect(channel, Done)
+        progress("waiting for the trees", 1, 1)
+        counts = zip(job.mechanisms if job.made is None else (), encoded.n_clipped, strict=True)
+        clipped = {mechanism.schema.name: n for mechanism, n in counts if n}
+        share = PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
+        phase.enter("saving its share")
+        save(share)
+        # The run is over here; an active party that left before it could hear so asks again when it is started again.
+        with suppress(PeerLost):
+            channel.send(Done())
+        return share
+
+
+def serve(
+    router: Router,
+    ids: pd.Index,
+    features: pd.DataFrame,
+    channel: Channel,
+    *,
+    party: str,
+    run_id: str,
+    rng: BitSource,
+    may_route: bool,
+    release: ReleaseRecords | None = None,
+    progress: Progress = no_progress,
+) -> int:
+    """Answer the active party's requests until it is done, without limits; returns the number of records answered for.
+
+    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request. What leaves is
+    told in `Answerer.answer`; `may_route` says whether exact bits may.
+    """
+    records = AnswerableRecords.of(router, ids, features)
+    answerer = Answerer(router, records, release=release or _drawn_from(rng), may_route=may_route)
+    tally = Tally()
+    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
+    answer_session(answerer, channel, hello, tally=tally, progress=progress)
+    return tally.n_answered
+
+
+def _release(
+    job: PassiveJob, encoded: Sequence[EncodedColumn], spool: ArraySpool, progress: Progress
+) -> list[PackedColumn]:
+    """Release column by column; what waits to be sent waits in the spool."""
+    columns: list[PackedColumn] = []
+    release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
+    for i, released in enumerate(release(job.mechanisms, encoded)):
+        columns.extend(pack(released, ranking, spool, job.order) for ranking in rankings(released))
+        progress("desensitizing", i + 1, len(job.mechanisms))
+    return columns
+
+
+def _draw_anew(
+    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], rng: BitSource
+) -> Iterator[ReleasedColumn]:
+    for mechanism, column in zip(mechanisms, encoded, strict=True):
+        yield desensitize(mechanism, column, rng=rng.fork(mechanism.schema.name))
+
+
+def _drawn_from(rng: BitSource) -> ReleaseRecords:
+    return lambda mechanisms, encoded, ids: [
+        desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
+    ]
+
+
+def _send_ranks(channel: Channel, index: int, source: RankSource, number: int, *, rows: range) -> None:
+    """Send some rows of a column in chunks."""
+    for first in range(rows.start, rows.stop, CHUNK_ROWS):
+        ranks = source.get(number, first, min(first + CHUNK_ROWS, rows.stop))
+        channel.send(RankChunk(column=index, start=first, ranks=ranks))

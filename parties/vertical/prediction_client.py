@@ -1,0 +1,213 @@
+"""The active party with a trained model: ask the passive parties for the answers of their tests, and score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.vertical import feature_matrix
+from parties.errors import Disagreement
+from parties.progress import Progress, no_progress
+from parties.session.handshake import conversation, greet_all
+from parties.vertical.training_job import JointModel
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
+from protocols.transport.channel import Channel, expect
+
+# Records per request, unless a passive party takes fewer.
+BATCH_ROWS = 1 << 14
+
+# Records that are scored together: their features, eight bytes per test, should stay in the processor's cache.
+_SCORED_ROWS = 256
+
+Statuses = NDArray[np.uint8]
+"""Per record a `RecordStatus`: of several passive parties' words the one that counts."""
+
+
+class Session:
+    """An open conversation with all passive parties, for any number of requests; made by `session`.
+
+    Parameters
+    ----------
+    model : JointModel
+    channels : sequence of Channel
+    batch_rows : int
+        Records per request.
+    """
+
+    def __init__(self, model: JointModel, channels: Sequence[Channel], *, batch_rows: int) -> None:
+        self._ensemble = model.ensemble
+        self._channels = channels
+        self._batch_rows = batch_rows
+
+    def predict(
+        self,
+        ids: Sequence[str] | pd.Index,
+        own: Mapping[str, Values],
+        *,
+        desensitized: bool,
+        progress: Progress = no_progress,
+    ) -> tuple[Values, Statuses]:
+        """Predict records with the answers of the passive parties, one round trip per batch.
+
+        Parameters
+        ----------
+        ids : sequence or Index of str
+        own : mapping of str to ndarray, each of shape (n_rows,)
+            The active party's columns.
+        desensitized : bool
+            Whether the passive parties are to desensitize the records before they answer.
+
+        Returns
+        -------
+        predictions : ndarray of float64, shape (n_rows,) or (n_rows, n_classes)
+            NaN where a passive party did not answer.
+        status : ndarray of uint8, shape (n_rows,)
+        """
+        parts = []
+        for start in range(0, max(1, len(ids)), self._batch_rows):
+            batch = slice(start, start + self._batch_rows)
+            mine = {name: values[batch] for name, values in own.items()}
+            parts.append(self._predict_batch(tuple(ids[batch]), mine, desensitized=desensitized))
+            progress("predicting", min(batch.stop, len(ids)), len(ids))
+        predictions, statuses = zip(*parts, strict=True)
+        return np.concatenate(predictions), np.concatenate(statuses)
+
+    def ask(
+        self, ids: Sequence[str] | pd.Index, *, desensitized: bool
+    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+        """The passive parties' answers about records, one round trip per batch, to be scored elsewhere.
+
+        Returns
+        -------
+        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_tests / 8))
+            By party; 0 where it did not answer.
+        status : ndarray of uint8, shape (n_rows,)
+        """
+        starts = range(0, max(1, len(ids)), self._batch_rows)
+        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), desensitized=desensitized) for i in starts]
+        peers = [channel.peer for channel in self._channels]
+        bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
+        return bits, np.concatenate([status for _, status in parts])
+
+    def _ask_batch(self, ids: tuple[str, ...], *, desensitized: bool) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+        ask = Ask(ids=ids, desensitized=desensitized)
+        for channel in self._channels:
+            channel.send(ask)
+        packed, status = {}, np.zeros(len(ids), np.uint8)
+        for channel in self._channels:
+            answers = self._read_answers(channel, len(ids))
+            packed[channel.peer] = answers.bits
+            np.maximum(status, answers.status, out=status)
+        return packed, status
+
+    def _predict_batch(
+        self, ids: tuple[str, ...], own: Mapping[str, Values], *, desensitized: bool
+    ) -> tuple[Values, Statuses]:
+        packed, status = self._ask_batch(ids, desensitized=desensitized)
+        starts = range(0, max(1, len(ids)), _SCORED_ROWS)
+        predictions = np.concatenate([self._score(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts])
+        predictions[status != RecordStatus.ANSWERED] = np.nan
+        return predictions, status
+
+    def _score(
+        self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
+    ) -> Values:
+        answers = {
+            peer: np.unpackbits(bits[rows], axis=1, count=self._n_tests(peer)).view(np.bool_)
+            for peer, bits in packed.items()
+        }
+        mine = {name: values[rows] for name, values in own.items()}
+        n_scored = min(rows.stop, n_rows) - rows.start
+        return self._ensemble.predict(feature_matrix(self._ensemble, mine, answers, n_scored))
+
+    def _n_tests(self, peer: str) -> int:
+        return len(self._ensemble.inputs.get(peer, ()))
+
+    def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
+        """One peer's answers to a batch: a bit per record and test, and what it did with each record."""
+        n_tests = self._n_tests(channel.peer)
+        answers = expect(channel, Answers)
+        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_tests // 8)):
+            raise UnexpectedMessage(
+                f"{channel.peer} answered {len(answers.status)} records in {answers.bits.shape[1]} bytes each; "
+                f"{n_rows} records with {n_tests} tests were asked for"
+            )
+        return answers
+
+
+def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
+    """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
+    return Hello(
+        role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, id_digest="",
+        plan=Terms(reveal=reveal),
+    )  # fmt: skip
+
+
+@contextmanager
+def session(
+    model: JointModel, channels: Sequence[Channel], *, party: str, run_id: str, reveal: str | None = None
+) -> Iterator[Session]:
+    """Greet all passive parties, let the caller ask, and tell them when that is over.
+
+    Parameters
+    ----------
+    model : JointModel
+    channels : sequence of Channel
+    party, run_id : str
+    reveal : str, optional
+        How coarse the scores are that this party lets out, in words; None if it lets them out as they are.
+
+    Raises
+    ------
+    Disagreement
+    """
+    with conversation(channels) as phase:
+        phase.enter("greeting")
+        hello = asking_hello(party, run_id, reveal)
+        theirs = greet_all(channels, {channel.peer: hello for channel in channels})
+        phase.enter("asking for answers")
+        takes = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)
+        yield Session(model, channels, batch_rows=min((BATCH_ROWS, *takes)))
+        for channel in channels:
+            channel.send(Done())
+
+
+def predict_jointly(
+    model: JointModel,
+    ids: pd.Index,
+    own: Mapping[str, Values],
+    channels: Sequence[Channel],
+    *,
+    party: str,
+    run_id: str,
+    desensitized: bool,
+    reveal: str | None = None,
+    progress: Progress = no_progress,
+) -> tuple[Values, Statuses]:
+    """Predict records in a `session` of their own; see `Session.predict` for what is returned."""
+    with session(model, channels, party=party, run_id=run_id, reveal=reveal) as asking:
+        return asking.predict(ids, own, desensitized=desensitized, progress=progress)
+
+
+def predict_locally(model: JointModel, own: Mapping[str, Values], columns: pd.DataFrame) -> Values:
+    """Predict records of which A holds every column in clear, with the thresholds that the passive parties shared.
+
+    Raises
+    ------
+    Disagreement
+        If a passive party keeps its thresholds.
+    """
+    answers = {}
+    for owner in model.ensemble.owners:
+        if owner not in model.routers:
+            raise Disagreement(
+                f"{owner} keeps its thresholds, so A cannot score alone; predict in mode `routed` or `desensitized`"
+            )
+        answers[owner] = model.routers[owner].answer(columns, rng=None)
+    return model.ensemble.predict(feature_matrix(model.ensemble, own, answers, len(columns)))

@@ -1,0 +1,52 @@
+"""What becomes of scores: a table keyed by id, and how good they are where labels are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Mask, Values
+from opboost.fit_quality import fit_quality
+from opboost.metrics import default_metric, evaluate
+from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
+from parties.tables.party_table import PartyTable
+from parties.vertical.prediction_client import Statuses
+from parties.vertical.training_job import JointModel
+from protocols.messages.vertical import RecordStatus
+
+_WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}
+
+
+def status_word(status: RecordStatus) -> str:
+    """A record's status as it stands in files."""
+    return _WORDS.get(status, status.name.lower())
+
+
+def prediction_table(ids: pd.Index, predictions: Values, statuses: Statuses) -> pd.DataFrame:
+    """Keyed by id, with a status each; multiclass gives one column per class beside the most probable one."""
+    status = np.array([status_word(one) for one in RecordStatus], dtype=object)[statuses]
+    if predictions.ndim == 1:
+        return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
+    is_scored = statuses == RecordStatus.ANSWERED
+    chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
+    classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
+    return pd.DataFrame({"id": ids, "prediction": chosen, **classes, "status": status})
+
+
+def score(
+    folder: RunFolder, log: RunLog, model: JointModel, table: PartyTable, predictions: Values, known: Mask, mode: str
+) -> None:
+    """Compare predictions with labels, where the table holds both classes of them."""
+    if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
+        return
+    loss = model.ensemble.loss
+    metrics = evaluate(loss.name, table.labels[known], predictions[known])
+    basis = f"records scored in mode {mode}"
+    fit = fit_quality(loss.name, table.labels[known], predictions[known], basis=basis, metric=default_metric(loss))
+    if fit is not None:
+        folder.note_fit(fit)
+    metrics_path = folder.path / "metrics.json"
+    before = folder.read_json("metrics.json") if metrics_path.exists() else {}
+    folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
+    log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)

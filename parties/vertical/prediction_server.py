@@ -1,0 +1,263 @@
+"""The passive party in prediction: which records it answers, with which bits, and the conversation in which it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, exact
+from opboost.preprocess import EncodedColumn
+from opboost.routing import PackedAnswers, Router
+from parties.progress import Progress, no_progress
+from parties.session.handshake import conversation, greet
+from parties.vertical.rate_limits import Allowance
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import Abort, Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
+from protocols.transport.channel import Channel, aborted
+from protocols.transport.codec import MAX_ARRAY_BYTES
+
+ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
+"""Makes the release of single records, given their ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerableRecords:
+    """A table's records with their exact codes, which must not leave the party.
+
+    Attributes
+    ----------
+    ids : Index of str
+    columns : tuple of (ColumnMechanism, EncodedColumn)
+        Those that the split tests name.
+    bits : ndarray of uint8, optional
+        The packed answers from the exact codes, where they were worked out before.
+    """
+
+    ids: pd.Index
+    columns: tuple[tuple[ColumnMechanism, EncodedColumn], ...]
+    bits: NDArray[np.uint8] | None = None
+
+    @classmethod
+    def of(cls, router: Router, ids: pd.Index, features: pd.DataFrame) -> AnswerableRecords:
+        """Encode a table.
+
+        Raises
+        ------
+        DataError
+            If a column is absent or a cell does not fit the schema.
+        """
+        return cls(ids, tuple(router.encode(features)))
+
+    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+        """All of them; a table that does not fit into memory has those of these ids alone."""
+        return self
+
+
+class RecordSource(Protocol):
+    """Where records are found; `AnswerableRecords` is one."""
+
+    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+        """Those with these ids, and perhaps others, with columns if desensitized, else with columns or bits."""
+        ...
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one conversation asked for and got.
+
+    Attributes
+    ----------
+    n_requests, n_asked, n_answered, n_unknown, n_refused : int
+        Requests, and records.
+    n_routed_bits : int
+        Exact bits that left.
+    modes : set of str
+    began : float or None
+        When both sides had agreed, by the monotonic clock.
+    """
+
+    n_requests: int = 0
+    n_asked: int = 0
+    n_answered: int = 0
+    n_unknown: int = 0
+    n_refused: int = 0
+    n_routed_bits: int = 0
+    modes: set[str] = field(default_factory=set)
+    began: float | None = None
+
+    def count(self, ask: Ask, answers: Answers, n_tests: int) -> None:
+        """Note a request and its answers."""
+        n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
+        self.n_requests += 1
+        self.n_asked += len(ask.ids)
+        self.n_answered += n_answered
+        self.n_unknown += n_unknown
+        self.n_refused += sum(refused)
+        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_tests
+        self.modes.add("desensitized" if ask.desensitized else "routed")
+
+
+class Answerer:
+    """Answers requests about one table, within what its owner allows.
+
+    Parameters
+    ----------
+    router : Router
+    records : RecordSource
+    release : callable
+        Makes the desensitized records.
+    may_route : bool
+        Whether exact bits may leave.
+    allowance : Allowance, optional
+        How many records may be asked for, and how many exact bits may leave.
+    max_rows : int, optional
+        Records per request; by default as many as one message can answer.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        records: RecordSource,
+        *,
+        release: ReleaseRecords,
+        may_route: bool,
+        allowance: Allowance | None = None,
+        max_rows: int | None = None,
+    ) -> None:
+        self.records: RecordSource = records
+        self._packed = PackedAnswers(router)
+        # More than a message holds could not be answered, and would only cost memory.
+        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_tests // 8))
+        self.max_rows = min(fits, max_rows or fits)
+        self._release = release
+        self._may_route = may_route
+        self._allowance = allowance
+
+    @property
+    def n_tests(self) -> int:
+        """Bits per answered record."""
+        return self._packed.n_tests
+
+    def answer(self, ask: Ask) -> Answers:
+        """The answers to a request; what the owner refuses has a status that says so, and no bits.
+
+        Raises
+        ------
+        LedgerError
+            If desensitized records would exceed the ledger's budget.
+
+        Notes
+        -----
+        Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
+        release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
+        on which side of each used threshold a record lies, without any differential privacy. A refusal tells no bits,
+        and only the one by the daily limit tells that the record is known.
+        """
+        n_rows = len(ask.ids)
+        if n_rows > self.max_rows:
+            raise UnexpectedMessage(
+                f"{n_rows} records were asked for at once; this party answers at most {self.max_rows} per request"
+            )
+        if not ask.desensitized and not self._may_route:
+            return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
+        records = self.records.about(ask.ids, desensitized=ask.desensitized)
+        rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
+        status = self._status(rows >= 0, is_routed=not ask.desensitized)
+        answered = np.flatnonzero(status == RecordStatus.ANSWERED)
+        answers = self._answers(status)
+        if len(answered):
+            answers.bits[answered] = self._bits(records, rows[answered], desensitized=ask.desensitized)
+        return answers
+
+    def _bits(
+        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
+    ) -> NDArray[np.uint8]:  # fmt: skip
+        """Packed answers about some of the records."""
+        if records.bits is not None and not desensitized:
+            return records.bits[rows]
+        columns = self._columns(records, rows, desensitized=desensitized)
+        return self._packed.of({c.schema.name: c for c in columns}, len(rows))
+
+    def _answers(self, status: NDArray[np.uint8]) -> Answers:
+        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_tests // 8)), np.uint8))
+
+    def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
+        """What may be done with each record, after the limits were charged for it."""
+        status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
+        if self._allowance is not None:
+            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_tests if is_routed else 0)
+            known = np.flatnonzero(is_known[:n_taken])
+            status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
+            status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
+        return status
+
+    def _columns(
+        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
+    ) -> Sequence[ReleasedColumn]:
+        found = [
+            (mechanism, EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
+            for mechanism, column in records.columns
+        ]
+        if not desensitized:
+            return [exact(mechanism, column) for mechanism, column in found]
+        return self._release([m for m, _ in found], [column for _, column in found], records.ids[rows])
+
+
+def prediction_hello(
+    party: str, run_id: str, *, max_rows: int | None = None, reveal: str | None = None, comes_again: bool = False
+) -> Hello:
+    """A passive party's greeting for prediction; `reveal` is how coarse the scores must be that A lets out."""
+    return Hello(
+        role=Role.PASSIVE,
+        party=party,
+        run_id=run_id,
+        task=Task.PREDICT,
+        n_rows=0,
+        id_digest="",
+        agreed=Terms(reveal=reveal),
+        max_rows=max_rows,
+        comes_again=comes_again,
+    )
+
+
+def answer_session(
+    answerer: Answerer,
+    channel: Channel,
+    hello: Hello,
+    *,
+    tally: Tally,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    progress: Progress = no_progress,
+) -> None:
+    """Answer the active party's requests until it is done; `tally` tells how far that came, however it ends.
+
+    `around` is entered before each request is answered, and left when the answer was sent.
+    """
+    with conversation([channel]) as phase:
+        phase.enter("greeting")
+        greet(channel, hello)
+        tally.began = time.monotonic()
+        while True:
+            phase.enter("waiting for a request")
+            match channel.receive():
+                case Ask() as ask:
+                    phase.enter("answering")
+                    with around():
+                        answers = answerer.answer(ask)
+                        channel.send(answers)
+                        tally.count(ask, answers, answerer.n_tests)
+                    progress("answering", tally.n_answered, tally.n_answered)
+                case Done():
+                    return
+                case Abort() as message:
+                    raise aborted(channel.peer, message)
+                case message:
+                    raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where a request was due")

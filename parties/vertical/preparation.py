@@ -1,0 +1,210 @@
+"""A run file and a table in, a job out: every check that needs no peer, before anything is opened or written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism
+from opboost.preprocess import encode
+from opboost.schema import TableSchema
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Loss
+from parties.config.vertical import ActiveRun, PassiveRun, read_schema
+from parties.errors import ConfigError, TableError, naming
+from parties.ledger.charged_release import planned
+from parties.ledger.ledger_lines import Release
+from parties.ledger.release_store import ReleaseStore
+from parties.runs.journal import Inputs, Journal, Records
+from parties.tables.party_table import PartyTable, own_columns, read_table, select
+from parties.tables.record_ids import each_id
+from parties.vertical.alignment import Aligned, Aligner, Place, usable
+from parties.vertical.party_b import PassiveJob
+from parties.vertical.training_job import ActiveJob
+from protocols.transport.channel import Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedActive:
+    """An active party's run file and table, checked.
+
+    Attributes
+    ----------
+    run : ActiveRun
+    schema : TableSchema
+    table : PartyTable
+        All records of this party, or those that the run file lists.
+    aligner : Aligner
+    loss : Loss
+    parameters : BoostingParameters
+    """
+
+    run: ActiveRun
+    schema: TableSchema
+    table: PartyTable
+    aligner: Aligner
+    loss: Loss
+    parameters: BoostingParameters
+
+    def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
+        """The training job on the aligned records; before they are found, one for greetings: it names no digest."""
+        is_ready = aligned is not None or not self.aligner.is_needed
+        aligned = aligned or Aligned(self.table)
+        table, run = aligned.table, self.run
+        assert table.labels is not None
+        seed = run.model.seed if journal is None else journal.seed
+        return ActiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=table.id_digest if is_ready else "",
+            own=own_columns(table, self.schema),
+            labels=table.labels,
+            weights=np.ones(table.n_rows),
+            loss=self.loss,
+            parameters=self.parameters,
+            constraints=run.model.constraints,
+            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            engine=run.model.engine,
+            seed=seed,
+            alignment=self.aligner.words,
+            orders=aligned.orders,
+            agreed={peer.name: peer.agreed.terms() for peer in run.passive},
+            journal=journal,
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """Records of this party."""
+        return self.table.n_rows
+
+    def begin(self, journal: Journal) -> None:
+        """Note in the journal what the run trains on, if that is known before the parties meet."""
+        if not self.aligner.is_needed:
+            self._note(journal, Aligned(self.table))
+
+    def take_up(self, journal: Journal) -> PreparedActive:
+        """The same for those of its records that were found to be common before."""
+        prepared, common = self, journal.common()
+        if common is not None:
+            rows = self.table.ids.get_indexer(common)
+            prepared = replace(self, table=self.table.take(rows[rows >= 0]))
+        prepared._note(journal, Aligned(prepared.table))
+        return prepared
+
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+        """Find the records that these peers have in common with this party; returns the job on them."""
+        before = self.job(journal=journal)
+        hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
+        aligned = self.aligner.lead(
+            self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
+        )  # fmt: skip
+        return self.job(aligned, journal)
+
+    def _note(self, journal: Journal, aligned: Aligned) -> None:
+        """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
+        common = list(each_id(aligned.table.ids)) if self.aligner.is_needed else None
+        journal.begin(self._inputs(aligned.table), aligned.orders, common)
+
+    def _inputs(self, table: PartyTable) -> Inputs:
+        assert table.labels is not None
+        own = own_columns(table, self.schema)
+        digest = hashlib.sha256(json.dumps([table.id_digest, *(column.name for column in own)]).encode())
+        for values in (table.labels, *(column.values for column in own)):
+            digest.update(np.ascontiguousarray(values))
+        return Inputs(Records(table.n_rows, table.id_digest), digest.hexdigest())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedPassive:
+    """The same of a passive party."""
+
+    run: PassiveRun
+    schema: TableSchema
+    table: PartyTable
+    aligner: Aligner
+    mechanisms: tuple[ColumnMechanism, ...]
+
+    def job(self, aligned: Aligned | None = None) -> PassiveJob:
+        """The same; without an account it draws for nobody."""
+        is_ready = aligned is not None or not self.aligner.is_needed
+        aligned = aligned or Aligned(self.table)
+        run = self.run
+        return PassiveJob(
+            party=run.party,
+            run_id=run.run_id,
+            id_digest=aligned.table.id_digest if is_ready else "",
+            features=aligned.table.features,
+            mechanisms=self.mechanisms,
+            rng=bits(run),
+            opaque_names=run.opaque_names,
+            share_thresholds=run.share_thresholds,
+            alignment=self.aligner.words,
+            order=aligned.orders.get(run.active.name),
+            has_label=self.schema.label is not None,
+            agreed=run.active.agreed.terms(),
+        )
+
+    def planned(self) -> list[Release]:
+        """What releasing all records of the table would be entered as; nothing is charged."""
+        job = self.job()
+        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+        return planned(job.mechanisms, encoded, self.table.ids, is_secure=job.rng.is_secure)
+
+    def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
+        """Those of the releases that would have to be drawn."""
+        return [release for release in releases if store.find(release.key) is None]
+
+
+def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
+    """Check what an active party's run file brings to a training run; nothing is opened or written."""
+    schema, ignore = read_schema(run.table_schema)
+    if schema.label is None:
+        raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
+    with naming(path):
+        loss, parameters = run.model.loss(), run.model.parameters()
+    table = _training_table(run, schema, ignore, needs_label=True)
+    assert table.labels is not None
+    loss.check_labels(table.labels)
+    with naming(path):
+        run.model.validation(table.n_rows)
+    return PreparedActive(
+        run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), loss=loss, parameters=parameters
+    )
+
+
+def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
+    """The same of a passive party."""
+    schema, ignore = read_schema(run.table_schema)
+    with naming(path):
+        mechanisms = run.desensitize.mechanisms(schema)
+        run.ledger.budget.budget(schema)
+    table = _training_table(run, schema, ignore, needs_label=False)
+    return PreparedPassive(run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), mechanisms=mechanisms)
+
+
+def bits(run: PassiveRun) -> rng.BitSource:
+    """Where a passive party's noise comes from."""
+    return rng.secure() if run.seed is None else rng.seeded(run.seed)
+
+
+def _training_table(
+    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, needs_label: bool
+) -> PartyTable:
+    """Read what a run file names, and refuse at once what could not be trained on."""
+    duplicates = run.align.duplicates
+    if run.data.is_dir():
+        raise TableError(
+            f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
+            "`engine: dask`; here one file is needed"
+        )
+    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
+    if run.ids is not None:
+        table = select(table, run.ids, run.data)
+    usable(run, schema)(table)
+    return table

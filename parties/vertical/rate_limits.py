@@ -1,0 +1,150 @@
+"""How much a passive party answers: records per minute, and exact routing bits per day (UTC).
+
+An answer is counted before it leaves, in a SQLite file beside the ledger that all processes of this party share, so
+neither a restart nor a second process has a budget of its own. It is counted per active party, over all runs that use
+the ledger. Every routed record counts with one bit per test whenever it is asked for, a repetition too: that tells
+nothing new, but who counts only what is new must keep who was asked for. A day or a minute never begins twice: a clock
+that was put back stands still until it has caught up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from opboost.arrays import Mask
+from parties.storage.sqlite import connect, reporting, transaction
+
+DAY_S = 24 * 3600
+MINUTE_S = 60
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS latest (peer TEXT PRIMARY KEY, second INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS asked (peer TEXT, second INTEGER, records INTEGER NOT NULL, "
+    "PRIMARY KEY (peer, second)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS routed (peer TEXT, day INTEGER, bits INTEGER NOT NULL, "
+    "PRIMARY KEY (peer, day)) WITHOUT ROWID",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that is answered; None for no limit.
+
+    Attributes
+    ----------
+    records_per_minute : int, optional
+        Records asked for, known or not, within any 60 seconds.
+    routed_bits_per_day : int, optional
+        Bits that answer split tests from exact values, between one midnight UTC and the next.
+    """
+
+    records_per_minute: int | None = None
+    routed_bits_per_day: int | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any limit."""
+        return self != Limits()
+
+
+class Allowance:
+    """What one active party may still ask for.
+
+    Parameters
+    ----------
+    path : Path
+        The SQLite file.
+    limits : Limits
+    peer : str
+        The active party.
+    clock : callable
+        Seconds since 1970, UTC.
+    """
+
+    def __init__(self, path: Path, limits: Limits, peer: str, *, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._limits = limits
+        self._peer = peer
+        self._clock = clock
+        self._database = connect(path, _TABLES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    def take(self, is_known: Mask, *, bits_each: int) -> tuple[int, int]:
+        """Charge for a request, for as many of its first records as the limits allow.
+
+        Parameters
+        ----------
+        is_known : ndarray of bool, shape (n_rows,)
+            Which of the records that are asked for this party knows; only those cost bits.
+        bits_each : int
+            Exact bits per known record.
+
+        Returns
+        -------
+        n_taken : int
+            How many records the rate allows.
+        n_paid : int
+            How many of the known ones among these may be answered.
+        """
+        with reporting(self.path), transaction(self._database):
+            now = self._now()
+            n_taken = self._take_records(now, len(is_known))
+            n_known = int(np.count_nonzero(is_known[:n_taken]))
+            return n_taken, self._take_bits(now // DAY_S, n_known, bits_each)
+
+    def seconds_behind(self) -> int:
+        """By how much the clock is behind the last request; until it has caught up, no limit is renewed."""
+        with reporting(self.path):
+            return max(0, self._latest() - int(self._clock()))
+
+    def _now(self) -> int:
+        now = max(int(self._clock()), self._latest())
+        self._database.execute("INSERT OR REPLACE INTO latest VALUES (?, ?)", (self._peer, now))
+        return now
+
+    def _latest(self) -> int:
+        return self._number("SELECT second FROM latest WHERE peer = ?", self._peer)
+
+    def _take_records(self, now: int, n_rows: int) -> int:
+        """Whole seconds are counted, those that began less than a minute ago and the one before, so never too few."""
+        if self._limits.records_per_minute is None:
+            return n_rows
+        self._database.execute("DELETE FROM asked WHERE peer = ? AND second < ?", (self._peer, now - MINUTE_S))
+        spent = self._number("SELECT SUM(records) FROM asked WHERE peer = ?", self._peer)
+        n_taken = max(0, min(n_rows, self._limits.records_per_minute - spent))
+        self._add("INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + ?", now, n_taken)
+        return n_taken
+
+    def _take_bits(self, day: int, n_known: int, bits_each: int) -> int:
+        if self._limits.routed_bits_per_day is None or bits_each == 0:
+            return n_known
+        spent = self._number("SELECT bits FROM routed WHERE peer = ? AND day = ?", self._peer, day)
+        n_paid = max(0, min(n_known, (self._limits.routed_bits_per_day - spent) // bits_each))
+        self._add(
+            "INSERT INTO routed VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET bits = bits + ?", day, n_paid * bits_each
+        )
+        return n_paid
+
+    def _add(self, statement: str, when: int, amount: int) -> None:
+        if amount:
+            self._database.execute(statement, (self._peer, when, amount, amount))
+
+    def _number(self, question: str, *values: str | int) -> int:
+        row = self._database.execute(question, values).fetchone()
+        return 0 if row is None or row[0] is None else int(row[0])
+
+
+def allowance_path(ledger: Path) -> Path:
+    """Where the counts lie: beside the ledger."""
+    return ledger.with_suffix(".served.sqlite")

@@ -1,0 +1,66 @@
+"""All parties in one process, each passive one in a thread of its own, talking over memory channels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from protocols.errors import ProtocolError
+from protocols.transport.channel import Channel
+from protocols.transport.memory import memory_pair
+
+T = TypeVar("T")
+
+
+def simulate(
+    active: Callable[[Sequence[Channel]], T], passive: Mapping[str, Callable[[Channel], object]], *, name: str
+) -> T:
+    """Run the active party here and every passive party in a thread; return what the active party returned.
+
+    Parameters
+    ----------
+    active : callable
+        Takes the channels to all passive parties, in order.
+    passive : mapping of str to callable
+        By party: takes its channel to the active party.
+    name : str
+        The active party's name.
+
+    Raises
+    ------
+    Exception
+        What a passive party raised, if one failed; else what the active party raised.
+    """
+    failures: list[BaseException] = []
+    threads, channels = [], []
+
+    def guarded(party: Callable[[Channel], object], channel: Channel) -> None:
+        try:
+            party(channel)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            channel.close()
+
+    for peer, party in passive.items():
+        here, there = memory_pair(name, peer)
+        channels.append(here)
+        threads.append(threading.Thread(target=guarded, args=(party, there), daemon=True))
+    for thread in threads:
+        thread.start()
+    try:
+        return active(channels)
+    except ProtocolError as error:
+        _join(channels, threads)
+        causes = [failure for failure in failures if not isinstance(failure, ProtocolError)]
+        raise causes[0] if causes else error from None
+    finally:
+        _join(channels, threads)
+
+
+def _join(channels: Sequence[Channel], threads: Sequence[threading.Thread]) -> None:
+    for channel in channels:
+        channel.close()
+    for thread in threads:
+        thread.join()

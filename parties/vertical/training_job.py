@@ -1,0 +1,167 @@
+"""What goes into the active party's side of a training run, and what comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.errors import ParameterError
+from opboost.fit_quality import FitQuality
+from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router
+from opboost.trees.boosting import BoostingParameters, OnRound
+from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.losses import Loss
+from opboost.trees.tree import Ensemble
+from opboost.trees.validation import History
+from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
+from parties.runs.journal import Journal
+from parties.vertical.rank_receiver import Receipt
+from protocols.messages.vertical import Hello, Role, Task, Terms
+
+# More tests than this no message can ask for.
+MOST_TESTS = 1 << 32
+
+
+class Grower(Protocol):
+    """Grows trees where the active party's rows lie, from the passive parties' columns alone."""
+
+    @property
+    def n_rows(self) -> int: ...
+    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveJob:
+    """What the active party brings to a training run.
+
+    Attributes
+    ----------
+    party, run_id, id_digest : str
+    own : tuple of OwnColumn
+    labels, weights : ndarray of float64, shape (n_rows,)
+        Like the rows of `own`, empty where `grow` has them.
+    loss : Loss
+    parameters : BoostingParameters
+    constraints : ColumnConstraints
+        On own columns and on passive parties', by the names that these go by.
+    validation : ValidationPlan, optional
+        Rows to hold out of training.
+    engine : {"native", "xgboost"}
+        What grows the trees.
+    grow : Grower, optional
+        Grows them in place of `engine`: for rows that lie elsewhere.
+    seed : int or None
+        For row and column sampling.
+    alignment : str
+        How the records were aligned, in words that must be the same on both sides.
+    orders : dict of str to ndarray of int64
+        Per passive party, in which order its ranks travel, where that is not the order of the records.
+    on_round : callable
+        Takes a RoundReport after every round; training ends if it returns True.
+    column_order : tuple of str, optional
+        Order of all columns, which decides ties; by default A's own, then each passive party's.
+    agreed : mapping of str to Terms
+        What was agreed that each peer does.
+    journal : Journal, optional
+        Where to keep what is needed to go on after an interruption, and what to go on from.
+    """
+
+    party: str
+    run_id: str
+    id_digest: str
+    own: tuple[OwnColumn, ...]
+    labels: Values
+    weights: Values
+    loss: Loss
+    parameters: BoostingParameters
+    constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
+    validation: ValidationPlan | None = None
+    engine: Engine = "native"
+    grow: Grower | None = None
+    seed: int | None = None
+    alignment: str = "prealigned"
+    orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    on_round: OnRound = lambda _: None
+    column_order: tuple[str, ...] = ()
+    agreed: Mapping[str, Terms] = field(default_factory=dict)
+    journal: Journal | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Records."""
+        return len(self.labels) if self.grow is None else self.grow.n_rows
+
+    @property
+    def most_tests(self) -> int:
+        """How many split tests the model can make, whosever columns they are on."""
+        n_trees = self.parameters.n_estimators * self.loss.n_outputs
+        return min(n_trees * self.parameters.max_splits, MOST_TESTS)
+
+    def receipt(self, peer: str) -> Receipt:
+        """What a peer has sent so far; empty without a journal."""
+        folder = None if self.journal is None else self.journal.folder_of(peer)
+        return Receipt(peer, self.n_rows, folder, order=self.orders.get(peer))
+
+    def hello(self, peer: str, receipt: Receipt | None = None, task: Task = Task.TRAIN) -> Hello:
+        """The greeting for a peer; with what was received of it, once ranks are due."""
+        return Hello(
+            role=Role.ACTIVE,
+            party=self.party,
+            run_id=self.run_id,
+            task=task,
+            n_rows=self.n_rows,
+            id_digest=self.id_digest,
+            alignment=self.alignment,
+            has_label=True,
+            plan=Terms(objective=self.loss.name, tests=self.most_tests),
+            agreed=self.agreed.get(peer, Terms()),
+            held=receipt.held() if receipt else None,
+        )
+
+    def check_names(self, theirs: Mapping[str, Hello]) -> None:
+        """Refuse constraints on a column that no party is going to bring, while nothing is released.
+
+        Raises
+        ------
+        ParameterError
+        """
+        names = [column.name for column in self.own]
+        are_categorical = [column.is_categorical for column in self.own]
+        for hello in theirs.values():
+            names += hello.names
+            are_categorical += [False] * len(hello.names)
+        try:
+            self.constraints.on(names, are_categorical=are_categorical, max_delta_step=0.0)
+        except ParameterError as error:
+            raise ParameterError(f"{error}. Nothing was released") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointModel:
+    """A's share of a model.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        With one feature per own column and per test of each passive party.
+    guarantees : dict of str to Guarantee
+        Per passive party, what its release promises.
+    routers : dict of str to Router
+        The passive parties that let A score alone.
+    history : History
+        Scores of the rows that were held out, round by round.
+    fit : FitQuality or None
+        How the model fits the held-out rows, or else those that it was trained on.
+    """
+
+    ensemble: Ensemble
+    guarantees: dict[str, Guarantee] = field(default_factory=dict)
+    routers: dict[str, Router] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    fit: FitQuality | None = None

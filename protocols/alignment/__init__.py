@@ -1,0 +1,1 @@
+"""Record alignment: private set intersection, keyed hashes, and blinded identifiers."""

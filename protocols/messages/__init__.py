@@ -1,0 +1,1 @@
+"""Messages of every protocol, and their registry."""

@@ -1,0 +1,265 @@
+"""Messages of horizontal training, in the order of the protocol: a coordinator, and workers that talk to it alone.
+
+::
+
+    worker                              coordinator
+    │ ───────────── Join ─────────────► │   who, which run, its terms, a key, a commitment to random bytes
+    │ ◄────────── Welcome ───────────── │   the coordinator's terms; both compare, and nothing was asked yet
+    │ ◄───────── Commitments ────────── │   everybody's
+    │ ──────────── Reveal ────────────► │   the random bytes
+    │ ◄────────── Reveals ───────────── │   everybody's: the public bits, from which random trees come
+    │ ◄────────── Members ───────────── │   who takes part in secure aggregation; again when somebody comes back
+    │ ──────────── Parcel ────────────► │   ahead of the first round (`protocols.secure_aggregation.sum`)
+    │ ◄── StartTree, Divide, Place ──── │   any number, none of which is answered
+    │ ◄── WantTotals, WantHistograms ── │   what the next sum is of; those of several trees may be asked together
+    │ ◄─────────── AddUp ────────────── │   a round of secure aggregation
+    │ ──────────── Masked ────────────► │   the masked vector, and the parcel for the next round
+    │ ◄────────── Unmask ────────────── │
+    │ ──────────── Shares ────────────► │
+    │ ◄───────── FinishTree ─────────── │
+    │              · · ·                │
+    │ ◄──────────── Done ────────────── │   the coordinator has saved the model
+    │ ───────────── Done ─────────────► │
+
+A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
+`Reveals`, and all of `StartTree`, `Divide` and `FinishTree` so far. Either side may send `Abort` at any time.
+
+A chain has no coordinator; every two owners talk to each other::
+
+    owner                               owner
+    │ ─────────── TakeTurns ──────────► │   who, which run, its terms, how many trees of the run it holds
+    │ ◄────────── TakeTurns ─────────── │   both compare, and nothing was trained yet
+    │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
+    │ ───────────── Done ─────────────► │   the model is saved
+    │ ◄──────────── Done ────────────── │
+`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
+send `Abort` at any time.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, JsonValue
+
+from protocols.messages.vertical import ByteRows, Count, FlagArray, Message, Name, RandomBytes, array_of
+
+NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
+NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
+VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
+NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
+FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
+Names = Annotated[tuple[Name, ...], Field(strict=False)]
+SealedBytes = Annotated[bytes, Field(max_length=4096)]
+
+
+class Join(Message):
+    """A worker is there. `answered` is the number of trees that an earlier process of it answered for."""
+
+    kind: ClassVar[str] = "join"
+    party: Name
+    run_id: Name
+    terms: dict[str, JsonValue]
+    key: RandomBytes
+    commitment: RandomBytes
+    answered: Count
+    is_secure: bool
+
+
+class Welcome(Message):
+    """The coordinator's terms."""
+
+    kind: ClassVar[str] = "welcome"
+    terms: dict[str, JsonValue]
+
+
+class Commitments(Message):
+    """One row per worker that was there at the beginning; whoever still has to reveal its bytes does so now."""
+
+    kind: ClassVar[str] = "commitments"
+    names: Names
+    rows: ByteRows
+    is_open: bool
+
+
+class Reveal(Message):
+    """The random bytes that a worker was committed to."""
+
+    kind: ClassVar[str] = "reveal"
+    random: RandomBytes
+
+
+class Reveals(Message):
+    """Everybody's random bytes, in the order of the commitments."""
+
+    kind: ClassVar[str] = "reveals"
+    rows: ByteRows
+
+
+class Members(Message):
+    """Who takes part from now on, with keys of 32 bytes, and the number of the round that comes next."""
+
+    kind: ClassVar[str] = "members"
+    epoch: Count
+    names: Names
+    keys: ByteRows
+    round: Count
+
+
+class ParcelFor(Message):
+    """A worker's parcel for a round."""
+
+    kind: ClassVar[str] = "parcel"
+    epoch: Count
+    round: Count
+    sealed: ByteRows
+    seeds: SealedBytes
+    mark: RandomBytes
+
+
+class StartTree(Message):
+    """Begin a tree for an output."""
+
+    kind: ClassVar[str] = "start tree"
+    output: Count
+
+
+class Divide(Message):
+    """Splits of one or several levels, one after the other; `levels` has how many each level has."""
+
+    kind: ClassVar[str] = "divide"
+    levels: NodeArray
+    nodes: NodeArray
+    columns: NodeArray
+    cuts: NodeArray
+    missing_left: FlagArray
+    goes_left: FlagRows
+    lefts: NodeArray
+    rights: NodeArray
+
+
+class FinishTree(Message):
+    """A tree in bins, with its leaves' values."""
+
+    kind: ClassVar[str] = "finish tree"
+    columns: NodeArray
+    thresholds: NumberArray
+    missing_left: FlagArray
+    lefts: NodeArray
+    rights: NodeArray
+    values: NumberArray
+
+
+class Place(Message):
+    """Where columns may be cut from the next tree on, one row per column, ascending."""
+
+    kind: ClassVar[str] = "place"
+    cuts: NumberRows
+
+
+class WantTotals(Message):
+    """The next sum has the totals of these nodes of the tree that is being grown."""
+
+    kind: ClassVar[str] = "want totals"
+    nodes: NodeArray
+
+
+class WantHistograms(Message):
+    """The next sum has the histograms of these nodes."""
+
+    kind: ClassVar[str] = "want histograms"
+    nodes: NodeArray
+
+
+class AddUp(Message):
+    """Send the answers to the last `n_wanted` questions, masked among those who are present."""
+
+    kind: ClassVar[str] = "add up"
+    n_wanted: Count
+    epoch: Count
+    round: Count
+    present: FlagArray
+
+
+class Masked(Message):
+    """A masked vector, and the parcel for the round after this one."""
+
+    kind: ClassVar[str] = "masked"
+    epoch: Count
+    round: Count
+    vector: VectorArray
+    sealed: ByteRows
+    seeds: SealedBytes
+    mark: RandomBytes
+
+
+class Unmask(Message):
+    """Whose vectors came, and what everybody sealed for the receiver."""
+
+    kind: ClassVar[str] = "unmask"
+    epoch: Count
+    round: Count
+    survivors: FlagArray
+    sealed: ByteRows
+
+
+class Shares(Message):
+    """The sender's shares, one row per worker."""
+
+    kind: ClassVar[str] = "shares"
+    epoch: Count
+    round: Count
+    rows: ByteRows
+
+
+class TakeTurns(Message):
+    """An owner of a chain is there. It holds the trees of the first `n_held` turns."""
+
+    kind: ClassVar[str] = "take turns"
+    party: Name
+    run_id: Name
+    terms: dict[str, JsonValue]
+    n_held: Count
+
+
+class PassTree(Message):
+    """The tree of a turn, in bins of the public grid, and what it promises to each of its owner's records."""
+
+    kind: ClassVar[str] = "pass tree"
+    turn: Count
+    epsilon: float
+    is_secure: bool
+    columns: NodeArray
+    thresholds: NumberArray
+    missing_left: FlagArray
+    lefts: NodeArray
+    rights: NodeArray
+    values: NumberArray
+
+
+HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
+    message.kind: message
+    for message in (
+        Join,
+        Welcome,
+        Commitments,
+        Reveal,
+        Reveals,
+        Members,
+        ParcelFor,
+        StartTree,
+        Divide,
+        Place,
+        WantTotals,
+        WantHistograms,
+        AddUp,
+        Masked,
+        Unmask,
+        Shares,
+        FinishTree,
+        TakeTurns,
+        PassTree,
+    )
+}

@@ -1,0 +1,8 @@
+"""Every message that can come over a channel, by its kind."""
+
+from __future__ import annotations
+
+from protocols.messages.horizontal import HORIZONTAL_MESSAGES
+from protocols.messages.vertical import MESSAGES, Message
+
+VOCABULARY: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES}

@@ -1,0 +1,320 @@
+"""Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
+
+Training; what is in brackets is left out where the files are aligned already (`protocols.alignment.private_set_intersection`)::
+
+    A                                    B
+    │ ◄─────────── [Hello] ───────────── │   sizes of both sets, how they are to be aligned, what each will do
+    │ ──────────── [Hello] ────────────► │
+    │ ◄───────── [OrderShare] ────────── │   random bytes of both, from which the order of the ranks is made
+    │ ────────── [OrderShare] ─────────► │
+    │ ────────── [BlindedIds] ─ · · · ─► │   A's ids under A's key; each chunk comes back
+    │ ◄──────── [ReblindedIds] ─ · · · ─ │   under both keys (these two for private set intersection alone)
+    │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
+    │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
+    │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
+    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids, what it will do
+    │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
+    │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
+    │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
+    │              (A grows trees)       │
+    │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
+    │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
+    │ ───────────── Done ──────────────► │   A has saved the model
+    │ ◄──────────── Done ─────────────── │   B has saved its share
+
+A run that was interrupted anywhere is started again on both sides and goes through the same sequence: the same records
+are found, in the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A
+trains the same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
+looks: it is answered with a `Hello`, and whoever was waiting waits on.
+
+Prediction, one round trip per batch::
+
+    A                                    B
+    │ ◄──────────── Hello ────────────── │
+    │ ───────────── Hello ─────────────► │
+    │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
+    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and one bit per test, packed
+    │ ───────────── Done ──────────────► │
+
+A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
+time. Two round trips in all train a model, whatever the number of trees, once the records are aligned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum, StrEnum
+from typing import Annotated, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
+
+# Version of the protocol, not of the package: raised when an older peer could misunderstand.
+VERSION = 4
+
+
+def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
+    """Accept numpy arrays of these dtypes and dimensions only."""
+
+    def check(value: object) -> NDArray[np.generic]:
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"expected an array, found {type(value).__name__}")
+        if value.dtype.str not in dtypes or value.ndim != ndim:
+            raise ValueError(
+                f"expected {ndim} dimensions of {' or '.join(dtypes)}, found {value.ndim} of {value.dtype.str}"
+            )
+        return value
+
+    checked: Callable[[object], NDArray[np.generic]] = check
+    return PlainValidator(checked)
+
+
+# Characters of an `Abort`'s reason.
+MAX_REASON = 2000
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Count = Annotated[int, Field(ge=0)]
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], array_of("|u1", "<u2", "<u4")]
+IndexArray = Annotated[NDArray[np.uint32], array_of("<u4")]
+FlagArray = Annotated[NDArray[np.bool_], array_of("|b1")]
+PackedBits = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
+FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
+StatusArray = Annotated[NDArray[np.uint8], array_of("|u1")]
+ByteRows = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
+RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+class Message(BaseModel):
+    """A frozen value with checked fields; unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    kind: ClassVar[str]
+
+
+class Role(StrEnum):
+    """What a party does in a run."""
+
+    ACTIVE = "active"
+    PASSIVE = "passive"
+
+
+class Task(StrEnum):
+    """What a run is for."""
+
+    TRAIN = "train"
+    PREDICT = "predict"
+    CHECK = "check"
+
+
+class RecordStatus(IntEnum):
+    """What a passive party did with a record that it was asked for. Where several differ, the highest counts."""
+
+    ANSWERED = 0
+    UNKNOWN = 1
+    REFUSED_ROUTED = 2
+    REFUSED_RATE_LIMIT = 3
+    REFUSED_DAILY_LIMIT = 4
+
+
+class Terms(Message):
+    """What a party does in a run, or what was agreed that it does; None where nothing was said.
+
+    `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
+    `reveal`, how coarse the scores are that it lets out (prediction only).
+    Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
+    budget of a column per unit, and that of all columns between neighbouring records.
+    """
+
+    kind: ClassVar[str] = "terms"
+    objective: Name | None = None
+    tests: Count | None = None
+    columns: Count | None = None
+    mechanism: Name | None = None
+    law: Name | None = None
+    epsilon: float | None = None
+    total_epsilon: float | None = None
+    share_thresholds: bool | None = None
+    reveal: Annotated[str, Field(max_length=1000)] | None = None
+
+
+class Held(Message):
+    """What the active party holds of an earlier attempt: of which offer, and up to which row of which column."""
+
+    kind: ClassVar[str] = "held"
+    offer: Digest
+    column: Count
+    row: Count
+
+
+class Hello(Message):
+    """Who speaks, what must be the same on both sides, and what each was told that the other will do.
+
+    `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
+    and whether it serves, that is, looks for the active party again whatever comes of this conversation.
+    `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
+    `names` are those under which the passive party is going to offer its columns, in their order.
+    """
+
+    kind: ClassVar[str] = "hello"
+    role: Annotated[Role, Field(strict=False)]
+    party: Name
+    run_id: Name
+    task: Annotated[Task, Field(strict=False)]
+    n_rows: Count
+    id_digest: str
+    alignment: Annotated[str, Field(max_length=200)] = "prealigned"
+    has_label: bool | None = None
+    plan: Terms = Terms()
+    agreed: Terms = Terms()
+    held: Held | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    comes_again: bool = False
+    looks_for: Annotated[Task | None, Field(strict=False)] = None
+    names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+
+
+class OrderShare(Message):
+    """One side's random bytes towards the order in which ranks are sent."""
+
+    kind: ClassVar[str] = "order share"
+    random: RandomBytes
+
+
+class BlindedIds(Message):
+    """Some consecutive ids of the sender's list, each as a point under its key or as a keyed hash; one row each."""
+
+    kind: ClassVar[str] = "blinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class ReblindedIds(Message):
+    """A chunk of the receiver's own `BlindedIds`, now under both keys."""
+
+    kind: ClassVar[str] = "reblinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class MoreIds(Message):
+    """A has taken a chunk of `BlindedIds`; B may send another one beyond the first few."""
+
+    kind: ClassVar[str] = "more ids"
+
+
+class CommonIds(Message):
+    """Which of the receiver's own `BlindedIds` are common to all parties: one bit each, packed."""
+
+    kind: ClassVar[str] = "common ids"
+    bits: FlatBits
+
+
+class OfferedColumn(Message):
+    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories."""
+
+    kind: ClassVar[str] = "offered column"
+    name: Name
+    n_ranks: Count
+    has_missing: bool
+    digest: Digest
+    mechanism: str
+    law: str
+    epsilon: float
+
+
+class Offer(Message):
+    """What B is about to release, and what that promises."""
+
+    kind: ClassVar[str] = "offer"
+    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False)]
+    guarantee: dict[str, JsonValue]
+
+
+class RankChunk(Message):
+    """Ranks of some consecutive rows of a column; a missing row holds the column's number of ranks."""
+
+    kind: ClassVar[str] = "rank chunk"
+    column: Count
+    start: Count
+    ranks: RankArray
+
+
+class SplitRanks(Message):
+    """Tests that the trees make on B's columns: "rank <= r", with the way a missing cell goes."""
+
+    kind: ClassVar[str] = "split ranks"
+    columns: IndexArray
+    ranks: IndexArray
+    missing_left: FlagArray
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        if not len(self.columns) == len(self.ranks) == len(self.missing_left):
+            raise ValueError("columns, ranks and missing_left must have one length")
+        return self
+
+
+class Thresholds(Message):
+    """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
+
+    kind: ClassVar[str] = "thresholds"
+    router: dict[str, JsonValue] | None
+
+
+class Ask(Message):
+    """Records to be scored."""
+
+    kind: ClassVar[str] = "ask"
+    ids: Annotated[tuple[str, ...], Field(strict=False)]
+    desensitized: bool
+
+
+class Answers(Message):
+    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered."""
+
+    kind: ClassVar[str] = "answers"
+    status: StatusArray
+    bits: PackedBits
+
+    @model_validator(mode="after")
+    def _check_status(self) -> Self:
+        if self.status.max(initial=0) > max(RecordStatus):
+            raise ValueError("a status that this version does not know")
+        return self
+
+
+class Done(Message):
+    """The job is done and saved."""
+
+    kind: ClassVar[str] = "done"
+
+
+class Abort(Message):
+    """The run is over; `reason` is a sentence without any value from the data."""
+
+    kind: ClassVar[str] = "abort"
+    phase: Name
+    reason: Annotated[str, Field(max_length=MAX_REASON)]
+
+
+MESSAGES: dict[str, type[Message]] = {
+    message.kind: message
+    for message in (
+        Hello,
+        OrderShare,
+        BlindedIds,
+        ReblindedIds,
+        MoreIds,
+        CommonIds,
+        Offer,
+        RankChunk,
+        SplitRanks,
+        Thresholds,
+        Ask,
+        Answers,
+        Done,
+        Abort,
+    )
+}

@@ -1,0 +1,98 @@
+"""Who takes part in secure aggregation, and what a worker sends ahead of a round."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import SumRefused
+from protocols.secure_aggregation.masking import SECRET_BYTES, TAG_BYTES
+
+Flags = NDArray[np.bool_]
+ByteRows = NDArray[np.uint8]
+
+MIN_WORKERS = 2
+MAX_WORKERS = 50
+
+# A share of b and one of k.
+SEALED_BYTES = 2 * SECRET_BYTES + TAG_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Epoch:
+    """Who takes part, and under which keys; the same at everybody's.
+
+    Attributes
+    ----------
+    run : str
+    number : int
+    names : tuple of str
+    keys : tuple of bytes
+        Each worker's public key of the run.
+    threshold : int
+        How many workers must remain at every step: more than half of them.
+    """
+
+    run: str
+    number: int
+    names: tuple[str, ...]
+    keys: tuple[bytes, ...]
+    threshold: int
+
+    def __post_init__(self) -> None:
+        n = len(self.names)
+        if not MIN_WORKERS <= n <= MAX_WORKERS:
+            raise SumRefused(f"secure aggregation is among {MIN_WORKERS} to {MAX_WORKERS} workers; found {n}")
+        if len(self.keys) != n or len(set(self.names)) < n or len(set(self.keys)) < n:
+            raise SumRefused("the workers of secure aggregation must have names and keys of their own")
+        if not (n < 2 * self.threshold and 2 <= self.threshold <= n):
+            raise SumRefused(
+                f"the threshold of secure aggregation must be more than half of the {n} workers; got {self.threshold}"
+            )
+
+    @property
+    def n_workers(self) -> int:
+        return len(self.names)
+
+    @property
+    def run_bytes(self) -> bytes:
+        """What names the run in the derivation of keys."""
+        return self.run.encode()
+
+    def context(self, number: int, sender: int, receiver: int) -> bytes:
+        """What a sealed share belongs to."""
+        return hashlib.sha256(
+            repr((self.run, self.number, number, self.names, sender, receiver, self.threshold)).encode()
+        ).digest()
+
+    def nonce(self, number: int) -> bytes:
+        """Of a round of this epoch, 12 bytes."""
+        return self.number.to_bytes(4, "little") + number.to_bytes(8, "little")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """What a worker sends ahead of a round.
+
+    Attributes
+    ----------
+    sealed : ndarray of uint8, shape (n_workers, SEALED_BYTES)
+        One row per worker that alone can open it.
+    seeds : bytes
+        The encrypted seeds of its masks with all workers.
+    mark : bytes
+        A hash of b, which tells whether b was put together rightly.
+    """
+
+    sealed: ByteRows
+    seeds: bytes
+    mark: bytes
+
+
+def check_enough(epoch: Epoch, n: int, what: str) -> None:
+    """Refuse a step that too few take part in."""
+    if n < epoch.threshold:
+        raise SumRefused(f"{n} of {epoch.n_workers} workers {what} where {epoch.threshold} must; nothing was revealed")

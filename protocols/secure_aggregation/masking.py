@@ -1,0 +1,161 @@
+"""What secure aggregation is made of: keys that two workers share, streams of masks, and secrets in shares.
+
+Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode, ChaCha20-Poly1305 and Shamir's scheme are
+those of pycryptodome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from Crypto.Cipher import AES, ChaCha20_Poly1305
+from Crypto.Hash import SHA256
+from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
+from Crypto.Protocol.KDF import HKDF
+from Crypto.Protocol.SecretSharing import Shamir
+from Crypto.PublicKey import ECC
+from numpy.typing import NDArray
+
+from protocols.errors import SumRefused
+from protocols.transport.keys import KeyPair
+
+# Numbers modulo 2**64; a signed sum that fits an int64 comes out as it is.
+Vector = NDArray[np.uint64]
+
+SEED_BYTES = 32
+
+# Shamir's scheme is over a field of 2**128 elements.
+SECRET_BYTES = 16
+
+# Of an authentication tag.
+TAG_BYTES = 16
+
+
+def derive(secret: bytes, purpose: str, *context: bytes, n_bytes: int = SEED_BYTES) -> bytes:
+    """A key for one purpose. The parts of the context are told apart by their lengths."""
+    parts = (purpose.encode(), *context)
+    info = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
+    key = HKDF(secret, n_bytes, b"opboost secure sum", SHA256, context=info)
+    assert isinstance(key, bytes)
+    return key
+
+
+def mask(seed: bytes, length: int) -> Vector:
+    """So many uniform numbers from a seed of 32 bytes that serves once."""
+    out = np.zeros(length, "<u8")
+    if length:
+        view = memoryview(out).cast("B")
+        AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=0).encrypt(view, output=view)
+    return out
+
+
+def add(total: Vector, part: Vector, *, is_plus: bool) -> None:
+    """Add a mask to a vector in place, or take it away."""
+    if is_plus:
+        total += part
+    else:
+        total -= part
+
+
+def seal(key: bytes, nonce: bytes, text: bytes, context: bytes) -> bytes:
+    """Encrypt and authenticate; no nonce of 12 bytes may serve a key twice."""
+    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
+    cipher.update(context)
+    hidden, tag = cipher.encrypt_and_digest(text)
+    return hidden + tag
+
+
+def unseal(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
+    """The inverse of `seal`.
+
+    Raises
+    ------
+    SumRefused
+        If anything differs from what was sealed.
+    """
+    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
+    cipher.update(context)
+    try:
+        return bytes(cipher.decrypt_and_verify(sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]))
+    except ValueError:
+        raise SumRefused("a sealed share was altered, or is of another round or worker; nothing was revealed") from None
+
+
+def split(secret: bytes, *, threshold: int, n_shares: int) -> list[bytes]:
+    """Shares of 16 bytes, any `threshold` of which give the secret back and fewer nothing."""
+    return [share for _, share in Shamir.split(threshold, n_shares, secret)]
+
+
+def combine(shares: Mapping[int, bytes]) -> bytes:
+    """The secret, from shares by their place in `split`'s list; garbage if one is wrong or one is lacking."""
+    return bytes(Shamir.combine([(place + 1, share) for place, share in shares.items()]))
+
+
+@dataclass(frozen=True, slots=True)
+class PairKeys:
+    """What two workers share and nobody else has, 32 bytes each.
+
+    Attributes
+    ----------
+    masks : bytes
+        From which the pair's mask of every round comes.
+    to_them, from_them : bytes
+        For shares that one seals for the other.
+    """
+
+    masks: bytes = field(repr=False)
+    to_them: bytes = field(repr=False)
+    from_them: bytes = field(repr=False)
+
+
+class OwnKey:
+    """A worker's key of one run, and with `identity` the proof that it is this worker's.
+
+    Parameters
+    ----------
+    identity : KeyPair, optional
+        The worker's lasting key. Pairs then depend on both workers' lasting keys too, so that a coordinator which
+        hands out keys of its own making shares no secret with anybody.
+    """
+
+    def __init__(self, identity: KeyPair | None = None) -> None:
+        self._key = ECC.generate(curve="Curve25519")
+        self._identity = None if identity is None else ECC.construct(curve="Curve25519", seed=identity.secret)
+        self.public: bytes = bytes(self._key.public_key().export_key(format="raw"))
+
+    def pair(self, theirs: bytes, identity: bytes | None, *, run: bytes) -> PairKeys:
+        """Agree on the keys of a pair.
+
+        Parameters
+        ----------
+        theirs : bytes
+            The other worker's public key of this run; one's own for what one seals for oneself.
+        identity : bytes or None
+            Its lasting public key, if this worker has one itself.
+        run : bytes
+            What names the run.
+
+        Raises
+        ------
+        SumRefused
+            If a key is no key, or only one of the two has a lasting one.
+        """
+        if (identity is None) != (self._identity is None):
+            raise SumRefused("either all workers know each other's public keys or none does; nothing was sent")
+        lasting = {} if identity is None else {"static_priv": self._identity, "static_pub": _public(identity)}
+        try:
+            secret = key_agreement(eph_priv=self._key, eph_pub=_public(theirs), kdf=bytes, **lasting)
+        except ValueError:
+            raise SumRefused("a worker's key for secure aggregation is not valid; nothing was sent") from None
+        return PairKeys(
+            masks=derive(secret, "masks", run, *sorted((self.public, theirs))),
+            to_them=derive(secret, "shares", run, self.public, theirs),
+            from_them=derive(secret, "shares", run, theirs, self.public),
+        )
+
+
+def _public(raw: bytes) -> ECC.EccKey:
+    """A public key; a point of small order, under which nothing would be secret, is refused by the library."""
+    return import_x25519_public_key(raw)

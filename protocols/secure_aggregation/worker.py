@@ -1,0 +1,183 @@
+"""A worker's side of secure aggregation (`protocols.secure_aggregation.sum` has the sequence, and what holds against whom)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from Crypto.Random import get_random_bytes
+from numpy.typing import NDArray
+
+from protocols.errors import SumRefused
+from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
+from protocols.secure_aggregation.masking import (
+    SECRET_BYTES,
+    OwnKey,
+    PairKeys,
+    Vector,
+    add,
+    derive,
+    mask,
+    seal,
+    split,
+    unseal,
+)
+from protocols.transport.keys import KeyPair
+
+
+class SummedWorker:
+    """A worker's side. Rounds have numbers, and none is ever answered twice.
+
+    Parameters
+    ----------
+    name, run : str
+    identity : KeyPair, optional
+        Its lasting key; see `OwnKey`.
+    """
+
+    def __init__(self, name: str, run: str, *, identity: KeyPair | None = None) -> None:
+        self._name = name
+        self._run = run
+        self._key = OwnKey(identity)
+        self._identity = None if identity is None else identity.public
+        self._epoch: Epoch | None = None
+        self._place = 0
+        self._pairs: list[PairKeys] = []
+        self._prepared: tuple[int, bytes, list[bytes]] | None = None
+        self._last_masked = -1
+        self._unmasks: tuple[int, Flags] | None = None
+
+    @property
+    def public_key(self) -> bytes:
+        return self._key.public
+
+    def join(self, epoch: Epoch, lasting_keys: Mapping[str, bytes] | None = None) -> None:
+        """Take part in a new epoch.
+
+        Parameters
+        ----------
+        epoch : Epoch
+        lasting_keys : mapping of str to bytes, optional
+            The other workers' lasting public keys, by name; required with an identity.
+
+        Raises
+        ------
+        SumRefused
+        """
+        if epoch.run != self._run or (self._epoch is not None and epoch.number <= self._epoch.number):
+            raise SumRefused("the list of workers belongs to another run or is an old one; nothing was sent")
+        if self._name not in epoch.names or epoch.keys[epoch.names.index(self._name)] != self.public_key:
+            raise SumRefused("the list of workers does not have this worker under its own key; nothing was sent")
+        lasting = {**(lasting_keys or {}), self._name: self._identity}
+        if unknown := [name for name in epoch.names if self._identity is not None and name not in lasting]:
+            raise SumRefused(f"no public key is known here of the workers {', '.join(unknown)}; nothing was sent")
+        self._pairs = [
+            self._key.pair(key, lasting.get(name), run=epoch.run_bytes)
+            for name, key in zip(epoch.names, epoch.keys, strict=True)
+        ]
+        self._epoch, self._place = epoch, epoch.names.index(self._name)
+        self._prepared = self._unmasks = None
+
+    def prepare(self, number: int) -> Parcel:
+        """The parcel for a round that is to come."""
+        epoch = self._joined()
+        if number <= self._last_masked or (self._prepared is not None and number <= self._prepared[0]):
+            raise SumRefused(f"round {number} of secure aggregation is over; nothing was sent")
+        own, opening = get_random_bytes(SECRET_BYTES), get_random_bytes(SECRET_BYTES)
+        seeds = [derive(pair.masks, "round", epoch.nonce(number)) for pair in self._pairs]
+        shares = [
+            first + second
+            for first, second in zip(
+                split(own, threshold=epoch.threshold, n_shares=epoch.n_workers),
+                split(opening, threshold=epoch.threshold, n_shares=epoch.n_workers),
+                strict=True,
+            )
+        ]
+        sealed = [
+            seal(pair.to_them, epoch.nonce(number), share, epoch.context(number, self._place, v))
+            for v, (pair, share) in enumerate(zip(self._pairs, shares, strict=True))
+        ]
+        self._prepared = number, own, seeds
+        context = epoch.context(number, self._place, self._place)
+        return Parcel(
+            sealed=np.frombuffer(b"".join(sealed), np.uint8).reshape(-1, SEALED_BYTES),
+            seeds=seal(derive(opening, "seeds"), epoch.nonce(number), b"".join(seeds), context),
+            mark=derive(own, "mark"),
+        )
+
+    def mask(self, number: int, present: Flags, vector: NDArray[np.int64]) -> Vector:
+        """The vector of a round, under masks.
+
+        Parameters
+        ----------
+        number : int
+        present : ndarray of bool, shape (n_workers,)
+            Who sent a parcel for this round.
+        vector : ndarray of int64, shape (length,)
+
+        Raises
+        ------
+        SumRefused
+            If the round is not the prepared one, or too few are present. Nothing was sent then.
+        """
+        epoch = self._joined()
+        if self._prepared is None or self._prepared[0] != number or number <= self._last_masked:
+            raise SumRefused(f"round {number} of secure aggregation is not the one that is due; nothing was sent")
+        _check_present(epoch, present, self._place)
+        _, own, seeds = self._prepared
+        self._prepared, self._last_masked, self._unmasks = None, number, (number, present.copy())
+        masked = vector.astype("<u8") + mask(derive(own, "own mask"), len(vector))
+        for v in np.flatnonzero(present):
+            if v != self._place:
+                add(masked, mask(seeds[v], len(vector)), is_plus=self._place < int(v))
+        return masked
+
+    def unmask(self, number: int, survivors: Flags, sealed: ByteRows) -> ByteRows:
+        """Shares of one secret of each worker that was present: never of both, and only once.
+
+        Parameters
+        ----------
+        number : int
+        survivors : ndarray of bool, shape (n_workers,)
+            Whose vectors the coordinator has.
+        sealed : ndarray of uint8, shape (n_workers, SEALED_BYTES)
+            What the workers sealed for this one; rows of those who were not present do not count.
+
+        Returns
+        -------
+        ndarray of uint8, shape (n_workers, SECRET_BYTES)
+
+        Raises
+        ------
+        SumRefused
+            If fewer than the threshold survived, or this worker did not. Nothing was revealed then.
+        """
+        epoch = self._joined()
+        if self._unmasks is None or self._unmasks[0] != number:
+            raise SumRefused(
+                f"round {number} of secure aggregation is not the one to be unmasked; nothing was revealed"
+            )
+        present = self._unmasks[1]
+        self._unmasks = None
+        _check_present(epoch, survivors, self._place)
+        if (survivors & ~present).any() or sealed.shape != (epoch.n_workers, SEALED_BYTES):
+            raise SumRefused("the list of survivors, or what was sealed for this worker, is malformed")
+        shares = np.zeros((epoch.n_workers, SECRET_BYTES), np.uint8)
+        for u in np.flatnonzero(present):
+            context = epoch.context(number, int(u), self._place)
+            both = unseal(self._pairs[u].from_them, epoch.nonce(number), sealed[u].tobytes(), context)
+            shares[u] = np.frombuffer(both[:SECRET_BYTES] if survivors[u] else both[SECRET_BYTES:], np.uint8)
+        return shares
+
+    def _joined(self) -> Epoch:
+        if self._epoch is None:
+            raise SumRefused("no list of workers has come yet; nothing was sent")
+        return self._epoch
+
+
+def _check_present(epoch: Epoch, flags: Sequence[bool] | Flags, place: int) -> None:
+    """A worker's own look at who takes part."""
+    flags = np.asarray(flags)
+    if flags.shape != (epoch.n_workers,) or not flags[place]:
+        raise SumRefused("the list of those who take part is malformed or lacks this worker; nothing was sent")
+    check_enough(epoch, int(flags.sum()), "take part")

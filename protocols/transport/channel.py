@@ -1,0 +1,189 @@
+"""What a channel can do, whatever carries it, and the reading of a sequence from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.messages.vertical import MAX_REASON, Abort, Message
+from protocols.transport.codec import Frame, decode, size_bytes
+from protocols.transport.sanitize import readable
+
+M = TypeVar("M", bound=Message)
+
+# How often a party that hears several peers looks for the next message.
+_LOOK_S = 0.002
+
+# Characters of a peer's phase that are passed on to people.
+_MAX_PHASE = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How patient a party is.
+
+    Attributes
+    ----------
+    timeout_s : float
+        Silence after which a connected peer counts as lost.
+    wait_s : float
+        How long to wait for a peer to appear at all.
+    """
+
+    timeout_s: float = 10.0
+    wait_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went over a channel.
+
+    Attributes
+    ----------
+    sent_bytes, received_bytes : int
+    on_send, on_receive : callable
+        Called with the kind and the frames of each message, for the audit log.
+    """
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
+    on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
+
+    def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
+        """Note an outgoing message."""
+        self.sent_bytes += size_bytes(frames)
+        self.on_send(message.kind, frames)
+
+    def decode_received(self, frames: Sequence[Frame]) -> Message:
+        """Note an incoming message, and read it."""
+        self.received_bytes += size_bytes(frames)
+        message = decode(frames)
+        self.on_receive(message.kind, frames)
+        return message
+
+
+class Channel(Protocol):
+    """A conversation with one peer.
+
+    Attributes
+    ----------
+    peer : str
+        Name of the party at the other end.
+    traffic : Traffic
+    """
+
+    peer: str
+    traffic: Traffic
+
+    def send(self, message: Message) -> None:
+        """Send a message, or wait while the peer is slow.
+
+        Raises
+        ------
+        PeerLost
+        PeerAborted
+            If the peer left and its last message says why.
+        """
+
+    def receive(self) -> Message:
+        """Wait for the next message for as long as the peer is alive.
+
+        Raises
+        ------
+        PeerLost
+        DecodeError
+        """
+
+    def is_ready(self) -> bool:
+        """Whether `receive` would return or raise at once."""
+
+    def check(self) -> None:
+        """Return at once if the peer is alive, or left before the rest of what it said was read.
+
+        Raises
+        ------
+        PeerLost
+        PeerAborted
+            If the peer left and its last message says why.
+        """
+
+    def begin_again(self) -> None:
+        """Forget who was there, such as a peer that only looked, and wait for the peer to come."""
+
+    def close(self) -> None:
+        """Let go of the peer; messages that were sent are still delivered."""
+
+
+def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
+    """What to raise when a peer is gone: its own last words if they are among the messages that still wait."""
+    for frames in waiting:
+        try:
+            message = decode(frames)
+        except DecodeError:
+            continue
+        if isinstance(message, Abort):
+            return aborted(peer, message)
+    return PeerLost(f"{peer} {otherwise}")
+
+
+def ends_with_abort(waiting: Sequence[Sequence[Frame]]) -> bool:
+    """Whether the last message that waits ends the run, so that what came before it matters no more."""
+    if not waiting:
+        return False
+    try:
+        return isinstance(decode(waiting[-1]), Abort)
+    except DecodeError:
+        return False
+
+
+def expect(channel: Channel, kind: type[M]) -> M:
+    """Receive the next message, which must be of this kind.
+
+    Raises
+    ------
+    PeerAborted
+        If the peer ended the run instead.
+    UnexpectedMessage
+        If it is of another kind.
+    """
+    message = channel.receive()
+    if isinstance(message, Abort):
+        raise aborted(channel.peer, message)
+    if not isinstance(message, kind):
+        raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where {kind.kind!r} was due")
+    return message
+
+
+def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
+    """The next message of whichever peer speaks first, and whose it is.
+
+    Raises
+    ------
+    PeerAborted, PeerLost, DecodeError
+    """
+    while True:
+        for channel in channels:
+            if len(channels) == 1 or channel.is_ready():
+                message = channel.receive()
+                if isinstance(message, Abort):
+                    raise aborted(channel.peer, message)
+                return channel, message
+        time.sleep(_LOOK_S)
+
+
+def aborted(peer: str, message: Abort) -> PeerAborted:
+    """What to raise when a peer ended the run: who, where and why; its words made fit for a log."""
+    phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
+    return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
+
+
+def abort(channel: Channel, phase: str, reason: str) -> None:
+    """Tell the peer that the run is over, if it can still be told."""
+    try:
+        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON)))
+    except ProtocolError:
+        return

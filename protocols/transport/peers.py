@@ -1,0 +1,168 @@
+"""Who speaks to a listening party over which connection, and what was said but not yet asked for. No sockets in here.
+
+A peer is known by its key, never by the name a connection gives itself. The first of its connections that speaks holds
+its place until that connection ends; another one at the same time is turned away. Until the peer was heard it may
+leave and come back, and what the earlier connection said is forgotten; afterwards its end is final.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocols.errors import UnexpectedMessage
+from protocols.transport.channel import ends_with_abort, farewell
+from protocols.transport.codec import Frame, size_bytes
+
+# What a peer may have said ahead of its turn: bounds the memory that it can take.
+MAX_WAITING = 256
+MAX_WAITING_BYTES = 256 << 20
+
+
+@dataclass(slots=True)
+class _Descriptor:
+    """The latest connection on a descriptor, which is used again after its connection ended."""
+
+    serial: int = 0
+    is_open: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """Where answers go, and what tells whether the connection still stands."""
+
+    route: bytes
+    descriptor: int
+    serial: int
+
+
+@dataclass(slots=True)
+class _Peer:
+    connection: _Connection | None = None
+    inbox: deque[list[Frame]] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    is_heard: bool = False
+    is_released: bool = False
+    flood: str = ""
+
+    def forget(self) -> None:
+        self.inbox.clear()
+        self.waiting_bytes = 0
+        self.connection, self.is_heard = None, False
+
+
+class Peers:
+    """The peers of one listener.
+
+    Parameters
+    ----------
+    names : iterable of str
+    timeout_s : float
+        For the sentence about a peer that was lost.
+    """
+
+    def __init__(self, names: Iterable[str], *, timeout_s: float) -> None:
+        self._peers = {name: _Peer() for name in names}
+        self._descriptors: dict[int, _Descriptor] = {}
+        self._timeout_s = timeout_s
+
+    def note_event(self, descriptor: int, *, is_accepted: bool) -> None:
+        """A connection began or ended."""
+        known = self._descriptors.setdefault(descriptor, _Descriptor())
+        known.is_open = is_accepted
+        known.serial += is_accepted
+
+    def note_flood(self, descriptor: int, amount: str) -> None:
+        """A connection sent more than this amount ahead of its turn; if it is a peer's, that ends the run."""
+        serial = self._descriptors.setdefault(descriptor, _Descriptor()).serial
+        for peer in self._peers.values():
+            if peer.connection and (peer.connection.descriptor, peer.connection.serial) == (descriptor, serial):
+                peer.flood = amount
+
+    def take(self, name: str, route: bytes, descriptor: int, frames: list[Frame]) -> bool:
+        """Keep a message until it is asked for; False if it came over another connection than the peer's."""
+        peer = self._peers[name]
+        serial = self._descriptors.setdefault(descriptor, _Descriptor()).serial
+        connection = _Connection(route, descriptor, serial)
+        if peer.connection != connection:
+            if peer.connection is not None and (peer.is_heard or not self.is_lost(name)):
+                return False
+            peer.forget()
+            peer.connection = connection
+        if peer.flood:
+            return True
+        n_bytes = size_bytes(frames)
+        if peer.inbox and (len(peer.inbox) >= MAX_WAITING or peer.waiting_bytes + n_bytes > MAX_WAITING_BYTES):
+            peer.flood = f"{MAX_WAITING} messages or {MAX_WAITING_BYTES >> 20} MiB"
+            return True
+        peer.waiting_bytes += n_bytes
+        peer.inbox.append(frames)
+        return True
+
+    def is_known(self, name: str) -> bool:
+        """Whether this is a peer of the run."""
+        return name in self._peers
+
+    def has_spoken(self, name: str) -> bool:
+        """Whether the peer has come at all."""
+        return self._peers[name].connection is not None
+
+    def has_waiting(self, name: str) -> bool:
+        """Whether a message of the peer waits."""
+        return bool(self._peers[name].inbox)
+
+    def most_waiting(self) -> int:
+        """How many messages wait of the peer of which most do."""
+        return max((len(peer.inbox) for peer in self._peers.values()), default=0)
+
+    def is_lost(self, name: str) -> bool:
+        """Whether the peer came and its connection has ended."""
+        connection = self._peers[name].connection
+        if connection is None:
+            return False
+        known = self._descriptors[connection.descriptor]
+        return not known.is_open or known.serial != connection.serial
+
+    def route(self, name: str) -> bytes | None:
+        """Where a message to the peer goes."""
+        connection = self._peers[name].connection
+        return connection.route if connection else None
+
+    def pop(self, name: str) -> list[Frame]:
+        """The peer's oldest waiting message."""
+        peer = self._peers[name]
+        frames = peer.inbox.popleft()
+        peer.waiting_bytes -= size_bytes(frames)
+        peer.is_heard = True
+        return frames
+
+    def forget(self, name: str) -> None:
+        """The peer may come anew."""
+        self._peers[name].forget()
+
+    def release(self, name: str) -> None:
+        """The peer may leave: nothing more is expected of it."""
+        self._peers[name].is_released = True
+
+    def lost(self, name: str, otherwise: str) -> Exception:
+        """What to raise when a peer is gone: its last words, if it left any."""
+        return farewell(name, self._peers[name].inbox, otherwise)
+
+    def check(self, name: str) -> None:
+        """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
+
+        Raises
+        ------
+        PeerLost, PeerAborted, UnexpectedMessage
+        """
+        for other, peer in self._peers.items():
+            if peer.flood:
+                raise UnexpectedMessage(f"{other} sent more than {peer.flood} ahead of its turn")
+            if peer.is_released or not self.is_lost(other):
+                continue
+            if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):
+                raise farewell(other, peer.inbox, self._farewell(other).removeprefix(f"{other} "))
+
+    def _farewell(self, name: str) -> str:
+        return f"{name} closed the connection or was silent for {self._timeout_s:g} s"

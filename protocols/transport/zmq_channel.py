@@ -1,0 +1,192 @@
+"""A passive party's end over ZeroMQ with CURVE: connects to the active party and waits for it to appear.
+
+Used by the thread that made it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import zmq
+
+from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
+from protocols.messages.vertical import Abort, Message
+from protocols.transport.channel import Timing, Traffic, farewell
+from protocols.transport.codec import Frame, encode
+from protocols.transport.keys import KeyPair, check_loopback
+from protocols.transport.receive_quota import Arrivals
+from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
+
+# The server says what is wrong with a connection, or the two do not speak the same protocol.
+_REFUSED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
+
+# A connection that ended before both sides were known: a server with another key does that, and one that just stops.
+_CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+
+# After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
+# off, too, until the peer behind it is there.
+MAX_CUT = 3
+
+# What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
+MAX_AHEAD_BYTES = 256 << 20
+
+
+class ConnectedChannel:
+    """A passive party's end: connects to the active party and waits for it to appear.
+
+    Parameters
+    ----------
+    address : str
+        Where the active party listens.
+    name, peer : str
+        This party's name and the active party's.
+    keys : KeyPair or None
+        This party's keys; None for a plain-text connection, allowed on loopback only.
+    peer_key : bytes or None
+        The active party's public key.
+    timing : Timing
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        name: str,
+        peer: str,
+        keys: KeyPair | None,
+        peer_key: bytes | None,
+        timing: Timing,
+    ) -> None:
+        check_loopback(address, keys)
+        if keys is not None and peer_key is None:
+            raise KeyFileError(f"the public key of {peer} is needed to connect to it")
+        self.peer = peer
+        self.traffic = Traffic()
+        self._address = address
+        self._name = name
+        self._keys = keys
+        self._peer_key = peer_key
+        self._timing = timing
+        self._context = zmq.Context()
+        self._connect()
+
+    def send(self, message: Message) -> None:
+        frames = encode(message)
+        while True:
+            self._follow_events()
+            if self._is_lost and not self._is_flooding:
+                raise farewell(self.peer, self._waiting(), "closed the connection")
+            self._refuse_to_wait()
+            try:
+                self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+            else:
+                break
+        if isinstance(message, Abort):
+            self._socket.linger = int(FAREWELL_S * 1000)
+        self.traffic.count_sent(message, frames)
+
+    def receive(self) -> Message:
+        while not self._socket.poll(int(POLL_S * 1000)):
+            self.check()
+        frames = self._take()
+        return self.traffic.decode_received(frames)
+
+    def is_ready(self) -> bool:
+        self._follow_events()
+        return self._is_lost or self._is_flooding or bool(self._socket.poll(0))
+
+    def check(self) -> None:
+        self._follow_events()
+        if self._is_lost and not self._is_flooding and not self._socket.poll(0):
+            raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
+        self._refuse_to_wait()
+
+    def begin_again(self) -> None:
+        self._disconnect()
+        self._connect()
+
+    def close(self) -> None:
+        """Deliver what was sent if the peer is there, then let go of it."""
+        if self._socket.closed:
+            return
+        self._disconnect()
+        self._context.term()
+
+    def _connect(self) -> None:
+        self._deadline = time.monotonic() + self._timing.wait_s
+        self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
+        self._cuts: list[float] = []
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
+        self._socket = open_socket(self._context, zmq.DEALER, self._timing)
+        if self._keys is None:
+            # Without keys the name is all that tells who this is.
+            self._socket.routing_id = self._name.encode()
+        else:
+            self._socket.curve_serverkey = self._peer_key
+            self._socket.curve_secretkey = self._keys.secret
+            self._socket.curve_publickey = self._keys.public
+        watched = zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSED | _CUT
+        self._monitor = self._socket.get_monitor_socket(watched)
+        try:
+            self._socket.connect(self._address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise PeerLost(f"cannot connect to {self._address}: {error.strerror}") from None
+
+    def _disconnect(self) -> None:
+        self._follow_events()
+        if self._is_lost or self._is_refused:
+            self._socket.linger = 0
+        elif not self._is_connected:
+            self._socket.linger = int(FAREWELL_S * 1000)
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._socket.close()
+
+    def _follow_events(self) -> None:
+        for event in events(self._monitor):
+            if event["event"] == zmq.Event.CONNECTED:
+                self._descriptor = event["value"]
+                self._arrivals.begin(self._descriptor)
+            elif event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self._is_connected = True
+            elif event["event"] & _REFUSED:
+                self._is_refused = True
+            elif event["event"] == _CUT:
+                self._cuts.append(time.monotonic())
+                lasted_s = self._cuts[-1] - self._cuts[0]
+                self._is_refused |= len(self._cuts) >= MAX_CUT and lasted_s > self._timing.timeout_s
+            elif self._is_connected:
+                self._is_lost = True
+                self._arrivals.end(self._descriptor)
+        self._is_flooding |= bool(self._arrivals.cut_off())
+
+    def _refuse_to_wait(self) -> None:
+        """Raise if the peer will not come, did not come in time, or sends without end."""
+        if self._is_flooding:
+            raise UnexpectedMessage(
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, and was cut off"
+            )
+        if self._is_refused:
+            raise PeerLost(
+                f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
+                "the other side expects"
+            )
+        if not self._is_connected and time.monotonic() > self._deadline:
+            raise PeerLost(
+                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; it may not be "
+                "running, or the keys do not match"
+            )
+
+    def _waiting(self) -> Iterator[list[Frame]]:
+        """Messages that arrived and were not asked for."""
+        while self._socket.poll(0):
+            yield self._take()
+
+    def _take(self) -> list[Frame]:
+        frames: list[Frame] = [part.buffer for part in receive_parts(self._socket)]
+        self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
+        return frames

@@ -1,0 +1,56 @@
+"""What both kinds of ZeroMQ channel share: bounded sockets with heartbeats, and the news of their connections."""
+
+from __future__ import annotations
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from protocols.transport.channel import Timing
+from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS
+
+# Messages that ZeroMQ may hold per direction and peer: bounds the memory that a slow peer costs.
+HIGH_WATER_MARK = 64
+
+# How long a party that ends a run, or could not connect yet, tries to deliver its last words.
+FAREWELL_S = 1.0
+
+# How often a waiting party looks whether its peer is still there.
+POLL_S = 0.05
+
+
+def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timing) -> zmq.Socket[bytes]:
+    """A socket with bounded queues, bounded messages and transport heartbeats."""
+    socket = context.socket(kind)
+    timeout_ms = int(timing.timeout_s * 1000)
+    socket.linger = timeout_ms
+    socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
+    socket.maxmsgsize = MAX_ARRAY_BYTES
+    socket.heartbeat_ivl = max(1, timeout_ms // 4)
+    socket.heartbeat_timeout = timeout_ms
+    socket.handshake_ivl = timeout_ms
+    socket.reconnect_ivl = 50
+    socket.reconnect_ivl_max = 1000
+    return socket
+
+
+def receive_parts(socket: zmq.Socket[bytes], n_addresses: int = 0) -> list[zmq.Frame]:
+    """The next message, which is there already, behind so many frames with addresses.
+
+    Of one that has more frames than any message of this protocol only the first too many is kept, so that it is refused
+    when it is read.
+    """
+    parts: list[zmq.Frame] = [socket.recv(copy=False)]
+    while parts[-1].more and len(parts) < n_addresses + 2 + MAX_ARRAYS:
+        parts.append(socket.recv(copy=False))
+    rest = parts[-1]
+    while rest.more:
+        rest = socket.recv(copy=False)
+    return parts
+
+
+def events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
+    """What happened to a socket's connections since the last call."""
+    found = []
+    while monitor.poll(0):
+        found.append(recv_monitor_message(monitor))
+    return found  # type: ignore[return-value]

@@ -1,0 +1,112 @@
+"""Several classes: what all models together cost, and that they tell the classes apart."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opboost import DPBoostClassifier, FederatedGBDTClassifier, InPrivateClassifier, SGBDTClassifier
+from opboost.errors import DataError
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.rows.record_holder import Clipping
+from opboost.horizontal.sgbdt.as_published import printed_noise
+from opboost.privacy.accounting import by_gaussian
+from opboost.privacy.gaussian import gaussian_mu
+from opboost.sklearn import dpboost, inprivate
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CLASSIFIERS = (SGBDTClassifier, DPBoostClassifier, InPrivateClassifier, FederatedGBDTClassifier)
+CLIPPING = Clipping(max_grad=0.5, max_hess=0.25, ratio=2.0)
+DELTA = 1e-6
+
+
+def table(n_rows: int = 900) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(0).random((n_rows, 3))
+    return X, np.array(["low", "mid", "top"])[np.digitize(X[:, 0], [0.33, 0.66])]
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_three_classes_are_told_apart_and_the_promise_says_that_they_share(kind):
+    X, y = table()
+    is_pure = kind in (DPBoostClassifier, InPrivateClassifier)
+    settings = {} if is_pure else {"n_estimators": 60}
+    assert kind(random_state=0, **settings).fit(X, y).score(X, y) > 0.85
+    settings |= {} if is_pure else {"delta": DELTA}
+    model = kind(epsilon=3.0, bounds=(0, 1), **settings).fit(X, y)
+    assert model.guarantee_.certified
+    assert 2.99 < model.guarantee_.epsilon <= 3.0
+    assert "shared by one model for each of 3 classes" in str(model.guarantee_)
+    assert "shared" not in str(kind(epsilon=3.0, bounds=(0, 1), **settings).fit(X, y == "low").guarantee_)
+    assert len(model.models_) == 3
+    shares = model.predict_proba(X)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert set(model.predict(X)) <= set(y)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"has_filter": True}, {"rate": 0.2}, {"rate": 0.2, "has_filter": True}, {"cells_share": 0.2}],
+    ids=str,
+)  # fmt: skip
+def test_gaussian_noise_is_made_for_all_models_and_cells_are_counted_once(settings):
+    budget = {"epsilon": 1.0, "delta": DELTA, "n_trees": 10, **settings}
+    one, three = (leaf_noise(CLIPPING, **budget, n_models=n) for n in (1, 3))
+    assert 0.98 < three.epsilon(DELTA) <= 1.0
+    assert three.grad_std > 1.5 * one.grad_std
+    if "rate" not in settings:
+        mus = [1 / three.initial_std] * 3 + [three.mu] * 30 + [1 / three.cells_std if three.cells_std else 0.0]
+        assert by_gaussian(three.releases, DELTA) >= 1.0 - 1e-4
+        assert math.hypot(*mus) == pytest.approx(gaussian_mu(1.0, DELTA), rel=1e-4)
+        # Twin: the noise of one model, drawn three times, costs more than the budget.
+        assert by_gaussian(one.releases * 3, DELTA) > 1.5
+
+
+def test_a_publications_claim_is_shared_too():
+    settings = {"max_grad": 0.5, "epsilon": 0.6, "delta": 3e-6, "n_trees": 20, "rate": 0.1, "initial_share": 0.0,
+                "has_filter": False, "is_classification": True}  # fmt: skip
+    three, _, claimed = printed_noise(**settings, n_models=3)
+    alone, _, _ = printed_noise(**settings | {"epsilon": 0.2, "delta": 1e-6})
+    assert claimed == 0.6
+    assert three.grad_std == alone.grad_std
+    assert three.releases == alone.releases * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "name", "per_model"),
+    [
+        (DPBoostClassifier, dpboost.dpboost, "train", 0.9),
+        (InPrivateClassifier, inprivate, "run_chain", 1.0),
+    ],
+)
+def test_pure_budgets_are_shared_in_equal_parts(kind, module, name, per_model, monkeypatch):
+    seen, real = [], getattr(module, name)
+
+    def noted(*args, **settings):
+        seen.append(settings["epsilon"])
+        return real(*args, **settings)
+
+    monkeypatch.setattr(module, name, noted)
+    X, y = table(200)
+    kind(epsilon=3.0, bounds=(0, 1)).fit(X, y)
+    assert len(seen) == 3
+    assert sum(seen) <= 3.0 * per_model
+    assert sum(seen) == pytest.approx(3.0 * per_model)
+
+
+def test_records_that_arrive_later_train_all_models_on():
+    X, y = table()
+    settings = {"bounds": (0, 1), "epsilon": 5.0, "use_filter": True, "n_estimators": 20, "random_state": 0}
+    model = SGBDTClassifier(**settings).partial_fit(X[:400], y[:400], classes=["low", "mid", "rare", "top"])
+    model.partial_fit(X[400:], y[400:])
+    assert [len(each.trees) for each in model.models_] == [40] * 4
+    assert model.predict_proba(X).shape == (900, 4)
+    with pytest.raises(DataError, match="classes that were not known"):
+        model.partial_fit(X, np.full(900, "none"))
+
+
+def test_one_class_is_too_few():
+    with pytest.raises(DataError, match="at least two classes; found 1 class"):
+        DPBoostClassifier().fit(*(table(20)[0], np.zeros(20)))

@@ -1,0 +1,367 @@
+"""Run files with `engine: dask`: the commands of both parties, over partitions, as processes and side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.config.vertical import ActiveRun, PassiveRun, read_run
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
+from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
+from parties.jobs.predict_vertical import predict_active, serve_passive, serve_until_stopped
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.vertical.prediction_service import StopSignals
+from protocols.errors import PeerLost
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Outcomes = Callable[..., dict[str, Any]]
+
+SILENT = Terminal()
+MODEL = {"n_estimators": 30, "max_depth": 3, "learning_rate": 0.2, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(DaskSection(workers=2)) as found:
+        yield found
+
+
+@pytest.fixture
+def parties(sites: Any, client: Client) -> Any:
+    """The bank's customers in three files and the shop's in two, both on workers that are there already."""
+    for site, n_parts in ((sites.bank, 3), (sites.shop, 2)):
+        divide(site, n_parts)
+        site.run.update(engine="dask", data="parts", dask={"scheduler": client.scheduler.address}, timeout=5)
+    sites.bank.run["model"] = MODEL
+    return sites
+
+
+def divide(site: Any, n_parts: int, folder: str = "parts") -> None:
+    table = site.table.sort_values("id")
+    (site.path / folder).mkdir()
+    for i, rows in enumerate(np.array_split(np.arange(len(table)), n_parts)):
+        table.iloc[rows].to_parquet(site.path / folder / f"{i}.parquet", index=False)
+
+
+def train_both(parties: Any, outcomes: Outcomes) -> dict[str, Any]:
+    bank, shop = parties.bank.write(), parties.shop.write()
+    calls = {
+        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+    }
+    found = outcomes(60, calls)
+    return {name: error for name, error in found.items() if isinstance(error, BaseException)}
+
+
+def predict_both(parties: Any, outcomes: Outcomes, **changes: Any) -> dict[str, Any]:
+    bank, shop = parties.bank.write(), parties.shop.write()
+    asked: dict[str, Any] = {"data": None, "ids": None, "mode": "routed", "out": None} | changes
+    return outcomes(
+        60,
+        {
+            "bank": lambda: predict_active(bank, insecure=False, terminal=SILENT, **asked),
+            "shop": lambda: serve_passive(shop, data=asked["data"], insecure=False, terminal=SILENT),
+        },
+    )
+
+
+def auc(parties: Any, scores: pd.DataFrame) -> float:
+    known = parties.bank.table.set_index("id")["y"]
+    return float(roc_auc_score(known.loc[scores["id"]], scores["prediction"]))
+
+
+def log_lines(site: Any, run_id: str = "spring") -> list[dict[str, Any]]:
+    path = site.path / "runs" / run_id / "log.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def rank_digests(site: Any, run_id: str) -> list[tuple[str, str]]:
+    kinds = ("offer", "rank chunk")
+    lines = log_lines(site, run_id)
+    return [(line["kind"], line["sha256"]) for line in lines if line["event"] == "sent" and line["kind"] in kinds]
+
+
+def charges(site: Any) -> Counter[str]:
+    database = sqlite3.connect(site.path / "runs" / "ledger.sqlite")
+    rows = database.execute("SELECT fields FROM lines").fetchall()
+    database.close()
+    return Counter(json.loads(fields)["kind"] for (fields,) in rows)
+
+
+def n_chunks(site: Any) -> int:
+    return sum(line.get("kind") == "rank chunk" for line in log_lines(site))
+
+
+def wait_for(happened: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 90
+    while not happened():
+        assert time.monotonic() < end
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
+    parties: Any, outcomes: Outcomes, client: Client
+) -> None:
+    """The shop has a cluster of its own, and is killed while its ranks are drawn; then the bank loses a worker."""
+    parties.shop.run["dask"] = {"workers": 1}
+    # Two processes and a cluster start meanwhile.
+    for site in (parties.bank, parties.shop):
+        site.run["wait"] = 90
+    parties.bank.run["model"] = MODEL | {"n_estimators": 200, "learning_rate": 0.05}
+    releases = parties.shop.path / "runs" / "partitions" / "releases"
+    started = []
+
+    def start(site: Any, command: str) -> subprocess.Popen[str]:
+        started.append(site.start(command))
+        return started[-1]
+
+    try:
+        run, shop = parties.bank.write(), start(parties.shop, "party-b")
+
+        def lose_the_shop() -> None:
+            with pytest.raises(PeerLost, match="while this party was collecting ranks"):
+                train_active(run, insecure=False, terminal=SILENT)
+
+        def kill_the_shop() -> None:
+            wait_for(lambda: list(releases.glob("*/plan.json")), shop)
+            shop.kill()
+            shop.communicate()
+
+        assert set(outcomes(100, {"bank": lose_the_shop, "shop": kill_the_shop}).values()) == {None}
+        assert charges(parties.shop)["charge"] == 2
+        (plan,) = releases.glob("*/plan.json")
+        before, keys = json.loads(plan.read_text()), (plan.parent / "keys").read_bytes()
+        assert len(keys) == 2 * 2 * 32
+
+        bank, shop = start(parties.bank, "party-a"), start(parties.shop, "party-b")
+        wait_for(lambda: n_chunks(parties.bank) == 2, bank)
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        ends = [process.communicate(timeout=100) for process in (bank, shop)]
+    finally:
+        for process in started:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    assert [bank.returncode, shop.returncode] == [0, 0], ends
+    client.wait_for_workers(2, timeout=30)
+    assert victim not in client.run(os.getpid).values()
+    assert charges(parties.shop) == {"opened": 1, "charge": 2, "stored": 2}
+    assert list(releases.glob("*/plan.json")) == [plan]
+    assert json.loads(plan.read_text()) == before
+    assert not (plan.parent / "keys").exists()
+
+
+def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(parties: Any, outcomes: Outcomes) -> None:
+    assert train_both(parties, outcomes) == {}
+    scored = predict_both(parties, outcomes)
+    assert scored["shop"] == 400, scored
+    mine = pd.read_parquet(scored["bank"])
+    assert mine["id"].tolist() == sorted(parties.bank.table["id"])
+    assert sorted(path.name for path in scored["bank"].iterdir()) == [f"00000{p}.parquet" for p in range(3)]
+    found = predict_both(parties, outcomes, mode="desensitized", out=parties.bank.path / "noised")
+    assert pd.read_parquet(found["bank"])["status"].tolist() == ["ok"] * 400
+
+    for changes in ({"mode": "local"}, {"ids": parties.bank.path / "ids.txt"}):
+        asked = {"data": None, "ids": None, "mode": "routed", "out": None} | changes
+        with pytest.raises(ConfigError, match=r"--ids, --mode local and `reveal.top` are for one file"):
+            predict_active(parties.bank.write(), insecure=False, terminal=SILENT, **asked)
+    with pytest.raises(ConfigError, match="--serve answers for one file"):
+        serve_until_stopped(
+            parties.shop.write(), data=None, insecure=False, terminal=SILENT, signals=StopSignals()
+        )  # fmt: skip
+    n_charged = charges(parties.shop)["charge"]
+
+    # A second run: the bank in one piece, the shop with the release of the first, whose files were written again.
+    for site in (parties.bank, parties.shop):
+        site.run["run_id"] = "summer"
+    for part in (parties.shop.path / "parts").iterdir():
+        pd.read_parquet(part).to_parquet(part, index=False)
+    whole = {"engine": None, "data": "data.csv"}
+    parties.bank.run = {k: v for k, v in (parties.bank.run | whole).items() if k not in ("engine", "dask")}
+    assert train_both(parties, outcomes) == {}
+    assert rank_digests(parties.shop, "summer") == rank_digests(parties.shop, "spring") != []
+    assert charges(parties.shop)["charge"] == n_charged
+    theirs = pd.read_csv(predict_both(parties, outcomes)["bank"])
+    assert auc(parties, mine) == pytest.approx(auc(parties, theirs), abs=0.02)
+    assert auc(parties, mine) > 0.8
+    for site, n_rows in ((parties.bank, 400), (parties.shop, 400)):
+        assert json.loads((site.path / "runs" / "spring" / "meta.json").read_text())["n_rows"] == n_rows
+        assert [path.name for path in (site.path / "runs").rglob("work.*")] == []
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "alignment": ("bank", {"align": {"method": "psi"}}, "take.* records .* in common already.*found psi"),
+    "rows-held-out": ("bank", {"model": {"validation_fraction": 0.2}}, "holds no rows out: leave model.validation_fra"),
+    "own-engine": ("bank", {"model": {"engine": "native"}}, "grows trees with XGBoost.*found native"),
+    "two-clusters": ("shop", {"dask": {"scheduler": "tcp://h:1", "workers": 2}}, "either the address of a scheduler"),
+    "section-alone": ("shop", {"engine": None, "dask": {"workers": 2}}, "goes with `engine: dask`"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_partitions_cannot_do_is_refused_when_the_run_file_is_read(sites: Any, case: str) -> None:
+    party, changes, sentence = REFUSED[case]
+    site = getattr(sites, party)
+    site.run.update({"engine": "dask", **changes})
+    with pytest.raises(ConfigError, match=sentence):
+        read_run(site.write(), ActiveRun if party == "bank" else PassiveRun)
+
+
+def test_tables_that_are_no_partitions_are_refused_before_anybody_is_asked(parties: Any, client: Client) -> None:
+    shop, bank = parties.shop, parties.bank
+
+    def train(site: Any) -> None:
+        {"bank": train_active, "shop": train_passive}[site.party](site.write(), insecure=False, terminal=SILENT)
+
+    (shop.path / "empty").mkdir()
+    shop.run["data"] = "empty"
+    with pytest.raises(TableError, match="holds no Parquet files"):
+        train(shop)
+    shop.run.update(data="parts", align={"method": "prealigned", "duplicates": "first"})
+    with pytest.raises(TableError, match="choose records of one file only"):
+        train(shop)
+    shop.run["align"] = {"method": "prealigned"}
+    first, second = sorted((shop.path / "parts").iterdir())
+    first.rename(shop.path / "parts" / "2.parquet")
+    with pytest.raises(TableError, match="ascending order of their ids as text") as found:
+        train(shop)
+    assert "k0" not in str(found.value)
+    pd.read_parquet(second).assign(spend=5.0).to_parquet(second, index=False)
+    (shop.path / "parts" / "2.parquet").unlink()
+    with pytest.raises(TableError, match="constant columns spend"):
+        train(shop)
+    bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["north", "south"]}
+    with pytest.raises(ConfigError, match=r"run.yaml: .*town have none"):
+        train(bank)
+    assert not (shop.path / "runs" / "ledger.sqlite").exists()
+
+
+def test_a_file_is_divided_for_the_time_of_the_run_and_two_doctors_agree(parties: Any, outcomes: Outcomes) -> None:
+    """The bank's customers lie in three files, the shop's in one, which it divides by itself."""
+    parties.shop.run.update(data="data.csv")
+    parties.shop.run["dask"]["partition_rows"] = 150
+    bank, shop = parties.bank.write(), parties.shop.write()
+    found = outcomes(40, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    told = {name: {one.check: one for one in findings} for name, findings in found.items()}
+    for name, n_parts in (("bank", 3), ("shop", 3)):
+        assert {one.status for one in found[name]} == {Status.OK}, found[name]
+        assert f"400 records in {n_parts} partitions" in told[name]["partitions"].sentence
+    assert "2 columns to draw" in told["shop"]["ledger"].sentence
+    assert not (parties.shop.path / "runs").exists()
+
+
+def test_a_run_that_has_released_before_sends_the_same_or_nothing(parties: Any, outcomes: Outcomes) -> None:
+    assert train_both(parties, outcomes) == {}
+    meta = parties.shop.run_folder / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"finished": None}))
+    shop = parties.shop
+    (shop.path / "runs" / "partitions").rename(shop.path / "runs" / "lost")
+    bank = parties.bank
+    bank.run_folder.rename(bank.path / "runs" / "before")
+    failed = train_both(parties, outcomes)
+    assert isinstance(failed["shop"], LedgerError)
+    assert "this run has released before" in str(failed["shop"])
+    assert charges(shop)["charge"] == 2
+    (shop.path / "runs" / "lost").rename(shop.path / "runs" / "partitions")
+    for ledger in (shop.path / "runs").glob("ledger*"):
+        ledger.unlink()
+    failed = train_both(parties, outcomes)
+    assert "does not know the release" in str(failed["shop"])
+    assert charges(shop)["charge"] == 0
+
+
+def test_parties_that_disagree_draw_nothing(parties: Any, outcomes: Outcomes) -> None:
+    parties.bank.run["passive"][0]["agreed"] = {"mechanism": "adj"}
+    failed = train_both(parties, outcomes)
+    assert isinstance(failed["bank"], Disagreement)
+    assert charges(parties.shop)["charge"] == 0
+    assert not (parties.shop.path / "runs" / "partitions").exists()
+
+
+def test_a_party_without_dask_is_told_what_to_install(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites.bank.run["engine"] = "dask"
+    path = sites.bank.write()
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match=r"pip install 'opboost\[dask\]'"):
+        train_active(path, insecure=False, terminal=SILENT)
+    told = [finding for finding in examine(path, wait_s=0.1) if finding.status is Status.PROBLEM]
+    assert [finding.check for finding in told] == ["settings"]
+    assert "is not installed" in told[0].sentence
+
+
+def test_a_folder_is_no_table_for_a_run_on_one_machine(parties: Any) -> None:
+    parties.shop.run = {key: value for key, value in parties.shop.run.items() if key not in ("engine", "dask")}
+    with pytest.raises(TableError, match="is a folder: partitions are for"):
+        train_passive(parties.shop.write(), insecure=False, terminal=SILENT)
+
+
+def test_values_out_of_bounds_are_told(parties: Any, outcomes: Outcomes) -> None:
+    parties.shop.schema["columns"]["spend"] |= {"upper": 50, "outside": "clip"}
+    n_outside = int((parties.shop.table["spend"] > 50).sum())
+    assert train_both(parties, outcomes) == {}
+    told = [line["message"] for line in log_lines(parties.shop) if line["event"] == "clipped"]
+    assert told == [f"{n_outside} values of spend lay outside the public bounds and were moved to them"]
+
+
+def test_ranks_that_arrived_do_not_come_again(
+    parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    def lose(*_: Any, **__: Any) -> None:
+        raise WorkersLost("the cluster lost the workers")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parties.cluster.preparation.train_on_partitions", lose)
+        failed = train_both(parties, outcomes)
+    assert isinstance(failed["bank"], WorkersLost)
+    assert "its workers stopped" in str(failed["shop"])
+    assert "the cluster" not in str(failed["shop"])
+    sent = rank_digests(parties.shop, "spring")
+    assert [kind for kind, _ in sent] == ["offer", "rank chunk", "rank chunk"]
+    assert not (parties.bank.path / "runs" / "partitions").exists()
+    assert train_both(parties, outcomes) == {}
+    assert rank_digests(parties.shop, "spring") == [*sent, sent[0]]
+    assert charges(parties.shop) == {"opened": 1, "charge": 2, "stored": 2, "reuse": 2}
+
+
+def test_a_cluster_that_gives_up_ends_in_a_sentence(client: Client) -> None:
+    from distributed.comm.core import CommClosedError
+
+    with (
+        pytest.raises(WorkersLost, match="gave it up: CommClosedError"),
+        cluster(DaskSection(scheduler=client.scheduler.address)),
+    ):
+        raise CommClosedError
+
+
+def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed
+
+    monkeypatch.setattr("parties.cluster.dask_cluster.WAIT_S", 2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as none,
+        pytest.raises(ConfigError, match="has no worker"),
+        cluster(DaskSection(scheduler=none.scheduler_address)),
+    ):
+        pass

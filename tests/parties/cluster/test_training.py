@@ -1,0 +1,211 @@
+"""Trees that XGBoost grows on two workers are as good as those of one machine, and are bound and routed like them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.errors import DataError, ParameterError
+from opboost.preprocess import own_features
+from opboost.routing import Router, resolve
+from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.losses import Logistic, Softmax, SquaredError
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, bind, feature_matrix, list_tests, train
+from parties.cluster import training as dask_training
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.release import PartitionedRelease, release_partitions
+from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.ledger.budget import Budget
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+
+distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+N_PARTS, N_ROWS = 4, 2_000
+OWN = (ColumnSchema(name="age", lower=0, upper=1),)
+MECHANISMS = tuple(
+    ColumnMechanism(schema, MechanismSettings(epsilon=0.5))
+    for schema in (
+        ColumnSchema(name="spend", lower=0, upper=1),
+        ColumnSchema(name="visits", lower=0, upper=1, missing=Missing.CATEGORY),
+        ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("north", "south")),
+    )
+)
+PARAMETERS = BoostingParameters(n_estimators=20, max_depth=4)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Both parties' partitions, and B's release."""
+
+    bank: OwnPartitions
+    shop: tuple[Path, ...]
+    release: PartitionedRelease
+
+    @property
+    def ranks(self) -> RankPartitions:
+        columns = self.release.columns
+        return RankPartitions(
+            "shop", self.release.ranks, tuple(c.table.n_ranks for c in columns), tuple(c.has_missing for c in columns)
+        )
+
+    def whole(self, paths: tuple[Path, ...]) -> pd.DataFrame:
+        return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.whole(self.bank.paths)["default"].to_numpy(np.float64)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(DaskSection(workers=2)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Case:
+    folder, draw = tmp_path_factory.mktemp("parties"), np.random.default_rng(8)
+    bank, shop = [], []
+    for p in range(N_PARTS):
+        ids = np.arange(p * N_ROWS, (p + 1) * N_ROWS)
+        age, spend, visits = draw.random((3, N_ROWS))
+        town = draw.choice(["north", "south"], N_ROWS)
+        score = 4 * age + 6 * spend * (visits > 0.3) - 2 * (town == "north") - 3
+        label = (draw.random(N_ROWS) < 1 / (1 + np.exp(-score))).astype(float)
+        is_missing = draw.random(N_ROWS) < 0.1
+        bank.append(folder / f"bank{p}.parquet")
+        shop.append(folder / f"shop{p}.parquet")
+        pd.DataFrame({"id": ids, "age": age, "default": label}).to_parquet(bank[-1])
+        raw = {"id": ids, "spend": spend, "visits": np.where(is_missing, np.nan, visits), "town": town}
+        pd.DataFrame(raw).to_parquet(shop[-1])
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        occasion = Occasion(run_id="scale", task="train", peer="bank")
+        release = release_partitions(
+            shop, MECHANISMS, folder / "release", id_columns=["id"], client=client, rng=rng.secure(), ledger=ledger,
+            occasion=occasion, budget=Budget(),
+        )  # fmt: skip
+    return Case(OwnPartitions(tuple(bank), OWN, "default"), tuple(shop), release)
+
+
+def on_one_machine(case: Case) -> TrainedTrees:
+    own = OwnColumn("age", case.whole(case.bank.paths)["age"].to_numpy())
+    ranks = pd.concat([pq.read_table(path).to_pandas() for path in case.release.ranks], ignore_index=True)
+    columns = [
+        RankColumn("shop", i, f"c{i}", ranks[f"c{i}"].to_numpy(), column.table.n_ranks)
+        for i, column in enumerate(case.release.columns)
+    ]
+    labels = case.labels
+    return train([own, *columns], labels, np.ones(len(labels)), loss=Logistic(), parameters=PARAMETERS)
+
+
+def routed(case: Case, trained: TrainedTrees) -> tuple[Router, np.ndarray]:
+    """Everything in memory: the router, and predictions for the training records."""
+    tests = list_tests(trained)
+    wanted = tests["shop"]
+    router = Router(MECHANISMS, resolve(case.release.columns, wanted.columns, wanted.ranks, wanted.missing_left))
+    ensemble = bind(trained, tests)
+    own = own_features(case.whole(case.bank.paths), OWN)
+    answers = {"shop": router.answer(case.whole(case.shop), rng=None)}
+    return router, ensemble.predict(feature_matrix(ensemble, own, answers, N_PARTS * N_ROWS))
+
+
+def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alike(
+    tmp_path: Path, case: Case, client: Client
+) -> None:
+    mine = train_on_partitions(case.bank, [case.ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
+    router, scores = routed(case, mine)
+    _, theirs = routed(case, on_one_machine(case))
+    assert roc_auc_score(case.labels, scores) == pytest.approx(roc_auc_score(case.labels, theirs), abs=0.01)
+    assert roc_auc_score(case.labels, scores) > 0.75
+    bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
+    ensemble = bind(mine, list_tests(mine))
+    paths = predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": bits}, tmp_path / "scores", client=client)
+    np.testing.assert_array_equal(case.whole(tuple(paths))["prediction"], scores)
+    with pytest.raises(DataError, match="No score was computed"):
+        predict_partitions(ensemble, (case.bank.paths, OWN), {}, tmp_path / "none", client=client)
+    wrong = [*bits[1:], tmp_path / "bits" / "short.parquet"]
+    pq.write_table(pq.read_table(bits[0]).slice(1), wrong[-1])
+    with pytest.raises(DataError, match="does not answer"):
+        predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": wrong}, tmp_path / "wrong", client=client)
+
+
+def test_a_worker_killed_in_training_costs_time_and_nothing_else(
+    case: Case, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parameters = BoostingParameters(n_estimators=300, max_depth=2)
+    killed, attempts, grow = threading.Event(), [], dask_training._train
+    monkeypatch.setattr(dask_training, "_train", lambda *arguments: attempts.append(1) or grow(*arguments))
+    before = {path: path.read_bytes() for path in case.release.ranks}
+
+    def kill_one(address: str, pid: int) -> None:
+        with distributed.Client(address, set_as_default=False) as watcher:
+            while not any(key.startswith("fn-") for keys in watcher.processing().values() for key in map(str, keys)):
+                time.sleep(0.01)
+            time.sleep(0.2)
+            os.kill(pid, signal.SIGKILL)
+            killed.set()
+
+    victim = next(iter(client.run(os.getpid).values()))
+    thread = threading.Thread(target=kill_one, args=(client.scheduler.address, victim), daemon=True)
+    thread.start()
+    trained = train_on_partitions(case.bank, [case.ranks], loss=Logistic(), parameters=parameters, client=client)
+    thread.join(10)
+    client.wait_for_workers(2, timeout=30)
+    assert victim not in client.run(os.getpid).values()
+    assert killed.is_set()
+    assert len(attempts) == 2
+    assert len(trained.trees) == parameters.n_estimators
+    assert {path: path.read_bytes() for path in case.release.ranks} == before
+
+
+def test_constraints_and_other_objectives_hold(case: Case, client: Client) -> None:
+    trained = train_on_partitions(
+        case.bank, [case.ranks], loss=SquaredError(), parameters=PARAMETERS, client=client,
+        constraints=ColumnConstraints(interactions=[["age"], ["c0", "c1"]]),
+    )  # fmt: skip
+    used = [set(tree.columns[~tree.is_leaf].tolist()) for tree in trained.trees]
+    assert all(columns <= {1, 2} or len(columns) == 1 for columns in used)
+    assert {1, 2} in used
+    several = train_on_partitions(case.bank, [case.ranks], loss=Softmax(2), parameters=PARAMETERS, client=client)
+    assert len(several.trees) == 2 * PARAMETERS.n_estimators
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path, case: Case, client: Client) -> None:
+    def grow(bank: OwnPartitions, ranks: RankPartitions, parameters: BoostingParameters = PARAMETERS) -> None:
+        train_on_partitions(bank, [ranks], loss=Logistic(), parameters=parameters, client=client)
+
+    with pytest.raises(ParameterError, match="holds no rows out"):
+        grow(case.bank, case.ranks, BoostingParameters(early_stopping_rounds=2))
+    with pytest.raises(DataError, match="must have 3 partitions"):
+        grow(OwnPartitions(case.bank.paths[:3], OWN, "default"), case.ranks)
+    few = RankPartitions("shop", case.ranks.paths, (3, *case.ranks.n_ranks[1:]), case.ranks.have_missing)
+    with pytest.raises(DataError, match="ranks that were not offered"):
+        grow(case.bank, few)
+    swapped = OwnPartitions((tmp_path / "short.parquet", *case.bank.paths[1:]), OWN, "default")
+    pd.read_parquet(case.bank.paths[0]).iloc[:-1].to_parquet(swapped.paths[0])
+    with pytest.raises(DataError, match="other rows or columns than were agreed"):
+        grow(swapped, case.ranks)
+    with pytest.raises(ParameterError, match="town have none"):
+        OwnPartitions(case.bank.paths, (MECHANISMS[2].schema,), "default")

@@ -1,0 +1,157 @@
+"""Two parties, each with workers of its own, over the same messages as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.errors import DataError, ParameterError
+from opboost.schema import ColumnSchema, Missing
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Logistic
+from opboost.vertical import RankColumn, feature_matrix
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.release import PartitionedRelease, release_partitions
+from parties.cluster.training import OwnPartitions, train_on_partitions
+from parties.cluster.transfer import StoredRelease, cut_into_partitions
+from parties.ledger.budget import Budget
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+from parties.runs.journal import Journal
+from parties.vertical.party_a import train_jointly
+from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.training_job import ActiveJob, JointModel
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+N_ROWS = 1_200
+OWN = (ColumnSchema(name="age", lower=0, upper=1),)
+MECHANISMS = tuple(
+    ColumnMechanism(schema, MechanismSettings(epsilon=0.5))
+    for schema in (
+        ColumnSchema(name="spend", lower=0, upper=1),
+        ColumnSchema(name="visits", lower=0, upper=1, missing=Missing.CATEGORY),
+    )
+)
+PARAMETERS = BoostingParameters(n_estimators=5, max_depth=3)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(DaskSection(workers=2)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bank's rows in two partitions, the shop's in three."""
+    path, draw = tmp_path_factory.mktemp("parties"), np.random.default_rng(8)
+    age, spend, visits = draw.random((3, N_ROWS))
+    bank = pd.DataFrame({"age": age, "default": (age + spend > 1).astype(float)})
+    shop = pd.DataFrame({"id": np.arange(N_ROWS), "spend": spend, "visits": np.where(visits < 0.1, np.nan, visits)})
+    for p in range(2):
+        bank[p * 600 : (p + 1) * 600].to_parquet(path / f"bank{p}.parquet")
+    for p in range(3):
+        shop[p * 400 : (p + 1) * 400].to_parquet(path / f"shop{p}.parquet")
+    return path
+
+
+@pytest.fixture(scope="module")
+def release(folder: Path, client: Client) -> PartitionedRelease:
+    parts = [folder / f"shop{p}.parquet" for p in range(3)]
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        return release_partitions(
+            parts, MECHANISMS, folder / "release", id_columns=["id"], client=client, rng=rng.secure(), ledger=ledger,
+            occasion=Occasion(run_id="scale", task="train", peer="bank"), budget=Budget(),
+        )  # fmt: skip
+
+
+def test_columns_are_read_across_partitions(release: PartitionedRelease) -> None:
+    stored = StoredRelease(release)
+    for number in range(2):
+        whole = np.concatenate([pq.read_table(path)[f"c{number}"].to_numpy() for path in release.ranks])
+        for start, end in ((0, None), (0, 0), (399, 401), (10, 1_200), (800, 900)):
+            np.testing.assert_array_equal(stored.get(number, start, end), whole[start:end])
+            assert stored.get(number, start, end).dtype == whole.dtype
+
+
+def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
+    tmp_path: Path, folder: Path, release: PartitionedRelease, client: Client, carriers: dict[str, Any]
+) -> None:
+    bank = OwnPartitions(tuple(folder / f"bank{p}.parquet" for p in range(2)), OWN, "default")
+    rows = [pq.read_metadata(path).num_rows for path in bank.paths]
+    journal = Journal(tmp_path)
+
+    class Grower:
+        n_rows = N_ROWS
+
+        def __call__(self, columns: Sequence[RankColumn], /) -> Any:
+            ranks = cut_into_partitions(columns, rows, tmp_path / "ranks", client=client)
+            return train_on_partitions(bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
+
+    common = {"run_id": "scale", "id_digest": "0" * 64}
+    labels = np.concatenate([pd.read_parquet(path)["default"] for path in bank.paths])
+    active = ActiveJob(
+        party="bank", own=(), labels=np.empty(0), weights=np.empty(0), loss=Logistic(), parameters=PARAMETERS,
+        grow=Grower(), journal=journal, **common,
+    )  # fmt: skip
+    passive = PassiveJob(
+        party="shop", features=pd.DataFrame(), mechanisms=MECHANISMS, rng=rng.secure(), made=StoredRelease(release),
+        **common,
+    )  # fmt: skip
+    found = carriers["memory"](
+        lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}
+    )
+    model, share = found["bank"], found["shop"]
+    assert isinstance(model, JointModel), model
+    assert isinstance(share, PassiveShare), share
+    cut = pd.concat([pq.read_table(tmp_path / "ranks" / f"00000{p}.parquet").to_pandas() for p in range(2)])
+    sent = pd.concat([pq.read_table(path).to_pandas() for path in release.ranks])
+    np.testing.assert_array_equal(cut, sent)
+    assert model.guarantees["shop"].is_secure
+
+    shop = [folder / f"shop{p}.parquet" for p in range(3)]
+    raw = pd.concat([pd.read_parquet(path) for path in shop])
+    own = {"age": np.concatenate([pd.read_parquet(path)["age"] for path in bank.paths])}
+    whole = model.ensemble.predict(
+        feature_matrix(model.ensemble, own, {"shop": share.router.answer(raw, rng=None)}, N_ROWS)
+    )
+    assert ((whole > 0.5) == labels).mean() > 0.8
+    raw[:600].to_parquet(tmp_path / "new.parquet")
+    bits = answer_partitions(share.router, [tmp_path / "new.parquet"], tmp_path / "bits", client=client)
+    (scores,) = predict_partitions(
+        model.ensemble, (bank.paths[:1], OWN), {"shop": bits}, tmp_path / "scores", client=client
+    )
+    np.testing.assert_array_equal(pd.read_parquet(scores)["prediction"], whole[:600])
+
+
+def test_a_release_is_not_sent_under_another_promise_or_in_another_order(release: PartitionedRelease) -> None:
+    common = {
+        "party": "shop", "run_id": "scale", "id_digest": "0" * 64, "features": pd.DataFrame(), "rng": rng.secure(),
+        "made": StoredRelease(release),
+    }  # fmt: skip
+    weaker = tuple(ColumnMechanism(mechanism.schema, MechanismSettings(epsilon=0.1)) for mechanism in MECHANISMS)
+    with pytest.raises(ParameterError, match="drawn by other mechanisms"):
+        PassiveJob(mechanisms=weaker, **common)
+    with pytest.raises(ParameterError, match="its own order"):
+        PassiveJob(mechanisms=MECHANISMS, order=np.arange(N_ROWS), **common)
+
+
+def test_columns_of_another_length_are_not_cut(tmp_path: Path, client: Client) -> None:
+    column = RankColumn("shop", 0, "c0", np.zeros(4, np.uint8), 1)
+    with pytest.raises(DataError, match="in files of 4 rows"):
+        cut_into_partitions([column], [4], tmp_path, client=client)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,176 @@
+"""The doctor before a prediction: model, data, account, limits and the peer's terms, and nothing is disturbed."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from parties.cli import app
+from parties.doctor.check_result import Finding, Status
+from parties.doctor.prediction import examine_prediction
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.run_folder import RunFolder
+
+Outcomes = Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]
+
+SILENT = Terminal()
+HASTE = 0.3
+
+
+def told(findings: list[Finding], status: Status = Status.PROBLEM) -> dict[str, str]:
+    return {finding.check: finding.sentence for finding in findings if finding.status is status}
+
+
+@pytest.fixture(scope="module")
+def trained(make_sites: Any, tmp_path_factory: pytest.TempPathFactory, outcomes: Outcomes) -> Path:
+    root = tmp_path_factory.mktemp("trained")
+    sites = make_sites(root)
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(
+        60,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
+    assert all(isinstance(folder, RunFolder) for folder in found.values()), found
+    return root
+
+
+@pytest.fixture
+def finished(sites: Any, trained: Path) -> Any:
+    """Two parties with a model, in folders of their own."""
+    for site in (sites.bank, sites.shop):
+        for name in ("runs", "keys"):
+            shutil.rmtree(site.path / name, ignore_errors=True)
+            shutil.copytree(trained / site.party / name, site.path / name)
+    return sites
+
+
+def meet(sites: Any, outcomes: Outcomes, *, serves: bool = False) -> dict[str, list[Finding]]:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    return outcomes(
+        20, {"bank": lambda: examine_prediction(bank), "shop": lambda: examine_prediction(shop, serves=serves)}
+    )
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_two_doctors_meet_and_agree(finished: Any, outcomes: Outcomes, serves: bool) -> None:
+    found = meet(finished, outcomes, serves=serves)
+    for party, peer in (("bank", "shop"), ("shop", "bank")):
+        assert told(found[party]) == {}
+        assert told(found[party], Status.OK)["peer"].startswith(f"{peer} is there")
+    assert told(found["bank"], Status.OK).keys() == {"run file", "keys", "model", "data", "peer"}
+    assert told(found["shop"], Status.OK).keys() == {"run file", "keys", "model", "data", "ledger", "budget", "peer"}
+    assert told(found["shop"], Status.WARNING).keys() == {"limits"}
+
+
+def test_terms_of_scores_are_compared_and_told_on_both_sides(finished: Any, outcomes: Outcomes) -> None:
+    finished.shop.run["serve"] = {"reveal": {"round": 2}}
+    for findings in meet(finished, outcomes).values():
+        assert "revealing of scores" in told(findings)["peer"]
+
+
+def test_who_waits_for_a_prediction_is_asked_and_waits_on(finished: Any, outcomes: Outcomes) -> None:
+    bank, shop = finished.bank.write(), finished.shop.write()
+    served: dict[str, Any] = {}
+    thread = threading.Thread(
+        target=lambda: served.update(
+            outcomes(30, {"shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT)})
+        ),
+        daemon=True,
+    )
+    thread.start()
+    time.sleep(0.3)
+    found = examine_prediction(bank)
+    assert told(found) == {}
+    assert told(found, Status.OK)["peer"].startswith("shop is there")
+    scores = predict_active(
+        bank, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT
+    )  # fmt: skip
+    thread.join(30)
+    assert scores.exists()
+    assert served == {"shop": 400}
+    assert "predictions.csv exists" in told(examine_prediction(bank, wait_s=HASTE), Status.WARNING)["predictions"]
+
+
+def no_model(site: Any) -> None:
+    (site.run_folder / "model.json").unlink()
+
+
+def no_data(site: Any) -> None:
+    site.run["data"] = "other.csv"
+
+
+def a_strange_cell(site: Any) -> None:
+    site.table["spend"] = "much"
+
+
+def a_garbled_head(site: Any) -> None:
+    (site.path / "runs" / "ledger.head.json").write_text("{}")
+
+
+def few_bits(site: Any) -> None:
+    site.run["serve"] = {"routed_bits_per_day": 1}
+
+
+def others_may_read(site: Any) -> None:
+    (site.path / "keys" / f"{site.party}.secret").chmod(0o644)
+
+
+def another_peer(site: Any) -> None:
+    site.run["passive"][0]["name"] = "mall"
+
+
+FAULTS: dict[str, tuple[str, Callable[[Any], None], str, str]] = {
+    "no model at the bank": ("bank", no_model, "model", "holds no trained model"),
+    "no model at the shop": ("shop", no_model, "model", "holds no trained model"),
+    "no data": ("bank", no_data, "data", "other.csv cannot be read"),
+    "a strange cell": ("shop", a_strange_cell, "data", "spend"),
+    "a garbled head": ("shop", a_garbled_head, "ledger", "cannot be trusted"),
+    "few bits": ("shop", few_bits, "limits", "no record can be answered"),
+    "an open key": ("shop", others_may_read, "keys", "mode"),
+    "another peer": ("bank", another_peer, "model", "the model needs answers of shop, whom the run file does not name"),
+}
+
+
+@pytest.mark.parametrize(("party", "break_it", "check", "words"), FAULTS.values(), ids=FAULTS)
+def test_every_fault_is_a_problem_with_its_own_sentence(
+    finished: Any, party: str, break_it: Callable[[Any], None], check: str, words: str
+) -> None:
+    site = getattr(finished, party)
+    break_it(site)
+    found = examine_prediction(site.write(), wait_s=HASTE)
+    assert told(found).keys() == {check}
+    assert words in told(found)[check]
+    assert told(found, Status.SKIPPED)["peer"].startswith("not asked")
+
+
+def test_a_service_beside_another_process_is_a_problem(finished: Any) -> None:
+    path = finished.shop.write()
+    with RunFolder(finished.shop.run_folder).locked():
+        assert "another process works on the run" in told(examine_prediction(path, serves=True))["model"]
+        assert told(examine_prediction(path, wait_s=HASTE)) == {}
+
+
+def test_what_the_ledger_has_no_room_for_is_a_warning(finished: Any) -> None:
+    finished.shop.run["ledger"] = {"budget": {"epsilon": 0.6}}
+    found = examine_prediction(finished.shop.write(), wait_s=HASTE)
+    assert told(found) == {}
+    assert "mode `desensitized`, if all records are to be drawn: over budget" in told(found, Status.WARNING)["budget"]
+
+
+def test_the_command_takes_the_purpose(finished: Any) -> None:
+    bank, shop = str(finished.bank.write()), str(finished.shop.write())
+    calls = ((bank, "serve", 1), (shop, "serve", 0), (bank, "predict", 0), (shop, "predict", 0))
+    for path, purpose, code in calls:
+        assert CliRunner().invoke(app, ["doctor", path, "--for", purpose, "--wait", "0.1"]).exit_code == code
+    assert CliRunner().invoke(app, ["doctor", bank, "--data", bank]).exit_code == 2

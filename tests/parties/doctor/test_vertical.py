@@ -1,0 +1,229 @@
+"""The doctor finds before a run what would end it, names all of it at once, and disturbs nobody."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from parties.cli import app
+from parties.doctor.check_result import Finding, Status
+from parties.doctor.vertical import examine
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from protocols.messages.vertical import VERSION
+
+Outcomes = Callable[..., dict[str, Any]]
+
+SILENT = Terminal()
+HASTE = 0.3
+
+
+def told(findings: list[Finding], status: Status = Status.PROBLEM) -> dict[str, str]:
+    return {finding.check: finding.sentence for finding in findings if finding.status is status}
+
+
+def files(site: Any) -> set[Path]:
+    return {path for path in site.path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_a_sound_party_without_its_peer_is_checked_and_told_that_only_this_side_was(sites: Any, party: str) -> None:
+    site = getattr(sites, party)
+    path = site.write()
+    before = files(site)
+    found = examine(path, wait_s=HASTE)
+    assert told(found) == {}
+    assert told(found, Status.SKIPPED)["peer"].startswith("only this side was checked: ")
+    checks = {finding.check for finding in found if finding.status is Status.OK}
+    assert checks >= {"run file", "keys", "run folder", "data", "header", "ids"}
+    assert ("ledger" in checks) == (party == "shop")
+    assert files(site) == before
+    assert not (site.path / "runs").exists()
+
+
+def test_two_doctors_meet_and_agree(sites: Any, outcomes: Outcomes) -> None:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    for party, peer in (("bank", "shop"), ("shop", "bank")):
+        assert told(found[party]) == {}
+        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version {VERSION} and agrees"
+
+
+AGREEMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    "tests": ("shop", {"tests": 34}, ["number of split tests", "plans 35 where at most 34 was agreed on"]),
+    "objective": ("shop", {"objective": "reg:squarederror"}, ["objective", "binary:logistic", "reg:squarederror"]),
+    "mechanism": ("bank", {"mechanism": "adj"}, ["mechanism", "plans global where adj was agreed on"]),
+    "law": ("bank", {"law": "exponential"}, ["law", "plans clamped where exponential was agreed on"]),
+    "epsilon": ("bank", {"epsilon": 0.25}, ["epsilon", "plans 0.5 where 0.25 was agreed on"]),
+    "total": ("bank", {"total_epsilon": 2}, ["epsilon of all columns", "plans 4 where 2 was agreed on"]),
+    "columns": ("bank", {"columns": 3}, ["number of columns", "plans 2 where 3 was agreed on"]),
+    "thresholds": ("bank", {"share_thresholds": True}, ["sharing of thresholds", "plans no where yes was agreed on"]),
+}
+
+
+def agree(sites: Any, party: str, terms: dict[str, Any]) -> None:
+    if party == "bank":
+        sites.bank.run["passive"][0]["agreed"] = terms
+    else:
+        sites.shop.run["active"]["agreed"] = terms
+
+
+@pytest.mark.parametrize(("party", "terms", "words"), AGREEMENTS.values(), ids=AGREEMENTS)
+def test_what_was_agreed_on_is_compared_and_the_difference_told_on_both_sides(
+    sites: Any, outcomes: Outcomes, party: str, terms: dict[str, Any], words: list[str]
+) -> None:
+    agree(sites, party, terms)
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    for findings in found.values():
+        assert [word for word in words if word not in told(findings)["peer"]] == []
+
+
+def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) -> None:
+    agree(sites, "shop", {"objective": "binary:logistic", "tests": 35})
+    agree(
+        sites, "bank",
+        {"columns": 2, "mechanism": "global", "law": "clamped", "epsilon": 0.5, "total_epsilon": 4.0,
+         "share_thresholds": False},
+    )  # fmt: skip
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    assert [told(findings) for findings in found.values()] == [{}, {}]
+
+
+@pytest.mark.parametrize("waiting", ["bank", "shop"])
+def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcomes: Outcomes, waiting: str) -> None:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    run = {
+        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+    }
+    (asking,) = set(run) - {waiting}
+    started: dict[str, Any] = {}
+    thread = threading.Thread(target=lambda: started.update(outcomes(30, {waiting: run[waiting]})), daemon=True)
+    thread.start()
+    time.sleep(0.3)
+    found = examine({"bank": bank, "shop": shop}[asking])
+    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version {VERSION} and agrees"
+    assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
+    thread.join(30)
+    assert not isinstance(started[waiting], BaseException)
+
+
+FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {
+    "label given as id": (
+        "bank", lambda s: s.schema.update(id="y", label="id"),
+        {"ids": "column 'y' holds 2 different values in 400 records: is it a label or a category?",
+         "label": "label column 'id' is missing, infinite or not a number in 400 rows"},
+    ),
+    "constant and unreadable columns": (
+        "shop",
+        lambda s: s.table.update({"spend": np.full(400, 7.0)}) or setattr(s, "table", s.table.assign(visits="many")),
+        {"column spend": "is constant", "column visits": "is numeric by the schema but 400 cells are not numbers"},
+    ),
+    "outside and missing, both refused": (
+        "shop",
+        lambda s: s.schema["columns"].update(
+            spend={"lower": 0, "upper": 50, "outside": "refuse"}, visits={"lower": 0, "upper": 50}
+        ),
+        {"column spend": "outside its public bounds", "column visits": "missing cells"},
+    ),
+    "a column that nobody described": (
+        "shop", lambda s: setattr(s, "table", s.table.assign(colour=1)),
+        {"header": "columns that the schema does not know: colour"},
+    ),
+    "two ids alike": (
+        "shop", lambda s: setattr(s, "table", s.table.assign(id=["k0001", *s.table["id"][1:]])),
+        {"ids": "repeats an id"},
+    ),
+    "a label at the passive party": (
+        "shop", lambda s: s.schema.update(label="visits", columns={"spend": {"lower": 0, "upper": 100}}),
+        {"label": "only the active party has"},
+    ),
+    "no secret key": ("shop", lambda s: s.run.pop("secret_key"), {"keys": "names no secret_key"}),
+    "the peer's key is its own": (
+        "shop", lambda s: s.run["active"].update(public_key="keys/shop.public"),
+        {"keys": "a peer's public key is this party's own"},
+    ),
+    "over budget": (
+        "shop", lambda s: s.run.update(ledger={"budget": {"epsilon": 0.2}}), {"budget": "over budget: column 'spend'"},
+    ),
+    "impossible parameter": (
+        "bank", lambda s: s.run["model"].update(learning_rate=-1), {"settings": "learning_rate must be a number"},
+    ),
+    "no schema": ("bank", lambda s: s.run.update({"schema": "none.yaml"}), {"schema": "none.yaml cannot be read"}),
+    "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: Extra inputs"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("party", "spoil", "words"), FAULTS.values(), ids=FAULTS)
+def test_every_fault_is_a_problem_with_its_own_sentence(
+    sites: Any, party: str, spoil: Callable[[Any], None], words: dict[str, str]
+) -> None:
+    site = getattr(sites, party)
+    spoil(site)
+    found = told(examine(site.write(), wait_s=HASTE))
+    assert set(found) == set(words)
+    assert [check for check, part in words.items() if part not in found[check]] == []
+
+
+def test_a_secret_key_that_others_may_read_is_a_problem(sites: Any) -> None:
+    path = sites.shop.write()
+    (sites.shop.path / "keys/shop.secret").chmod(0o644)
+    assert "must be readable by its owner alone" in told(examine(path, wait_s=HASTE))["keys"]
+
+
+def test_what_would_be_changed_or_looks_odd_is_a_warning(sites: Any) -> None:
+    sites.shop.schema["columns"]["spend"]["upper"] = 99
+    sites.shop.table["visits"] = np.arange(400.0)
+    sites.shop.schema["columns"]["visits"]["upper"] = 400
+    found = told(examine(sites.shop.write(), wait_s=HASTE), Status.WARNING)
+    assert "values lie outside the public bounds" in found["column spend"]
+    assert "is it an id?" in found["column visits"]
+
+
+def test_a_file_without_a_header_and_one_with_too_many_cells_are_named(sites: Any) -> None:
+    path = sites.shop.write()
+    data = sites.shop.path / "data.csv"
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join(["1,2,3", "4,5,6"]))
+    assert "the first line holds numbers" in told(examine(path, wait_s=HASTE))["header"]
+    data.write_text("\n".join([lines[0], *(f"{line},9" for line in lines[1:])]))
+    assert "more cells than its header names" in told(examine(path, wait_s=HASTE))["data"]
+
+
+def test_after_a_run_the_folder_and_the_store_are_known(sites: Any, outcomes: Outcomes) -> None:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    run = {
+        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+    }
+    outcomes(30, run)
+    found = examine(shop, wait_s=HASTE)
+    assert "0 columns to draw, 2 stored already" in told(found, Status.OK)["ledger"]
+    assert "is finished: starting it does nothing" in told(found, Status.WARNING)["run folder"]
+    (sites.shop.path / "runs/ledger.head.json").write_text("{}")
+    assert "ledger" in told(examine(shop, wait_s=HASTE))
+
+
+def test_the_command_prints_a_table_or_json_and_fails_on_a_problem(sites: Any) -> None:
+    path = str(sites.bank.write())
+    sound = CliRunner().invoke(app, ["doctor", path, "--wait", "0.2", "--format", "json"])
+    assert (sound.exit_code, json.loads(sound.stdout)["ok"]) == (0, True)
+    sites.bank.table["age"] = 30.0
+    sites.bank.write()
+    sick = CliRunner().invoke(app, ["doctor", path, "--wait", "0.2", "--format", "json"])
+    report = json.loads(sick.stdout)
+    assert (sick.exit_code, report["ok"]) == (1, False)
+    assert {f["check"] for f in report["findings"] if f["status"] == "problem"} == {"column age"}
+    table = CliRunner().invoke(app, ["doctor", path, "--wait", "0.2"])
+    assert table.exit_code == 1
+    assert "column 'age' is constant" in table.stdout
+    assert "1 problems, 0 warnings: the run would not succeed" in table.stdout

@@ -1,0 +1,324 @@
+"""Owners in a chain on small tables, over memory and over CURVE: the trees of a simulation, and what goes wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.inprivate.training import Settings, messages_of_round, run_chain
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.rng import seeded
+from parties.errors import ChainBroken, Disagreement, OverBudget
+from parties.horizontal.chain import ChainJob, due_after, take_turns
+from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.runs.run_folder import RunFolder
+from protocols.errors import PeerAborted, UnexpectedMessage
+from protocols.messages.horizontal import PassTree
+from protocols.messages.vertical import Message
+from protocols.transport.channel import Channel, Timing
+from protocols.transport.keys import generate, read_secret
+from protocols.transport.memory import memory_pair
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
+
+ORDER = ("w0", "w1", "w2")
+TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
+
+
+def recipe(*, is_classification: bool = True, n_rounds: int = 2, epsilon: float = 2.0) -> InPrivateAmongOwners:
+    task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.5, 0.5, epsilon, True, is_classification)
+    settings = Settings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    return InPrivateAmongOwners(task=task, settings=settings)
+
+
+def rows(place: int) -> tuple[np.ndarray, np.ndarray]:
+    draw = np.random.default_rng(4)
+    X = draw.random((240, 3))
+    y = (X[:, 0] + 0.2 * draw.standard_normal(240) > 0.5).astype(float)
+    return X[place::3], y[place::3]
+
+
+def owner_of(of: InPrivateAmongOwners, place: int) -> Any:
+    return of.owner(*rows(place), coins=seeded(50 + place), rng=seeded(100 + place))
+
+
+def simulated(of: InPrivateAmongOwners) -> list[list[float]]:
+    owners = [owner_of(of, place) for place in range(3)]
+    return leaves(of.ensemble(run_chain(owners, n_rounds=of.settings.n_rounds, epsilon=of.epsilon)))
+
+
+def leaves(ensemble: Any) -> list[list[float]]:
+    return [[*tree.thresholds.tolist(), *tree.values.tolist()] for tree in ensemble.trees]
+
+
+class Meddling:
+    """A channel whose trees are changed on the way out."""
+
+    def __init__(self, channel: Channel, change: Callable[[Message], Message]) -> None:
+        self._channel = channel
+        self._change = change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def send(self, message: Message) -> None:
+        self._channel.send(self._change(message) if isinstance(message, PassTree) else message)
+
+
+class Chain:
+    """Three owners, each in a thread with a run folder; ends what it began."""
+
+    def __init__(self, root: Path, carrier: str) -> None:
+        self.carrier, self.root, self.timing = carrier, root, Timing(timeout_s=3, wait_s=20)
+        if carrier == "curve":
+            self._keys = {name: read_secret(generate(root, name)[0]) for name in ORDER}
+
+    def folder(self, name: str) -> RunFolder:
+        folder = RunFolder(self.root / f"run-{name}")
+        if not (folder.path / "meta.json").exists():
+            folder.path.mkdir()
+            folder.write_json("meta.json", {"released": False})
+        return folder
+
+    def job(self, of: InPrivateAmongOwners, name: str, **changes: Any) -> ChainJob:
+        place, kept = ORDER.index(name), KeptTurns(self.folder(name))
+
+        def make_owner() -> Any:
+            kept.coins("rows", rng=seeded(place))
+            fresh = seeded(100 + place).fork(str(kept.count)) if kept.count else seeded(100 + place)
+            return of.owner(*rows(place), coins=seeded(50 + place), rng=fresh)
+
+        settings: dict[str, Any] = {
+            "party": name, "run_id": "spring", "order": ORDER, "terms": TERMS, "broadcast": True, "recipe": of,
+            "make_owner": make_owner, "is_secure": False, "kept": kept, "calls": frozenset(ORDER[place + 1 :]),
+        }  # fmt: skip
+        return ChainJob(**{**settings, **changes})
+
+    def channels(self) -> tuple[dict[str, Callable[[], dict[str, Any]]], dict[str, Callable[[], None]]]:
+        """How each owner comes by its channels, and what closes them."""
+        ends: dict[str, dict[str, Any]] = {name: {} for name in ORDER}
+        pairs = [(a, b) for i, a in enumerate(ORDER) for b in ORDER[i + 1 :]]
+        if self.carrier == "curve":
+            return self._over_curve(ends, pairs)
+        for a, b in pairs:
+            ends[a][b], ends[b][a] = memory_pair(a, b)
+        made = {name: (lambda name=name: ends[name]) for name in ORDER}
+        closes = {name: (lambda name=name: [one.close() for one in ends[name].values()]) for name in ORDER}
+        return made, closes  # type: ignore[return-value]
+
+    def _over_curve(self, ends: dict[str, dict[str, Any]], pairs: list[tuple[str, str]]) -> Any:
+        listeners = {
+            name: Listener(
+                "tcp://127.0.0.1:*", {a: self._keys[a].public for a, b in pairs if b == name},
+                keys=self._keys[name], timing=self.timing,
+            )
+            for name in ORDER[1:]
+        }  # fmt: skip
+
+        def open_all(name: str) -> dict[str, Any]:
+            ends[name] |= {a: listeners[name].channel(a) for a, b in pairs if b == name}
+            ends[name] |= {
+                b: ConnectedChannel(
+                    listeners[b].address, name=name, peer=b, keys=self._keys[name], peer_key=self._keys[b].public,
+                    timing=self.timing,
+                )
+                for a, b in pairs
+                if a == name
+            }  # fmt: skip
+            return ends[name]
+
+        def close_all(name: str) -> None:
+            for channel in ends[name].values():
+                channel.close()
+            if name in listeners:
+                listeners[name].close()
+
+        return (
+            {name: (lambda name=name: open_all(name)) for name in ORDER},
+            {name: (lambda name=name: close_all(name)) for name in ORDER},
+        )
+
+    def run(self, jobs: dict[str, ChainJob], through: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What every owner returned or raised."""
+        found: dict[str, Any] = {}
+        opens, closes = self.channels()
+
+        def be(name: str) -> None:
+            try:
+                channels = opens[name]()
+                if name in (through or {}):
+                    channels = {peer: Meddling(channel, through[name]) for peer, channel in channels.items()}
+                found[name] = take_turns(jobs[name], channels)
+            except BaseException as error:
+                found[name] = error
+            finally:
+                closes[name]()
+
+        threads = [threading.Thread(target=be, args=(name,), daemon=True) for name in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        return found
+
+
+@pytest.fixture(params=["memory", "curve"])
+def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Chain:
+    return Chain(tmp_path, request.param)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Chain:
+    return Chain(tmp_path, "memory")
+
+
+@pytest.mark.parametrize("broadcast", [True, False])
+def test_all_owners_end_with_the_trees_of_a_simulated_chain(chain: Chain, broadcast: bool) -> None:
+    of = recipe()
+    found = chain.run({name: chain.job(of, name, broadcast=broadcast) for name in ORDER})
+    for name in ORDER:
+        assert leaves(found[name].ensemble) == simulated(of), found
+    promise = found["w0"].guarantee
+    assert promise.epsilon <= 2.0
+    assert not promise.is_secure
+
+
+def test_numbers_are_predicted_as_in_a_simulation(memory: Chain) -> None:
+    of = recipe(is_classification=False)
+    found = memory.run({name: memory.job(of, name) for name in ORDER})
+    assert leaves(found["w2"].ensemble) == simulated(of)
+
+
+@pytest.mark.parametrize("n_owners", [2, 3, 5])
+@pytest.mark.parametrize("n_rounds", [1, 3])
+@pytest.mark.parametrize("broadcast", [True, False])
+def test_every_owner_is_sent_every_tree_of_the_others_once_and_in_time(
+    n_owners: int, n_rounds: int, broadcast: bool
+) -> None:
+    n_turns = n_owners * n_rounds
+    holds = [set(range(place, n_turns, n_owners)) for place in range(n_owners)]
+    sent = [[] for _ in range(n_owners)]
+    n_messages = 0
+    for turn in range(n_turns):
+        place = turn % n_owners
+        assert set(range(turn)) <= holds[place] | {one for one in sent[place]}
+        for receiver, turns in due_after(turn, place=place, n_owners=n_owners, n_turns=n_turns, broadcast=broadcast):
+            assert all(one <= turn for one in turns)
+            sent[receiver] += turns
+            n_messages += 1
+    if not broadcast:
+        # Whoever has all now hands on what the next one lacks.
+        for place in range(n_owners - 1):
+            for receiver, turns in due_after(
+                n_turns - 1, place=place, n_owners=n_owners, n_turns=n_turns, broadcast=False
+            ):
+                assert set(turns) <= holds[place] | set(sent[place])
+                sent[receiver] += turns
+    for place in range(n_owners):
+        assert sorted(sent[place]) == sorted(set(range(n_turns)) - holds[place])
+        if not broadcast:
+            assert sent[place] == sorted(sent[place])
+    if broadcast:
+        # The paper counts what goes to later owners only; here the earlier ones are told too, for the next round.
+        assert n_messages == 2 * messages_of_round(n_owners, broadcast=True)[0] * n_rounds
+
+
+def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain) -> None:
+    of = recipe(n_rounds=3)
+
+    def refuse() -> None:
+        raise OverBudget("the account is full")
+
+    first = simulated(recipe(n_rounds=3))
+    n_drawn = [0]
+
+    def once() -> None:
+        n_drawn[0] += 1
+        if n_drawn[0] == 2:
+            refuse()
+
+    jobs = {name: chain.job(of, name) for name in ORDER}
+    found = chain.run({**jobs, "w1": replace(jobs["w1"], before_turn=once)})
+    assert isinstance(found["w1"], OverBudget)
+    assert all(isinstance(found[name], (PeerAborted, ChainBroken)) for name in ("w0", "w2")), found
+    held = {name: KeptTurns(chain.folder(name)).read(of) for name in ORDER}
+    assert {len(turns) for turns in held.values()} <= {3, 4}
+
+    counts = dict.fromkeys(ORDER, 0)
+
+    def count(name: str) -> Callable[[], None]:
+        def add() -> None:
+            counts[name] += 1
+
+        return add
+
+    found = chain.run({name: chain.job(of, name, before_turn=count(name)) for name in ORDER})
+    models = [leaves(found[name].ensemble) for name in ORDER]
+    assert models[0] == models[1] == models[2]
+    assert models[0][:4] == first[:4]
+    assert len(models[0]) == 9
+    # The first process of w0 took two turns, those of the others one.
+    assert counts == {"w0": 1, "w1": 2, "w2": 2}
+
+
+def test_a_lost_run_folder_is_noticed_before_a_second_tree_is_drawn(memory: Chain) -> None:
+    of = recipe(n_rounds=1)
+    assert len(memory.run({name: memory.job(of, name) for name in ORDER})) == 3
+    (memory.root / "run-w0").rename(memory.root / "away")
+    found = memory.run({name: memory.job(of, name) for name in ORDER})
+    assert isinstance(found["w0"], Disagreement)
+    assert "missing from this party's run folder; a second one is not drawn" in str(found["w0"])
+
+
+def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain) -> None:
+    of = recipe()
+    other = {**TERMS, "order": ["w0", "w2", "w1"]}
+    jobs = {name: chain.job(of, name) for name in ORDER}
+    found = chain.run({**jobs, "w1": replace(jobs["w1"], order=("w0", "w2", "w1"), terms=other)})
+    assert isinstance(found["w1"], Disagreement)
+    assert "order: w0 has ['w0', 'w1', 'w2'], this party ['w0', 'w2', 'w1']" in str(found["w1"])
+    assert any("order: w1 has ['w0', 'w2', 'w1']" in str(found[name]) for name in ("w0", "w2"))
+    assert not any(KeptTurns(chain.folder(name)).count for name in ORDER)
+
+
+def change(**update: Any) -> Callable[[Message], Message]:
+    return lambda message: message.model_copy(update=update)
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ({"turn": 1}, "sent the tree of turn 2"),
+        ({"epsilon": 0.5}, "with epsilon 0.5 where"),
+        ({"values": np.full(7, 9.0)}, "does not fit the columns, the grid or the settings"),
+        ({"columns": np.array([3, -1, -1], "<i4"), "thresholds": np.zeros(3), "missing_left": np.zeros(3, bool),
+          "lefts": np.array([1, 0, 0], "<i4"), "rights": np.array([2, 0, 0], "<i4"), "values": np.zeros(3)},
+         "does not fit the columns"),
+        ({"thresholds": np.full(7, 15.0)}, "does not fit the columns"),
+        ({"thresholds": np.full(7, 0.5)}, "does not fit the columns"),
+        ({"lefts": np.zeros(7, "<i4")}, "children must come after"),
+    ],
+)  # fmt: skip
+def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[str, Any], words: str) -> None:
+    of = recipe()
+    found = memory.run({name: memory.job(of, name) for name in ORDER}, {"w0": change(**update)})
+    assert any(words in str(found[name]) for name in ("w1", "w2")), found
+    assert not isinstance(found["w0"], UnexpectedMessage)
+
+
+def test_an_owner_that_does_not_come_is_named(tmp_path: Path) -> None:
+    chain, of = Chain(tmp_path, "curve"), recipe()
+    chain.timing = Timing(timeout_s=3, wait_s=1)
+    found = chain.run({name: chain.job(of, name) for name in ("w1", "w2")})
+    assert any(
+        "w0 did not connect" in str(one) and "while this party was greeting" in str(one) for one in found.values()
+    )

@@ -1,0 +1,237 @@
+"""Partitions, here or on Dask, answer what one table would, to the bit, whoever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from opboost.horizontal.rows.client_rows import PlacedHolder, SummedClients
+from opboost.rng import seeded
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.rows import PartsOnDask
+from parties.config.horizontal import TrainingSection
+from parties.config.vertical import read_schema
+from parties.errors import TableError, WorkersLost
+from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, Recipe, part_files
+from parties.horizontal.row_table import OwnerRows
+from parties.jobs.train_horizontal import make_recipe
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+COLUMNS = ("age", "dose", "size")
+SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in COLUMNS}}
+SIZES = (0, 180, 1, 0, 59)
+SHARED: dict[str, Any] = {"noise": "workers", "honest": 2}
+TRUSTED: dict[str, Any] = {"noise": "aggregator", "honest": None}
+SMALL = {"n_estimators": 3, "max_depth": 2}
+TRAININGS: dict[str, dict[str, Any]] = {
+    "sgbdt": {**SHARED, "sgbdt": SMALL},
+    "sgbdt with a filter": {**SHARED, "epsilon": 60.0, "sgbdt": {**SMALL, "n_extra_estimators": 3}},
+    "tr": {**SHARED, "recipe": "federated", "federated": {**SMALL, "batch_size": 2}},
+    "tr, refined": {
+        **TRUSTED,
+        "recipe": "federated",
+        "federated": {**SMALL, "split_candidates": "ih", "batch_size": 2},
+    },
+    "hist": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "hist"}},
+    "pr": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "pr", "split_candidates": "ih"}},
+}
+SAMPLED: dict[str, Any] = {**TRUSTED, "sgbdt": {**SMALL, "subsample": 0.5}}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+    with cluster(DaskSection(workers=2)) as found:
+        yield found
+
+
+def write_rows(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
+    """One table, and the same rows in partitions, in the order of their ids."""
+    draw = np.random.default_rng(5)
+    X = draw.random((sum(sizes), 3)).round(6)
+    frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] + X[:, 1] > 1).astype(int))
+    frame.insert(0, "id", [f"r{i:04}" for i in range(len(X))])
+    frame.to_parquet(folder / "all.parquet")
+    (folder / "parts").mkdir()
+    ends = np.cumsum(sizes)
+    for number, (begin, end) in enumerate(zip(ends - sizes, ends, strict=True)):
+        frame.iloc[begin:end].to_parquet(folder / "parts" / f"{number}.parquet")
+    (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+
+
+def files(folder: Path) -> list[PartFile]:
+    return part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
+
+
+def recipe_of(folder: Path, training: dict[str, Any]) -> Recipe:
+    section = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2} | training
+    return make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
+
+
+def trees_of(recipe: Recipe, rows: PlacedHolder) -> list[tuple[list[float], list[float]]]:
+    """Of the only owner, whose noise and whose shapes follow from seeds."""
+    holder = recipe.answering(rows, shape_bits=seeded(1), rng=seeded(2))
+    model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]
+    return [(tree.thresholds.tolist(), tree.values.tolist()) for tree in model.trees]
+
+
+class Later:
+    """A holder that is asked and heard at once."""
+
+    def __init__(self, holder: Any) -> None:
+        self._holder = holder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._holder, name)
+
+    def totals_later(self, nodes: Any) -> Any:
+        totals = self._holder.totals(nodes)
+        return lambda: totals
+
+
+def parted(recipe: Recipe, parts: Parts) -> PartedRows:
+    return PartedRows(parts, n_bins=recipe.task.grid.axes.n_bins)
+
+
+def in_one_table(recipe: Recipe, folder: Path) -> list[tuple[list[float], list[float]]]:
+    rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
+    holder = recipe.rows(rows.values, rows.labels, shape_bits=seeded(1), rng=seeded(2))
+    model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]
+    return [(tree.thresholds.tolist(), tree.values.tolist()) for tree in model.trees]
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_partitions_here_and_on_dask_give_the_model_of_one_table_to_the_bit(
+    tmp_path: Path, client: Client, name: str
+) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS[name])
+    wanted = in_one_table(recipe, tmp_path)
+    assert trees_of(recipe, parted(recipe, PartsHere(files(tmp_path), recipe, coins=None))) == wanted
+    assert trees_of(recipe, parted(recipe, PartsOnDask(files(tmp_path), recipe, client=client))) == wanted
+
+
+def test_sampled_records_take_the_coins_of_one_table(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, SAMPLED)
+    here = PartsHere(files(tmp_path), recipe, coins=seeded(2).fork("coins"))
+    assert trees_of(recipe, parted(recipe, here)) == in_one_table(recipe, tmp_path)
+    other = PartsHere(files(tmp_path), recipe, coins=seeded(9).fork("coins"))
+    assert trees_of(recipe, parted(recipe, other)) != in_one_table(recipe, tmp_path)
+
+
+def test_a_partition_that_is_left_out_is_missed(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS["hist"])
+    some = PartsHere(files(tmp_path)[:-1], recipe, coins=None)
+    assert trees_of(recipe, parted(recipe, some)) != in_one_table(recipe, tmp_path)
+
+
+class Killing:
+    """Partitions on Dask, of whose workers the one with a state is killed before a question."""
+
+    def __init__(self, parts: PartsOnDask, client: Client, *, at: int) -> None:
+        self._parts, self._client, self._left = parts, client, at
+        self.digests = parts.digests
+
+    def ask(self, calls: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            ((address, *_), *_) = self._client.who_has(self._parts._states).values()
+            ((pid),) = self._client.run(os.getpid, workers=[address]).values()
+            os.kill(pid, signal.SIGKILL)
+        return self._parts.ask(calls)
+
+    def predictions(self, model: Any) -> Any:
+        return self._parts.predictions(model)
+
+
+@pytest.mark.parametrize("name", ["tr, refined", "sgbdt with a filter"])
+def test_a_killed_dask_worker_changes_nothing(tmp_path: Path, client: Client, name: str) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS[name])
+    parts = Killing(PartsOnDask(files(tmp_path), recipe, client=client), client, at=3)
+    assert trees_of(recipe, parted(recipe, parts)) == in_one_table(recipe, tmp_path)
+    assert parts._left < 0
+
+
+def test_a_state_is_not_changed_by_what_comes_after_it(tmp_path: Path, client: Client) -> None:
+    """A task that runs twice on it, as Dask may have it, answers the same."""
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS["sgbdt with a filter"])
+    parts = PartsOnDask(files(tmp_path), recipe, client=client)
+    rows, states = parted(recipe, parts), parts._states
+    rows.start_tree(0)
+    first = rows.totals(np.zeros(1, np.int32))
+    parts._states = states
+    rows.start_tree(0)
+    assert (rows.totals(np.zeros(1, np.int32)) == first).all()
+
+
+def test_a_file_that_was_changed_meanwhile_is_not_taken_for_the_one_before(tmp_path: Path, client: Client) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS["tr"])
+    found = files(tmp_path)
+    pd.read_parquet(found[0].path).iloc[:-1].to_parquet(found[0].path)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        PartsHere(found, recipe, coins=None)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        PartsOnDask(found, recipe, client=client)
+
+
+def test_a_task_that_cannot_finish_ends_in_a_sentence(tmp_path: Path, client: Client) -> None:
+    write_rows(tmp_path)
+    recipe = recipe_of(tmp_path, TRAININGS["tr"])
+    parts = PartsOnDask(files(tmp_path), recipe, client=client)
+    with pytest.raises(WorkersLost, match="did not finish a task: ZeroDivisionError"):
+        parts.ask([_divide_by_zero])
+
+
+def _divide_by_zero(part: Any) -> None:
+    1 // 0  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda frame: frame.drop(columns="dose"), "1.parquet lacks columns of the schema: dose"),
+        (lambda frame: frame.assign(more=1), "columns that the schema does not know: more"),
+        (lambda frame: frame.drop(columns="y"), "no label column 'y'"),
+    ],
+)
+def test_partitions_of_other_columns_are_refused_by_name(tmp_path: Path, change: Any, words: str) -> None:
+    write_rows(tmp_path)
+    path = tmp_path / "parts" / "1.parquet"
+    change(pd.read_parquet(path)).to_parquet(path)
+    with pytest.raises(TableError, match=words):
+        files(tmp_path)
+
+
+def test_a_record_in_two_partitions_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    parts = tmp_path / "parts"
+    pd.read_parquet(parts / "1.parquet").iloc[:2].to_parquet(parts / "0.parquet")
+    with pytest.raises(TableError, match="242 rows and 240 different ids; every record must be in one row"):
+        PartsHere(files(tmp_path), recipe_of(tmp_path, TRAININGS["tr"]), coins=None)
+
+
+def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    schema, objective = tmp_path / "schema.yaml", "binary:logistic"
+    with pytest.raises(TableError, match="names no Parquet partitions"):
+        part_files(tmp_path / "parts" / "*.pq", schema, objective=objective)
+    with pytest.raises(TableError, match="1 partitions have no rows"):
+        part_files([tmp_path / "parts" / "0.parquet"], schema, objective=objective)
+    with pytest.raises(TableError, match=r"named \*.parquet"):
+        part_files([schema], schema, objective=objective)
+    assert len(part_files(tmp_path / "parts" / "*.parquet", schema, objective=objective)) == 3

@@ -1,0 +1,292 @@
+"""Whole runs on one ledger: repeated, killed, over budget, scored; and what `opboost ledger` tells of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.errors import LedgerError, OverBudget
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from protocols.errors import PeerAborted
+
+Outcomes = Callable[..., dict[str, Any]]
+
+SILENT = Terminal()
+
+
+def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
+    """What both sides' training jobs return or raise, in threads of this process."""
+    bank, shop = sites.bank.write(), sites.shop.write()
+    return outcomes(
+        40,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
+
+
+def ledger_of(site: Any) -> Path:
+    return site.path / "runs" / "ledger.sqlite"
+
+
+def entries(site: Any) -> list[dict[str, Any]]:
+    database = sqlite3.connect(ledger_of(site))
+    rows = database.execute("SELECT fields FROM lines ORDER BY number").fetchall()
+    database.close()
+    return [json.loads(fields) for (fields,) in rows]
+
+
+def kinds(site: Any) -> Counter[str]:
+    return Counter(line["kind"] for line in entries(site))
+
+
+def sent(site: Any, kind: str) -> list[str]:
+    """Digests of the messages of a kind that left, over all attempts of the run."""
+    lines = [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+    return [line["sha256"] for line in lines if line["event"] == "sent" and line["kind"] == kind]
+
+
+def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str, str]]:
+    """Exit code, standard output and standard error of each process, all of which must end in time."""
+    try:
+        ends = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+
+
+def tamper(path: Path) -> None:
+    """Lower the price of everything, as somebody would who knows SQLite."""
+    database = sqlite3.connect(path)
+    database.execute("DROP TRIGGER no_UPDATE_lines")
+    database.execute(
+        "UPDATE lines SET fields = replace(fields, '\"category_epsilon\":3.0', '\"category_epsilon\":1.0')"
+    )
+    database.commit()
+    database.close()
+
+
+def test_a_repeated_run_sends_the_same_bytes_and_costs_nothing(sites: Any, outcomes: Outcomes) -> None:
+    first = train_both(sites, outcomes)
+    model = (sites.bank.run_folder / "model.json").read_bytes()
+    digests, offers = sent(sites.shop, "rank chunk"), sent(sites.shop, "offer")
+    for site in (sites.bank, sites.shop):
+        shutil.rmtree(site.run_folder)
+    second = train_both(sites, outcomes)
+    assert not [error for error in (*first.values(), *second.values()) if isinstance(error, BaseException)]
+    assert (sites.bank.run_folder / "model.json").read_bytes() == model
+    assert len(digests) == 2
+    assert (sent(sites.shop, "rank chunk"), sent(sites.shop, "offer")) == (digests, offers)
+    assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2, "reuse": 2}
+
+
+def test_another_run_on_the_same_records_uses_the_release_again(sites: Any, outcomes: Outcomes) -> None:
+    train_both(sites, outcomes)
+    before = sent(sites.shop, "rank chunk")
+    for site in (sites.bank, sites.shop):
+        site.run["folder"] = "runs/summer"
+        site.run["run_id"] = "summer"
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 0.3, "per_record": 1}}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    log = [json.loads(line) for line in (sites.shop.path / "runs/summer/log.jsonl").read_text().splitlines()]
+    assert [line["sha256"] for line in log if line.get("kind") == "rank chunk"] == before
+    assert [(line["n_drawn"], line["n_reused"]) for line in log if line["event"] == "released"] == [(0, 2)]
+    assert [line["run_id"] for line in entries(sites.shop) if line["kind"] == "reuse"] == ["summer"] * 2
+
+
+def test_a_run_that_has_released_is_refused_where_it_would_have_to_draw_anew(sites: Any, outcomes: Outcomes) -> None:
+    train_both(sites, outcomes)
+    router = (sites.shop.run_folder / "model.json").read_bytes()
+    shutil.rmtree(sites.bank.run_folder)
+    meta = json.loads((sites.shop.run_folder / "meta.json").read_text())
+    (sites.shop.run_folder / "meta.json").write_text(json.dumps({**meta, "finished": None}))
+    sites.shop.table["spend"], sites.shop.table["visits"] = 100 - sites.shop.table["spend"], 3.0
+    sites.shop.table.loc[sites.shop.table.index[:9], "visits"] = 4.0
+    found = train_both(sites, outcomes)
+    assert isinstance(found["shop"], LedgerError)
+    assert "this run has released before, and for 2 of its 2 columns" in str(found["shop"])
+    assert isinstance(found["bank"], PeerAborted)
+    assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2}
+    assert len(sent(sites.shop, "rank chunk")) == 2
+    assert (sites.shop.run_folder / "model.json").read_bytes() == router
+
+
+def test_over_budget_the_run_ends_before_anything_is_drawn_and_the_bank_hears_no_detail(
+    sites: Any, outcomes: Outcomes
+) -> None:
+    sites.shop.run["ledger"] = {"budget": {"columns": {"visits": {"category_epsilon": 2}}}}
+    found = train_both(sites, outcomes)
+    assert isinstance(found["shop"], OverBudget)
+    assert str(found["shop"]) == (
+        "over budget: categories of column 'visits' would have spent 3 of 2. Nothing was released"
+    )
+    assert str(found["bank"]) == (
+        "shop ended the run while desensitizing: it keeps account of what it releases, and its account does not allow "
+        "this. Nothing was released"
+    )
+    assert kinds(sites.shop) == {"opened": 1}
+    assert sent(sites.shop, "offer") == sent(sites.shop, "rank chunk") == []
+    sites.shop.run["ledger"] = {"budget": {"columns": {"visits": {"category_epsilon": 3}}}}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+
+
+def test_with_a_ledger_that_was_tampered_with_nothing_is_opened(sites: Any, outcomes: Outcomes) -> None:
+    train_both(sites, outcomes)
+    tamper(ledger_of(sites.shop))
+    sites.shop.run["run_id"] = "summer"
+    with pytest.raises(LedgerError, match="cannot be trusted: line 3 was changed or removed"):
+        train_passive(sites.shop.write(), insecure=False, terminal=SILENT)
+    assert not (sites.shop.path / "runs" / "summer").exists()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"nothing happened for {seconds} s"
+        time.sleep(0.02)
+
+
+def holds_ranks(bank: Any) -> bool:
+    files = [bank.run_folder / "journal/from/shop" / f"{column}.ranks" for column in range(2)]
+    return all(file.exists() and file.stat().st_size >= 400 for file in files)
+
+
+@pytest.mark.parametrize("victim", ["bank", "shop"])
+def test_after_a_kill_the_same_run_finishes_with_the_release_that_was_paid_for(sites: Any, victim: str) -> None:
+    sites.bank.run["model"] = {"n_estimators": 3000, "max_depth": 6}
+    processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
+    try:
+        wait_for(lambda: holds_ranks(sites.bank))
+        processes[victim].send_signal(signal.SIGKILL)
+    finally:
+        ended = finish(*processes.values(), seconds=20)
+    assert {code for code, _, _ in ended} == {1, -signal.SIGKILL}
+    again = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
+    assert [code for code, _, _ in again] == [0, 0]
+    assert len(sent(sites.shop, "rank chunk")) == 2
+    assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2, "reuse": 2}
+
+
+def statement(site: Any, *options: str) -> Any:
+    ((code, out, error),) = finish(site.start("ledger", "--format", "json", *options))
+    assert (code, error) == (0, "")
+    return json.loads(out)
+
+
+def predict(sites: Any, mode: str, name: str, *ids: str) -> None:
+    (sites.bank.path / "ids.txt").write_text("\n".join(ids))
+    options = ["--mode", mode, "--out", str(sites.bank.path / name), "--ids", str(sites.bank.path / "ids.txt")]
+    ended = finish(sites.bank.start("predict", *options), sites.shop.start("predict"))
+    assert [(code, error) for code, _, error in ended if code] == []
+
+
+def test_the_command_tells_what_training_and_prediction_have_spent_and_what_remains(sites: Any) -> None:
+    # Many trees, so that some test is on `visits` too, which does not matter to the labels, whatever the noise.
+    sites.bank.run["model"] = {"n_estimators": 40, "max_depth": 4}
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 1.0, "columns": {"visits": {"epsilon": 2}}, "per_record": 9}}
+    # Trees enough that they ask for both columns, whatever the noise.
+    sites.bank.run["model"] = {"n_estimators": 40, "max_depth": 5}
+    assert [code for code, _, _ in finish(sites.bank.start("party-a"), sites.shop.start("party-b"))] == [0, 0]
+    trained = statement(sites.shop)
+    spend, visits = trained["columns"]
+    assert (spend["column"], spend["unit"], spend["n_releases"]) == ("spend", pytest.approx(100 / 999), 1)
+    assert spend["epsilon"] == {
+        "spent": pytest.approx(0.5), "limit": 1.0, "remaining": pytest.approx(0.5),
+    }  # fmt: skip
+    assert spend["category_epsilon"] == {"spent": 0.0, "limit": None, "remaining": None}
+    assert visits["category_epsilon"] == {"spent": 3.0, "limit": None, "remaining": None}
+    assert visits["epsilon"]["limit"] == 2
+    assert (trained["record"]["spent"], trained["record"]["remaining"]) == (pytest.approx(4.0), pytest.approx(5.0))
+    assert (trained["n_records"], trained["peers"]) == (400, ["bank"])
+
+    predict(sites, "routed", "routed.csv", "k0001", "k0002")
+    assert statement(sites.shop)["n_lines"] == trained["n_lines"]
+    for _ in range(2):
+        predict(sites, "desensitized", f"d{_}.csv", "k0001", "k0002")
+    asked = statement(sites.shop)
+    assert asked["record"]["spent"] == pytest.approx(8.0)
+    assert [(c["n_releases"], c["n_reuses"]) for c in asked["columns"]] == [(2, 1), (2, 1)]
+    assert (sites.bank.path / "d0.csv").read_text() == (sites.bank.path / "d1.csv").read_text()
+
+    ((code, out, error),) = finish(sites.shop.start("ledger"))
+    assert (code, error) == (0, "")
+    assert f"{ledger_of(sites.shop)}: {asked['n_lines']} lines, verified; released to bank" in out
+    assert "worst of 400 records, over all columns: spent 8, remaining 1" in out
+    assert [word for word in ("spend", "visits", "unlimited") if word not in out] == []
+
+
+def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not_given_instead(sites: Any) -> None:
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 0.6}}
+    assert [code for code, _, _ in finish(sites.bank.start("party-a"), sites.shop.start("party-b"))] == [0, 0]
+    (bank_code, _, bank_error), (shop_code, _, shop_error) = finish(
+        sites.bank.start("predict", "--mode", "desensitized"), sites.shop.start("predict")
+    )
+    assert (bank_code, shop_code) == (1, 1)
+    assert "its account does not allow this. Nothing was released" in bank_error.splitlines()[-1]
+    assert shop_error.splitlines()[-1].startswith(
+        "error: over budget: column 'spend' per unit would have spent 1 of 0.6"
+    )
+    assert not (sites.bank.run_folder / "predictions.csv").exists()
+    assert statement(sites.shop)["columns"][0]["epsilon"]["spent"] == pytest.approx(0.5)
+
+
+def test_the_command_fails_on_a_ledger_or_a_store_that_cannot_be_trusted(sites: Any, outcomes: Outcomes) -> None:
+    train_both(sites, outcomes)
+    ledger, store = ledger_of(sites.shop), ledger_of(sites.shop).with_suffix(".releases.sqlite")
+    before = ledger.read_bytes()
+    tamper(ledger)
+    assert finish(sites.shop.start("ledger")) == [
+        (
+            1,
+            "",
+            f"error: {ledger} cannot be trusted: line 3 was changed or removed. Restore the ledger and its head from "
+            "the same backup. Nothing was released\n",
+        )
+    ]
+    ledger.write_bytes(before)
+    database = sqlite3.connect(store)
+    database.execute("UPDATE drawn SET content = substr(content, 2) WHERE charge = 2")
+    database.commit()
+    database.close()
+    ((code, out, error),) = finish(sites.shop.start("ledger", "--format", "json"))
+    assert (code, out) == (1, "")
+    assert "the release that line 2 of the ledger charged is not the one that was drawn" in error
+
+
+def test_the_command_needs_a_passive_partys_ledger_that_is_there(sites: Any) -> None:
+    ((code, out, error),) = finish(sites.bank.start("ledger"))
+    assert (code, out) == (1, "")
+    assert (
+        error
+        == f"error: {sites.bank.path / 'run.yaml'} is an active party's run file; only a passive party keeps a ledger\n"
+    )
+    ((code, _, error),) = finish(sites.shop.start("ledger"))
+    assert (code, error) == (1, f"error: {ledger_of(sites.shop)} is not there. Nothing was released\n")
+    assert not ledger_of(sites.shop).parent.exists()
+
+
+def test_a_ledger_may_be_read_without_a_run_file_and_then_shows_no_limits(sites: Any, outcomes: Outcomes) -> None:
+    from typer.testing import CliRunner
+
+    from parties.cli import app
+
+    train_both(sites, outcomes)
+    result = CliRunner().invoke(app, ["ledger", "--path", str(ledger_of(sites.shop)), "--format", "json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["record"] == {"spent": pytest.approx(4.0), "limit": None, "remaining": None}

@@ -1,0 +1,222 @@
+"""Owners of a chain as processes of their own: run files, keys and tables on disk, sockets on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from opboost.horizontal.inprivate.training import run_chain
+from opboost.rng import seeded
+from opboost.trees.model_file import load_model
+from parties.config.chain import read_owner
+from parties.config.vertical import read_schema
+from parties.errors import ConfigError, Disagreement, RunFolderError
+from parties.jobs.train_chain import run_owner
+from parties.jobs.train_vertical import Terminal
+from protocols.transport.keys import generate
+from tests.parties.jobs.test_train_horizontal import finish
+from tests.support.addresses import free_addresses
+
+SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
+NAMES = ("w0", "w1", "w2")
+
+
+class Clinics:
+    """Three clinics with rows of their own, each of which connects to those after it."""
+
+    def __init__(self, root: Path, **training: Any) -> None:
+        self.root = root
+        self.training: dict[str, Any] = {
+            "epsilon": 2.0, "order": list(NAMES), "inprivate": {"n_rounds": 2, "max_depth": 2}, **training,
+        }  # fmt: skip
+        addresses = free_addresses(len(NAMES))
+        for name in NAMES:
+            (root / name).mkdir()
+            generate(root / name / "keys", name)
+        self.runs: dict[str, dict[str, Any]] = {}
+        draw = np.random.default_rng(4)
+        for place, name in enumerate(NAMES):
+            others = [
+                {"name": other, "public_key": f"../{other}/keys/{other}.public",
+                 **({"connect": addresses[k]} if k > place else {})}
+                for k, other in enumerate(NAMES) if k != place
+            ]  # fmt: skip
+            self.runs[name] = {
+                "role": "owner", "party": name, "run_id": "spring", "schema": "schema.yaml", "data": "data.csv",
+                "secret_key": f"keys/{name}.secret", "listen": addresses[place], "owners": others, "seed": place,
+                "timeout": 5, "wait": 40, "report": False,
+            }  # fmt: skip
+            X = draw.random((80, 3)).round(6)
+            frame = pd.DataFrame(X, columns=list(SCHEMA["columns"])).assign(y=(X[:, 0] > 0.5).astype(int))
+            frame.insert(0, "id", [f"{name}-{i:03}" for i in range(80)])
+            frame.to_csv(root / name / "data.csv", index=False)
+
+    def write(self, name: str) -> Path:
+        folder = self.root / name
+        (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+        run = {"training": self.training, **self.runs[name]}
+        (folder / "run.yaml").write_text(yaml.safe_dump(run))
+        return folder / "run.yaml"
+
+    def start(self, name: str) -> subprocess.Popen[str]:
+        call = [sys.executable, "-m", "parties.cli", "chain", str(self.write(name))]
+        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def together(self, *names: str) -> dict[str, Any]:
+        """What these owners, each in a thread, return or raise."""
+        found: dict[str, Any] = {}
+
+        def be(name: str, path: Path) -> None:
+            try:
+                found[name] = run_owner(path, insecure=False, terminal=Terminal())
+            except BaseException as error:
+                found[name] = error
+
+        threads = [threading.Thread(target=be, args=(name, self.write(name)), daemon=True) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        return found
+
+    def folder(self, name: str) -> Path:
+        return self.root / name / "runs" / "spring"
+
+    def read(self, name: str, file: str) -> Any:
+        return json.loads((self.folder(name) / file).read_text())
+
+    def simulated(self) -> list[list[float]]:
+        """The leaves of the same training in this process."""
+        run = read_owner(self.write("w0"))
+        of = run.training.recipe_for(read_schema(run.table_schema)[0])
+        owners = []
+        for place, name in enumerate(NAMES):
+            frame = pd.read_csv(self.root / name / "data.csv")
+            coins = seeded(place).fork("coins").words(4).tobytes()
+            X, y = frame[list(SCHEMA["columns"])].to_numpy(), frame["y"].to_numpy(float)
+            owners.append(of.owner(X, y, coins=type(seeded(0))(coins, is_secure=False), rng=seeded(place).fork("rows")))
+        return leaves(of.ensemble(run_chain(owners, n_rounds=of.settings.n_rounds, epsilon=of.epsilon)))
+
+
+def leaves(model: Any) -> list[list[float]]:
+    return [tree.values.tolist() for tree in model.trees]
+
+
+def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w1"]["report"] = True
+    ends = finish(*(clinics.start(name) for name in NAMES))
+    assert [code for code, _ in ends] == [0] * 3, ends
+    for name in NAMES:
+        assert leaves(load_model(clinics.folder(name) / "model.json")) == clinics.simulated()
+        assert clinics.read(name, "meta.json")["finished"]
+    promise = clinics.read("w1", "guarantee.json")
+    assert promise["epsilon"] <= 2.0
+    assert (promise["delta"], promise["is_secure"], promise["certified"]) == (0.0, False, False)
+    report = clinics.read("w1", "report.json")
+    assert report["kind"] == "records"
+    assert report["account"]["queries"][0]["kind"] == "parts of the records, dealt by coins"
+    assert {one["kind"] for one in report["history"]["outgoing"]} == {"take turns", "pass tree", "done"}
+    page = (clinics.folder("w1") / "report.html").read_text()
+    assert "NOT FOR RELEASE" in page
+    assert str(tmp_path) not in page
+    said: list[str] = []
+    run_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    assert "was finished at" in said[0]
+
+
+def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 30, "max_depth": 2})
+    processes = {name: clinics.start(name) for name in NAMES}
+    deadline = time.monotonic() + 60
+    while not (clinics.folder("w1") / "turns" / "0007.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(processes["w1"].pid, signal.SIGKILL)
+    ends = dict(zip(NAMES, finish(*processes.values()), strict=True))
+    assert ends["w1"][0] == -signal.SIGKILL
+    for name in ("w0", "w2"):
+        assert ends[name][0] == 1, ends
+        assert "w1" in ends[name][1]
+        assert "turn" in ends[name][1]
+    assert any("it goes on where it stopped" in ends[name][1] for name in ("w0", "w2")), ends
+    before = {path.name: path.read_text() for path in (clinics.folder("w1") / "turns").glob("*.json")}
+    found = clinics.together(*NAMES)
+    assert not any(isinstance(one, BaseException) for one in found.values()), found
+    models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
+    assert models[0] == models[1] == models[2]
+    assert len(models[0]) == 90
+    after = {name: (clinics.folder("w1") / "turns" / name).read_text() for name in before}
+    assert after == before
+
+
+def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}
+    found = clinics.together("w2")
+    assert "which is over the budget of 1. Nothing was sent" in str(found["w2"])
+    assert not (clinics.folder("w2") / "turns").exists()
+    assert not (clinics.folder("w2") / "log.jsonl").read_text().count('"sent"')
+
+
+def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+    for name in NAMES:
+        meta = clinics.read(name, "meta.json")
+        (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "finished": None}))
+    frame = pd.read_csv(tmp_path / "w0" / "data.csv")
+    frame.iloc[::2].to_csv(tmp_path / "w0" / "data.csv", index=False)
+    found = clinics.together(*NAMES)
+    assert isinstance(found["w0"], RunFolderError)
+    assert "the beginning of a run on other rows" in str(found["w0"])
+    frame.to_csv(tmp_path / "w0" / "data.csv", index=False)
+    clinics.folder("w0").rename(tmp_path / "away")
+    assert "the same charge does not pay for other answers" in str(clinics.together("w0")["w0"])
+    shutil.rmtree(clinics.folder("w0"))
+    (tmp_path / "away").rename(clinics.folder("w0"))
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+
+
+def test_another_order_is_named_and_can_be_mended_under_the_same_name(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    clinics.runs["w1"]["training"] = {**clinics.training, "order": ["w1", "w0", "w2"]}
+    found = clinics.together(*NAMES)
+    assert isinstance(found["w1"], Disagreement)
+    assert "order: w0 has ['w0', 'w1', 'w2'], this party ['w1', 'w0', 'w2']" in str(found["w1"])
+    del clinics.runs["w1"]["training"]
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+
+
+@pytest.mark.parametrize(
+    ("training", "run", "words"),
+    [
+        ({"order": ["w0", "w1"]}, {}, "must list the others of `training.order`"),
+        ({"order": ["w0", "w1", "w1", "w2"]}, {}, "every owner once"),
+        ({"objective": "reg:squarederror"}, {}, "public `label_bounds` go with"),
+        ({"label_bounds": [0, 1]}, {}, "public `label_bounds` go with"),
+        ({"inprivate": {"n_rounds": 0}}, {}, "greater than or equal to 1"),
+        ({}, {"listen": None, "owners": [{"name": "w1"}, {"name": "w2"}]}, "needs an address to `listen`"),
+    ],
+)
+def test_a_run_file_that_cannot_work_is_refused_with_its_fault_in_words(
+    tmp_path: Path, training: dict[str, Any], run: dict[str, Any], words: str
+) -> None:
+    clinics = Clinics(tmp_path, **training)
+    clinics.runs["w0"] |= run
+    with pytest.raises(ConfigError, match="run.yaml: .*" + words):
+        read_owner(clinics.write("w0"))

@@ -1,0 +1,452 @@
+"""A coordinator and workers as processes of their own: run files, keys and tables on disk, sockets on loopback."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, SGBDTClassifier, SGBDTRegressor
+from opboost.horizontal.federated.owners import FederatedAmongOwners
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.rng import seeded
+from opboost.trees.holder import SummedHolders
+from opboost.trees.model_file import load_model
+from parties.cluster.worker_rows import count_rows, worker_rows
+from parties.config.federated_section import FederatedSection
+from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.sgbdt_section import _DEFAULTS, SGBDTSection
+from parties.config.vertical import read_schema
+from parties.errors import ConfigError
+from parties.horizontal.public_randomness import commitment, public_bits
+from parties.jobs.predict_horizontal import predict_alone
+from parties.jobs.train_horizontal import make_recipe, run_coordinator, run_worker
+from parties.jobs.train_vertical import Terminal
+from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.runs.run_folder import RunFolder
+from protocols.errors import PeerAborted, PeerLost
+from protocols.transport.keys import generate
+from tests.support.addresses import free_addresses
+
+SCHEMA = {
+    "id": "id", "label": "y",
+    "columns": {"age": {"lower": 0, "upper": 1}, "dose": {"lower": 0, "upper": 1}, "size": {"lower": 0, "upper": 1}},
+}  # fmt: skip
+NAMES = ("w0", "w1", "w2")
+COLUMNS = tuple(SCHEMA["columns"])
+
+
+class Clinics:
+    """A hub and three clinics with rows of their own."""
+
+    def __init__(self, root: Path, **training: Any) -> None:
+        (address,) = free_addresses(1)
+        self.root = root
+        self.training: dict[str, Any] = {
+            "epsilon": 2.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,
+            **({} if "recipe" in training else {"sgbdt": {"n_estimators": 6, "max_depth": 2}}), **training,
+        }  # fmt: skip
+        for name in ("hub", *NAMES):
+            (root / name).mkdir()
+            generate(root / name / "keys", name)
+        for name in ("hub", *NAMES):
+            for other in ("hub", *NAMES):
+                key = f"keys/{other}.public"
+                (root / name / key).write_text((root / other / key).read_text())
+        common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60, "report": False}
+        self.runs: dict[str, dict[str, Any]] = {
+            "hub": {
+                **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
+                "workers": [{"name": name, "public_key": f"keys/{name}.public"} for name in NAMES], "seed": 8,
+            }
+        }  # fmt: skip
+        draw = np.random.default_rng(4)
+        for place, name in enumerate(NAMES):
+            self.runs[name] = {
+                **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
+                "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"}, "seed": place,
+            }  # fmt: skip
+            X = draw.random((80, 3)).round(6)
+            frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] > 0.5).astype(int))
+            frame.insert(0, "id", [f"{name}-{i:03}" for i in range(80)])
+            frame.to_csv(root / name / "data.csv", index=False)
+
+    def write(self, name: str) -> Path:
+        folder = self.root / name
+        (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+        training = self.runs[name].get("training", self.training)
+        (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": training}))
+        return folder / "run.yaml"
+
+    def start(self, name: str, *options: str) -> subprocess.Popen[str]:
+        command = "coordinator" if name == "hub" else "worker"
+        call = [sys.executable, "-m", "parties.cli", command, str(self.write(name)), *options]
+        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
+        """The same without a process; what it returns or raises can be had from the queue."""
+        call, path = run_coordinator if name == "hub" else run_worker, self.write(name)
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def run() -> None:
+            try:
+                found.put(call(path, insecure=False, terminal=Terminal()))
+            except BaseException as error:
+                found.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return found
+
+    def folder(self, name: str) -> Path:
+        return self.root / name / "runs" / "spring"
+
+    def read(self, name: str, file: str) -> Any:
+        return json.loads((self.folder(name) / file).read_text())
+
+    def recipe(self) -> SGBDTAmongOwners | FederatedAmongOwners:
+        run = read_horizontal(self.write("hub"), CoordinatorRun)
+        return make_recipe(run.training, read_schema(run.table_schema)[0])
+
+    def simulated(self, kind: Callable[[list[Any]], Any] = SummedHolders) -> list[list[float]]:
+        """The leaves of the same training in this process."""
+        of = self.recipe()
+        random = [seeded(place).fork("public").words(4).tobytes() for place in range(3)]
+        committed = [commitment("spring", name, each) for name, each in zip(NAMES, random, strict=True)]
+        rows = [np.frombuffer(b"".join(parts), np.uint8).reshape(-1, 32) for parts in (committed, random)]
+        holders = []
+        for place, name in enumerate(NAMES):
+            frame = pd.read_csv(self.root / name / "data.csv")
+            bits = seeded(place).fork("rows")
+            X, y = frame[list(COLUMNS)].to_numpy(), frame["y"].to_numpy(float)
+            holders.append(of.rows(X, y, shape_bits=public_bits("spring", NAMES, *rows), rng=bits))
+        model = of.train(kind(holders), shape_bits=public_bits("spring", NAMES, *rows), rng=seeded(8))
+        return [tree.values.tolist() for tree in model.trees]
+
+
+def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tuple[int, str]]:
+    """Exit code and standard error of each process, all of which must end in time."""
+    try:
+        ends = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return [(process.returncode, end[1]) for process, end in zip(processes, ends, strict=True)]
+
+
+def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finished_then(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, known_workers=True)
+    clinics.runs["hub"]["report"] = True
+    for name in NAMES:
+        others = [other for other in NAMES if other != name]
+        clinics.runs[name]["peers"] = [{"name": other, "public_key": f"keys/{other}.public"} for other in others]
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _ in ends] == [0] * 4, ends
+    models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
+    assert [tree.values.tolist() for tree in models[0].trees] == clinics.simulated()
+    for model in models[1:]:
+        assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
+    promise = clinics.read("hub", "guarantee.json")
+    assert promise["epsilon"] <= 2.0
+    assert not promise["is_secure"]
+    assert "as long as 2 of the workers in every sum add their share of the noise" in promise["protected"]
+    report = clinics.read("hub", "report.json")
+    assert report["account"]["guarantee"]["epsilon"] == promise["epsilon"]
+    assert report["account"]["queries"][0]["kind"] == "Skellam"
+    assert report["n_trees"] == 6
+    assert "NOT FOR RELEASE" in (clinics.folder("hub") / "report.html").read_text()
+    assert clinics.read("w1", "metrics.json")["own_rows"]["auc"] > 0.5
+    assert clinics.read("w1", "answers.json")["tree"] == 6
+    assert all(clinics.read(name, "meta.json")["finished"] for name in ("hub", *NAMES))
+    sent = sum(
+        json.loads(line)["bytes"]
+        for line in (clinics.folder("w0") / "log.jsonl").read_text().splitlines()
+        if json.loads(line)["event"] == "sent"
+    )
+    assert clinics.read("w0", "meta.json")["sent_bytes"] == sent
+
+    said: list[str] = []
+    run_worker(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    assert "was finished at" in said[0]
+
+
+def test_processes_train_the_federated_model_of_a_simulation_too(tmp_path: Path) -> None:
+    federated = {"n_estimators": 6, "max_depth": 2, "split_candidates": "ih", "batch_size": 3, "hessian_rounds": 2}
+    clinics = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=federated)
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _ in ends] == [0] * 4, ends
+    models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
+    for model in models:
+        assert [tree.values.tolist() for tree in model.trees] == clinics.simulated(AskedClients)
+        assert [tree.thresholds.tolist() for tree in model.trees] == [t.thresholds.tolist() for t in models[0].trees]
+    assert "not against the coordinator" in clinics.read("hub", "guarantee.json")["protected"]
+    assert 1.99 < clinics.read("w0", "guarantee.json")["epsilon"] <= 2.0
+    assert clinics.read("w1", "answers.json")["tree"] == 6
+
+
+class AskedClients(SummedHolders):
+    """Owners of this process, asked and heard at once."""
+
+    def totals_later(self, nodes: Any) -> Any:
+        totals = self.totals(nodes)
+        return lambda: totals
+
+    def place(self, columns: Any) -> None:
+        for holder in self._holders:
+            holder.place(columns)
+
+
+def wait_for(path: Path, words: str, seconds: float = 100) -> None:
+    deadline = time.monotonic() + seconds
+    while not (path.exists() and words in path.read_text()):
+        assert time.monotonic() < deadline, f"no {words!r} in {path.name} after {seconds} s"
+        time.sleep(0.02)
+
+
+def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
+    processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
+    wait_for(clinics.folder("w2") / "answers.json", "tree")
+    os.kill(processes["w2"].pid, signal.SIGKILL)
+    finish(processes.pop("w2"))
+    before = clinics.read("w2", "answers.json")["tree"]
+    wait_for(clinics.folder("hub") / "log.txt", "goes on without w2")
+    found = clinics.in_thread("w2")
+    wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
+    clinics.runs["w2"] |= {"folder": "elsewhere", "ledger": {"path": "elsewhere.sqlite"}}
+    with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
+        run_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
+    ends = finish(*processes.values())
+    assert [code for code, _ in ends] == [0] * 3, ends
+    assert isinstance(found.get(timeout=30), RunFolder)
+    assert clinics.read("w2", "answers.json")["tree"] == 150 > before
+    assert len(load_model(clinics.folder("w2") / "model.json").trees) == 150
+
+
+def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w1"]["training"] = {**clinics.training, "epsilon": 1.0}
+    for name in NAMES:
+        clinics.runs[name]["wait"] = 30  # the coordinator may have ended before they look for it
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
+    assert "epsilon: w1 has 1.0, this party 2.0" in ends["hub"]
+    assert "epsilon: hub has 2.0, this party 1.0" in ends["w1"]
+    assert not (clinics.folder("w0") / "answers.json").exists()
+
+
+def test_too_few_workers_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["hub"]["wait"] = 1
+    hub, worker = clinics.in_thread("hub"), clinics.in_thread("w0")
+    assert "1 of 3 workers came where every sum needs 2" in str(hub.get(timeout=60))
+    assert isinstance(worker.get(timeout=60), PeerAborted)
+    assert not (clinics.folder("w0") / "answers.json").exists()
+
+
+def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w2"]["wait"] = 0.2
+    assert isinstance(clinics.in_thread("w2").get(timeout=60), PeerLost)
+    folder = RunFolder(clinics.folder("w2"))
+    folder.write_json("answers.json", {"table": "that of other rows", "tree": 2})
+    folder.mark_release()
+    assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}
+    clinics.runs["w2"]["wait"] = 0.2
+    assert "which is over the budget of 1. Nothing was sent" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+def test_a_worker_that_lost_its_folder_does_not_answer_a_second_time_for_one_charge(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    path = clinics.write("w2")
+    run = read_horizontal(path, WorkerRun)
+    promise = clinics.recipe().guarantee(is_secure=False)
+    charge = RunCharge(run="spring", coordinator="hub", epsilon=promise.epsilon, delta=promise.delta)
+    with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+        ledger.charge(charge)
+    assert "the same charge does not pay for other answers" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("hub", {"threshold": 1}, "greater than or equal to 2"),
+        ("hub", {"workers": 4}, "more than half of the `workers`"),
+        ("hub", {"workers": 2, "threshold": 2}, "must list the 2 workers"),
+        ("hub", {"honest": 3}, "no more than these can be promised"),
+        ("hub", {"honest": None}, "goes with noise in shares alone"),
+        ("hub", {"noise": "aggregator"}, "goes with noise in shares alone"),
+        ("hub", {"sgbdt": {"subsample": 0.5}}, "no account of sampled records"),
+        ("hub", {"objective": "reg:squarederror"}, "public `label_bounds` go with"),
+        ("hub", {"label_bounds": [0, 1]}, "public `label_bounds` go with"),
+        ("hub", {"mode": "paper", "noise": "aggregator", "honest": None}, "say `noise: workers`"),
+        ("hub", {"mode": "paper", "honest": None, "epsilon": float("inf")}, "needs a finite `epsilon`"),
+        ("hub", {"recipe": "surprise"}, "training.recipe"),
+        ("hub", {"recipe": "dpboost"}, "of which no worker has an account"),
+        ("hub", {"recipe": "federated", "sgbdt": {}}, "a section `sgbdt`, but the recipe is federated"),
+        ("hub", {"federated": {}}, "a section `federated`, but the recipe is sgbdt"),
+        ("hub", {"recipe": "federated", "mode": "paper", "honest": None}, "for comparison in one process"),
+        ("hub", {"recipe": "federated", "federated": {"split_candidates": "quantile"}}, "split_candidates"),
+        ("w0", {"known_workers": True}, "must list 2 other workers"),
+    ],
+)
+def test_a_run_file_that_would_not_be_safe_is_refused_with_its_fault_in_words(
+    tmp_path: Path, name: str, change: dict[str, Any], words: str
+) -> None:
+    clinics = Clinics(tmp_path, **change)
+    kind = CoordinatorRun if name == "hub" else WorkerRun
+    with pytest.raises(ConfigError, match="run.yaml: .*" + words.replace("`", "`")):
+        read_horizontal(clinics.write(name), kind)
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"noise": "aggregator", "honest": None}, "not against the coordinator"),
+        ({}, "the coordinator too, as long as 2"),
+        ({"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 5, "subsample": 0.5}}, "claims epsilon 2"),
+        ({"objective": "reg:squarederror", "label_bounds": [0, 10]}, "Skellam noise in shares"),
+        ({"recipe": "federated"}, "the coordinator too, as long as 2"),
+        ({"recipe": "federated", "federated": {"weight_update": "averaging"}}, "Skellam noise in shares"),
+        (
+            {
+                "recipe": "federated",
+                "objective": "reg:squarederror",
+                "label_bounds": [0, 10],
+                "honest": None,
+                "noise": "aggregator",
+                "federated": {"split_method": "pr", "split_candidates": "ih", "batch_size": 0.25},
+            },
+            "exact Gaussian composition",
+        ),
+    ],
+)
+def test_every_kind_of_run_file_becomes_a_recipe_that_says_what_it_promises(
+    tmp_path: Path, training: dict[str, Any], words: str
+) -> None:
+    promise = Clinics(tmp_path, **training).recipe().guarantee(is_secure=True)
+    assert words in str(promise)
+    assert promise.certified == (training.get("mode") != "paper")
+
+
+def test_defaults_are_those_of_the_estimators() -> None:
+    for objective, estimator in (("binary:logistic", SGBDTClassifier), ("reg:squarederror", SGBDTRegressor)):
+        known = {name: p.default for name, p in inspect.signature(estimator).parameters.items()}
+        section = SGBDTSection().completed(objective).model_dump()
+        assert {name: known[name] for name in section} == section
+        assert set(_DEFAULTS[objective]) <= set(section)
+    known = {name: p.default for name, p in inspect.signature(FederatedGBDTRegressor).parameters.items()}
+    section = FederatedSection().model_dump()
+    assert {name: known[name] for name in section} == section
+
+
+def test_noise_in_shares_of_histograms_is_refused_with_the_name_of_the_run_file(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, recipe="federated", federated={"split_method": "hist"})
+    with pytest.raises(ConfigError, match=r"run\.yaml: noise in shares is for random trees"):
+        run_coordinator(clinics.write("hub"), insecure=False, terminal=Terminal())
+
+
+def test_the_noise_of_a_run_file_is_that_of_the_estimator(tmp_path: Path) -> None:
+    settings = {"split_method": "hist", "interaction": "cyclical", "split_candidates": "ih", "n_estimators": 20}
+    of = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=settings).recipe()
+    draw = np.random.default_rng(0)
+    X = draw.random((60, 3))
+    model = FederatedGBDTClassifier(epsilon=2.0, delta=1e-6, bounds=(0, 1), random_state=0, **settings)
+    model.fit(X, X[:, 0] > 0.5)
+    assert of.guarantee(is_secure=True).epsilon == model.guarantee_.epsilon
+    assert isinstance(of, FederatedAmongOwners)
+    assert of.choices == model._choices(3, of.update)
+    assert of.leaf == model._leaf(of.update, of.noise, 60)
+
+
+def in_partitions(folder: Path) -> None:
+    frame = pd.read_csv(folder / "data.csv")
+    (folder / "parts").mkdir()
+    for number, part in enumerate((frame[:70], frame[70:])):
+        part.to_parquet(folder / "parts" / f"{number}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("change", "training", "words"),
+    [
+        ({"engine": "dask"}, {}, "goes with a section `dask`"),
+        ({"dask": {"workers": 2}}, {}, "goes with a section `dask`"),
+        ({"engine": "spark"}, {}, "engine"),
+        (
+            {"engine": "dask", "dask": {}},
+            {"noise": "aggregator", "honest": None, "sgbdt": {"subsample": 0.5}},
+            "no coins for sampled records",
+        ),
+    ],
+)
+def test_run_files_say_what_an_engine_needs(
+    tmp_path: Path, change: dict[str, Any], training: dict[str, Any], words: str
+) -> None:
+    clinics = Clinics(tmp_path, **training)
+    clinics.runs["w0"] |= change
+    with pytest.raises(ConfigError, match=words):
+        read_horizontal(clinics.write("w0"), WorkerRun)
+
+
+def test_one_file_is_not_for_dask_and_a_cluster_needs_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
+    run = read_horizontal(clinics.write("w0"), WorkerRun)
+    with pytest.raises(ConfigError, match="is one file"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
+        pass
+    in_partitions(tmp_path / "w0")
+    clinics.runs["w0"]["data"] = "parts"
+    run = read_horizontal(clinics.write("w0"), WorkerRun)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ConfigError, match="not installed"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
+        pass
+
+
+def test_partitions_are_counted_for_a_plan_and_are_not_scored_as_they_are(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    in_partitions(tmp_path / "w0")
+    n_rows = count_rows(read_horizontal(clinics.write("w0"), WorkerRun))
+    clinics.runs["w0"]["data"] = "parts"
+    path = clinics.write("w0")
+    assert count_rows(read_horizontal(path, WorkerRun)) == n_rows > 70
+    with pytest.raises(ConfigError, match="names partitions, which are not scored as they are"):
+        predict_alone(path, data=None, ids=None, out=None, terminal=Terminal())
+
+
+def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model_of_tables(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+    clinics = Clinics(tmp_path)
+    for name in NAMES[:2]:
+        in_partitions(tmp_path / name)
+        clinics.runs[name]["data"] = "parts"
+    clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _ in ends] == [0] * 4, ends
+    for name in ("hub", *NAMES):
+        model = load_model(clinics.folder(name) / "model.json")
+        assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
+    assert clinics.read("w0", "metrics.json")["own_rows"]["auc"] > 0.5
+    assert clinics.read("w0", "answers.json")["tree"] == 6

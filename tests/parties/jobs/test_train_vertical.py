@@ -1,0 +1,358 @@
+"""Run files in, finished jobs out: every fault is found as early as it can be, and both sides learn why a run ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.errors import DataError, ParameterError
+from opboost.trees.model_file import load_model
+from parties.errors import ConfigError, Disagreement, RunFolderError
+from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from protocols.errors import KeyFileError, PeerLost
+
+Outcomes = Callable[..., dict[str, Any]]
+
+N_CUSTOMERS = 400
+SILENT = Terminal()
+
+
+def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """The document with another value at a dotted path, or without it where the value is None."""
+    key, _, rest = path.partition(".")
+    if value is None and not rest:
+        return {k: v for k, v in document.items() if k != key}
+    return {**document, key: changed(document.get(key, {}), rest, value) if rest else value}
+
+
+def train_both(sites: Any, outcomes: Outcomes, *, insecure: bool = False) -> dict[str, Any]:
+    """What both sides' training jobs return or raise, in threads of this process."""
+    bank, shop = sites.bank.write(), sites.shop.write()
+    return outcomes(
+        40,
+        {
+            "bank": lambda: train_active(bank, insecure=insecure, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=insecure, terminal=SILENT),
+        },
+    )
+
+
+BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
+    "unknown column": ("table.colour", 1, r"data\.csv has columns that the schema does not know: colour"),
+    "column missing": ("table.age", None, r"data\.csv lacks columns of the schema: age"),
+    "no label": ("table.y", None, r"data\.csv has no label column 'y'"),
+    "no id": ("table.id", None, r"data\.csv has no id column 'id'"),
+    "duplicate ids": ("table.id", "k1", "column 'id' repeats an id in 399 of 400 rows"),
+    "NaN label": ("table.y", np.nan, "label column 'y' is missing, infinite or not a number in 400 rows"),
+    "one label": ("table.y", 1, "label column 'y' holds a single value"),
+    "labels beyond 0 and 1": ("table.y", range(N_CUSTOMERS), "labels"),
+    "constant column": ("table.age", 30, "constant columns age"),
+    "no label named": ("schema.label", None, "names no `label`, which the active party needs"),
+    "unknown key": ("run.epsilon", 1, r"run\.yaml: epsilon: Extra inputs are not permitted"),
+    "impossible parameter": ("run.model.learning_rate", -1, "learning_rate must be a number, greater than 0"),
+    "waiting without rows to validate on": (
+        "run.model.early_stopping_rounds",
+        3,
+        "early_stopping_rounds needs model.validation_fraction",
+    ),
+    "unknown metric": (
+        "run.model",
+        {"validation_fraction": 0.2, "eval_metric": ["auc", "aucpr"]},
+        "eval_metric 'aucpr' does not score",
+    ),
+    "metric of another objective": (
+        "run.model",
+        {"validation_fraction": 0.2, "eval_metric": ["mlogloss"]},
+        "eval_metric 'mlogloss' does not score",
+    ),
+    "unlimited trees": ("run.model.max_depth", 0, "needs max_leaves"),
+    "a single leaf": ("run.model.max_leaves", 1, "max_leaves must be at least 2"),
+    "unknown engine": ("run.model.engine", "lightgbm", "model.engine: Input should be 'native' or 'xgboost'"),
+    "no secret key": ("run.secret_key", None, "names no secret_key; .* Nothing was sent"),
+    "secret key of the wrong kind": ("run.secret_key", "keys/bank.public", "is not a key file"),
+}
+SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
+    "unknown column": ("table.colour", 1, r"data\.csv has columns that the schema does not know: colour"),
+    "column missing": ("table.spend", None, r"data\.csv lacks columns of the schema: spend"),
+    "no id": ("table.id", None, r"data\.csv has no id column 'id'"),
+    "constant column": ("table.spend", 30, "constant columns spend"),
+    "epsilon not positive": ("run.desensitize.epsilon", 0, "desensitize.epsilon: Input should be greater than 0"),
+    "theta too small": (
+        "run.desensitize",
+        {"mechanism": "local", "theta": 0},
+        "theta must be an integer between 1 and",
+    ),
+    "theta too large": ("run.desensitize", {"mechanism": "adj", "theta": 2000}, "theta must be an integer between 1"),
+    "budget for no column": ("run.desensitize.columns", {"age": {"epsilon": 1}}, "that the schema lacks: age"),
+    "no bounds": ("schema.columns.spend", {"kind": "numeric"}, "column 'spend' is numeric and needs public bounds"),
+    "no public key": ("run.active", {"name": "bank"}, "names no public_key for bank. Nothing was sent"),
+    "limit for no column": (
+        "run.ledger",
+        {"budget": {"columns": {"age": {"epsilon": 1}}}},
+        "that the schema lacks: age",
+    ),
+    "limit not positive": ("run.ledger", {"budget": {"epsilon": 0}}, "ledger.budget.epsilon: Input should be greater"),
+    "unknown limit": ("run.ledger", {"budget": {"delta": 1}}, "ledger.budget.delta: Extra inputs are not permitted"),
+    "ledger in no folder": ("run.ledger", {"path": "data.csv/ledger"}, "ledger cannot be used: "),
+    "ledger that is none": (
+        "run.ledger",
+        {"path": "data.csv"},
+        "data.csv has mode |data.csv cannot be used: file is not",
+    ),
+    "unknown key": ("run.label", "y", r"run\.yaml: label: Extra inputs are not permitted"),
+}
+
+
+def spoil(site: Any, place: str, value: Any) -> Path:
+    part, _, rest = place.partition(".")
+    if part != "table":
+        setattr(site, part, changed(getattr(site, part), rest, value))
+    elif value is None:
+        site.table = site.table.drop(columns=rest)
+    else:
+        site.table = site.table.assign(**{rest: value})
+    return site.write()
+
+
+@pytest.mark.parametrize(("place", "value", "words"), BANK_FAULTS.values(), ids=BANK_FAULTS)
+def test_a_fault_at_the_bank_is_found_before_anything_is_opened(sites: Any, place: str, value: Any, words: str) -> None:
+    path = spoil(sites.bank, place, value)
+    with pytest.raises(Exception, match=words) as refusal:
+        train_active(path, insecure=False, terminal=SILENT)
+    assert type(refusal.value).__module__.split(".")[0] in ("opboost", "parties", "protocols")
+    assert "\n" not in str(refusal.value)
+    assert not sites.bank.run_folder.exists()
+
+
+@pytest.mark.parametrize(("place", "value", "words"), SHOP_FAULTS.values(), ids=SHOP_FAULTS)
+def test_a_fault_at_the_shop_is_found_before_anything_is_opened(sites: Any, place: str, value: Any, words: str) -> None:
+    path = spoil(sites.shop, place, value)
+    with pytest.raises(Exception, match=words) as refusal:
+        train_passive(path, insecure=False, terminal=SILENT)
+    assert type(refusal.value).__module__.split(".")[0] in ("opboost", "parties", "protocols")
+    assert "\n" not in str(refusal.value)
+    assert not sites.shop.run_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (
+            "schema.columns.spend",
+            {"lower": 0, "upper": 50, "outside": "refuse"},
+            r"values outside its public bounds .*refuse",
+        ),
+        (
+            "schema.columns.visits",
+            {"lower": 0, "upper": 50},
+            "missing cells .* `missing: refuse`.* Nothing was released",
+        ),
+        (
+            "table.spend",
+            ["29.125x", *["1"] * (N_CUSTOMERS - 1)],
+            "'spend' is numeric by the schema but 1 cells are not",
+        ),
+    ],
+    ids=["outside the bounds", "missing", "not a number"],
+)
+def test_cells_that_do_not_fit_the_schema_are_refused_before_the_greeting(
+    sites: Any, place: str, value: Any, words: str
+) -> None:
+    path = spoil(sites.shop, place, value)
+    with pytest.raises(DataError, match=words) as refusal:
+        train_passive(path, insecure=False, terminal=SILENT)
+    assert "29.125" not in str(refusal.value)
+    *_, last = log_lines(sites.shop)
+    assert (last["event"], last["error"], last["message"]) == ("failed", "DataError", str(refusal.value))
+
+
+def log_lines(site: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_different_sets_of_ids_are_refused_on_both_sides_before_a_rank_is_sent(sites: Any, outcomes: Outcomes) -> None:
+    sites.shop.table = sites.shop.table.iloc[1:]
+    found = train_both(sites, outcomes)
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert "it has 399 records, this party 400; both need the same ids" in str(found["bank"])
+    assert "it has 400 records, this party 399; both need the same ids" in str(found["shop"])
+    for site in (sites.bank, sites.shop):
+        assert {line["kind"] for line in log_lines(site) if line["event"] == "sent"} <= {"hello", "abort"}
+        assert [line["event"] for line in log_lines(site)][-1] == "failed"
+        assert not (site.run_folder / "model.json").exists()
+
+
+def test_a_party_with_another_key_than_the_agreed_one_is_kept_out(sites: Any, outcomes: Outcomes) -> None:
+    (sites.bank.path / "keys" / "shop.public").write_text((sites.bank.path / "keys" / "bank.public").read_text())
+    sites.bank.run["wait"] = sites.shop.run["wait"] = 1.5
+    found = train_both(sites, outcomes)
+    assert {type(error) for error in found.values()} == {PeerLost}
+    assert "refused the connection: one side's public key is not the one" in str(found["shop"])
+    assert "shop did not connect" in str(found["bank"])
+    assert {line["message"] for line in log_lines(sites.bank) if line["event"] == "connection"} == {
+        "refused a connection: its key is not on the list of peers"
+    }
+
+
+def test_an_existing_run_is_never_run_anew(sites: Any) -> None:
+    for site, train in ((sites.bank, train_active), (sites.shop, train_passive)):
+        path = site.write()
+        site.run_folder.mkdir(parents=True)
+        (site.run_folder / "model.json").write_text("{}")
+        with pytest.raises(RunFolderError, match="holds a run already; choose another run_id"):
+            train(path, insecure=False, terminal=SILENT)
+        assert [file.name for file in site.run_folder.iterdir()] == ["model.json"]
+
+
+def test_plain_text_trains_on_loopback_and_is_refused_elsewhere(sites: Any, outcomes: Outcomes) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run.pop("secret_key")
+    found = train_both(sites, outcomes, insecure=True)
+    assert {name: folder.path for name, folder in found.items()} == {
+        "bank": sites.bank.run_folder,
+        "shop": sites.shop.run_folder,
+    }
+    sites.bank.run.update(run_id="abroad", listen="tcp://0.0.0.0:5555")
+    with pytest.raises(KeyFileError, match="not on loopback"):
+        train_active(sites.bank.write(), insecure=True, terminal=SILENT)
+
+
+EVERYTHING: dict[str, Any] = {
+    "n_estimators": 60, "learning_rate": 0.9, "max_depth": 3, "max_leaves": 6, "max_delta_step": 2.0,
+    "scale_pos_weight": 1.5, "max_cat_to_onehot": 2, "validation_fraction": 0.25, "early_stopping_rounds": 4,
+    "eval_metric": ["auc", "error", "logloss"], "monotone_constraints": {"c0": -1, "age": 1},
+    "interaction_constraints": [["age", "c0"], ["age", "c1"]], "seed": 3,
+}  # fmt: skip
+
+
+def test_a_model_with_every_option_trains_and_keeps_its_history(sites: Any, outcomes: Outcomes) -> None:
+    groups = [*EVERYTHING["interaction_constraints"], ["town", "age"]]
+    sites.bank.run["model"] = {**EVERYTHING, "interaction_constraints": groups}
+    towns = np.resize(["north", "south", "east", "west"], N_CUSTOMERS)
+    sites.bank.table = sites.bank.table.assign(town=towns)
+    sites.bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["north", "south", "east", "west"]}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    history = json.loads((sites.bank.run_folder / "history.json").read_text())
+    assert list(history["scores"]) == ["auc", "error", "logloss"]
+    past = history["scores"]["logloss"]
+    assert len(past) == history["best_round"] + 4 < 60
+    assert history["best_round"] == int(np.argmin(past)) + 1
+    model = load_model(sites.bank.run_folder / "model.json")
+    assert model.n_rounds == history["best_round"]
+    assert max(int(tree.is_leaf.sum()) for tree in model.trees) <= 6
+    assert not (sites.shop.run_folder / "history.json").exists()
+
+
+def test_a_constraint_on_a_column_that_nobody_has_ends_the_run_on_both_sides(sites: Any, outcomes: Outcomes) -> None:
+    sites.bank.run["model"] = {"n_estimators": 2, "monotone_constraints": {"spend": 1}}
+    found = train_both(sites, outcomes)
+    assert type(found["bank"]) is ParameterError
+    assert "constraints name columns that do not exist: spend" in str(found["bank"])
+    assert isinstance(found["shop"], BaseException)
+    assert log_lines(sites.bank)[-1]["event"] == "failed"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
+    """A bank and a shop after a run in which the thresholds were shared."""
+    sites = make_sites(tmp_path_factory.mktemp("sites"))
+    sites.shop.run["share_thresholds"] = True
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    return sites
+
+
+def predict_both(trained: Any, outcomes: Outcomes, mode: str, out: Path, ids: Path | None = None) -> pd.DataFrame:
+    """The bank's predictions, written to and read from a file; the shop answers where the mode needs it."""
+    run_files = {site.party: site.path / "run.yaml" for site in (trained.bank, trained.shop)}
+    calls: dict[str, Callable[[], Any]] = {
+        "bank": lambda: predict_active(
+            run_files["bank"], data=None, ids=ids, mode=mode, out=out, insecure=False, terminal=SILENT
+        ),
+        "shop": lambda: serve_passive(run_files["shop"], data=None, insecure=False, terminal=SILENT),
+    }
+    found = outcomes(40, calls)
+    assert found["bank"] == out
+    return pd.read_csv(out)
+
+
+def test_predictions_are_keyed_by_id_and_scored_where_labels_are_known(
+    trained: Any, outcomes: Outcomes, tmp_path: Path
+) -> None:
+    found = predict_both(trained, outcomes, "routed", tmp_path / "routed.csv")
+    assert found["id"].tolist() == sorted(trained.bank.table["id"])
+    assert found["status"].eq("ok").all()
+    metrics = json.loads((trained.bank.run_folder / "metrics.json").read_text())["routed"]
+    labels = trained.bank.table.set_index("id")["y"].loc[found["id"]].to_numpy()
+    assert metrics["n_rows"] == N_CUSTOMERS
+    assert metrics["error"] == pytest.approx(np.mean((found["prediction"] > 0.5) != labels))
+    assert metrics["auc"] > 0.8
+
+
+def test_scoring_alone_with_shared_thresholds_is_the_same_as_asking(
+    trained: Any, outcomes: Outcomes, tmp_path: Path
+) -> None:
+    asked = predict_both(trained, outcomes, "routed", tmp_path / "routed.csv")
+    in_clear = tmp_path / "both.csv"
+    trained.bank.table.merge(trained.shop.table, on="id").to_csv(in_clear, index=False)
+    alone = predict_active(
+        trained.bank.path / "run.yaml", data=in_clear, ids=None, mode="local", out=tmp_path / "local.csv",
+        insecure=False, terminal=SILENT,
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(pd.read_csv(alone), asked, check_exact=True)
+
+
+def test_desensitized_answers_are_drawn_once_and_are_not_the_exact_ones(
+    trained: Any, outcomes: Outcomes, tmp_path: Path
+) -> None:
+    first, second, exact = (
+        predict_both(trained, outcomes, mode, tmp_path / f"{i}.csv")["prediction"]
+        for i, mode in enumerate(["desensitized", "desensitized", "routed"])
+    )
+    assert first.tolist() == second.tolist()
+    assert (first != exact).any()
+
+
+def test_a_customer_that_the_shop_does_not_know_gets_no_prediction(
+    trained: Any, outcomes: Outcomes, tmp_path: Path
+) -> None:
+    newcomer = tmp_path / "ids.txt"
+    newcomer.write_text("k0001\nk0002\n")
+    trained.shop.table[trained.shop.table["id"] != "k0002"].to_csv(trained.shop.path / "data.csv", index=False)
+    try:
+        found = predict_both(trained, outcomes, "routed", tmp_path / "new.csv", newcomer)
+    finally:
+        trained.shop.write()
+    assert found["status"].tolist() == ["ok", "missing_passive_columns"]
+    assert found["prediction"].isna().tolist() == [False, True]
+
+
+def test_predictions_never_replace_a_file_and_nobody_is_asked_then(trained: Any, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("precious")
+    with pytest.raises(ConfigError, match=r"old\.csv exists; give another file with --out\. Nothing was sent"):
+        predict_active(
+            trained.bank.path / "run.yaml", data=None, ids=None, mode="routed", out=tmp_path / "old.csv",
+            insecure=False, terminal=SILENT,
+        )  # fmt: skip
+    assert (tmp_path / "old.csv").read_text() == "precious"
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_predicting_needs_a_trained_run(sites: Any, party: str) -> None:
+    path = getattr(sites, party).write()
+    calls: dict[str, Callable[[], Any]] = {
+        "bank": lambda: predict_active(
+            path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT
+        ),
+        "shop": lambda: serve_passive(path, data=None, insecure=False, terminal=SILENT),
+    }
+    with pytest.raises(RunFolderError, match="holds no trained model; train the run first"):
+        calls[party]()

@@ -1,0 +1,209 @@
+"""Sums that are kept beside many lines change nothing: every line is still read, and every change found."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.errors import LedgerError, OverBudget
+from parties.ledger import hash_chain
+from parties.ledger.budget import Budget, Cost, Limit
+from parties.ledger.hash_chain import SealedLines
+from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.release_ledger import Ledger
+
+SPRING = Occasion(run_id="spring", task="train", peer="bank")
+N_TIMES = 12
+
+
+def release(column: str, data: str, *, epsilon: float = 0.1, n: int = 3) -> Release:
+    cost = Cost(
+        column=column, epsilon=epsilon, category_epsilon=0.5, step=2.0, records=np.arange(n, dtype=np.uint64)
+    )  # fmt: skip
+    return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
+
+
+def spend(path: Path, n_times: int, *, first: int = 0) -> None:
+    with Ledger(path) as ledger:
+        for time in range(first, first + n_times):
+            charged = [release("age", f"{time}", n=2 + time % 3), release("tówn", f"{time}")]
+            numbers = ledger.charge(charged, {"age": Reuse((2,), 3)}, SPRING, Budget())
+            ledger.note_stored({number: f"{number:064}" for number in numbers})
+
+
+def state(ledger: Ledger) -> tuple[Any, ...]:
+    balances = ledger.balances
+    worst = [balances.worst(column) for column in sorted(balances.columns)]
+    found = [ledger.stored(release("age", f"{time}").key) for time in range(N_TIMES)]
+    return (
+        ledger.name, ledger.n_lines, worst, balances.worst_record(), balances.n_records, balances.units,
+        dict(ledger.n_releases), dict(ledger.n_reuses), ledger.peers, found, ledger.content(3),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hash_chain, "LINES_PER_SUMS", 20)
+    monkeypatch.setattr(hash_chain, "_LINES_AT_ONCE", 7)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, short: None) -> Path:
+    """A ledger whose lines are in kept sums but for the last few."""
+    path = tmp_path / "ledger.sqlite"
+    spend(path, N_TIMES - 1)
+    spend(path, 1, first=N_TIMES - 1)
+    return path
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, path: Path) -> tuple[int, tuple[Any, ...]]:
+    """How many lines are verified one by one when the ledger is opened, and what it then knows."""
+    n_counted, before = 0, SealedLines._count_line
+
+    def count(self: SealedLines, text: str) -> None:
+        nonlocal n_counted
+        n_counted += 1
+        before(self, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SealedLines, "_count_line", count)
+        with Ledger(path) as ledger:
+            return n_counted, state(ledger)
+
+
+def test_kept_sums_say_what_the_lines_say(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_few, fast = counted(monkeypatch, kept)
+    kept.with_suffix(".sums.json").unlink()
+    n_all, slow = counted(monkeypatch, kept)
+    assert fast == slow
+    assert n_few < 20 < n_all == 1 + 5 * N_TIMES
+    assert counted(monkeypatch, kept) == (0, slow)
+
+
+def test_infinite_costs_survive_in_kept_sums(tmp_path: Path, short: None) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.charge([release("age", "x", epsilon=math.inf)] * 30, {}, SPRING, Budget())
+    Ledger(path).__exit__()
+    assert json.loads(path.with_suffix(".head.json").read_text())["verified"]["lines"] == 31
+    with Ledger(path) as ledger, pytest.raises(OverBudget):
+        ledger.charge([release("age", "y")], {}, SPRING, Budget(Limit(5.0)))
+
+
+def meddle(statements: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        database = sqlite3.connect(path)
+        triggers = (
+            f"DROP TRIGGER no_{verb}_{table};" for table in ("lines", "record_sets") for verb in ("UPDATE", "DELETE")
+        )
+        database.executescript("".join(triggers) + statements)
+        database.close()
+
+    return change
+
+
+MEDDLINGS: dict[str, Callable[[Path], None]] = {
+    "a cheaper charge": meddle(
+        "UPDATE lines SET fields = replace(fields, '\"epsilon\":0.1', '\"epsilon\":0.0') WHERE number = 3"
+    ),
+    "one letter": meddle("UPDATE lines SET fields = replace(fields, 'bank', 'tank') WHERE number = 9"),
+    "a line removed": meddle("DELETE FROM lines WHERE number = 4"),
+    "a line moved": meddle("UPDATE lines SET number = -1 WHERE number = 4"),
+    "a digest": meddle("UPDATE lines SET digest = 'x' || substr(digest, 2) WHERE number = 5"),
+    "two lines in one": meddle(
+        "UPDATE lines SET fields = (SELECT fields || char(10) || digest FROM lines WHERE number = 4) || char(10) "
+        "|| fields WHERE number = 5; DELETE FROM lines WHERE number = 4"
+    ),
+    "a line of the newest": meddle(
+        "UPDATE lines SET fields = fields || ' ' WHERE number = (SELECT MAX(number) FROM lines)"
+    ),
+    "the last line": meddle("DELETE FROM lines WHERE number = (SELECT MAX(number) FROM lines)"),
+    "records": meddle("UPDATE record_sets SET records = substr(records, 9)"),
+    "no records": meddle("DELETE FROM record_sets"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", MEDDLINGS.values(), ids=MEDDLINGS)
+def test_meddling_with_lines_whose_sums_are_kept_is_found(kept: Path, change: Callable[[Path], None]) -> None:
+    change(kept)
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite cannot be trusted: .*Nothing was released$"):
+        Ledger(kept)
+
+
+def test_the_meddling_above_is_what_is_found(kept: Path) -> None:
+    meddle("")(kept)
+    Ledger(kept).__exit__()
+
+
+def test_every_line_that_is_changed_is_found(kept: Path, tmp_path: Path) -> None:
+    for number in range(1, 2 + 5 * N_TIMES, 4):
+        for file in tmp_path.glob("ledger.*"):
+            (tmp_path / "copy").mkdir(exist_ok=True)
+            shutil.copy(file, tmp_path / "copy" / file.name)
+        copy = tmp_path / "copy" / "ledger.sqlite"
+        meddle(f"UPDATE lines SET fields = replace(fields, '\"kind\"', '\"kInd\"') WHERE number = {number}")(copy)
+        with pytest.raises(LedgerError, match=f"line {number} was changed or removed"):
+            Ledger(copy)
+
+
+def richer(path: Path) -> None:
+    """Sums that say that nothing was spent."""
+    sums = path.with_suffix(".sums.json")
+    document = json.loads(sums.read_text())
+    document["sums"]["balances"]["sets"] = []
+    sums.write_text(json.dumps(document))
+
+
+def older(path: Path) -> None:
+    """Sums and head of an earlier day, beside a ledger that went on."""
+    saved = {suffix: path.with_suffix(suffix).read_bytes() for suffix in (".sums.json", ".head.json")}
+    spend(path, 6, first=N_TIMES)
+    for suffix, content in saved.items():
+        path.with_suffix(suffix).write_bytes(content)
+
+
+def garbled(path: Path) -> None:
+    path.with_suffix(".sums.json").write_bytes(b"\xff")
+
+
+def gone(path: Path) -> None:
+    path.with_suffix(".sums.json").unlink()
+
+
+@pytest.mark.parametrize("change", [richer, older, garbled, gone])
+def test_sums_that_are_not_those_of_the_head_count_nothing(
+    kept: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    change(kept)
+    found = counted(monkeypatch, kept)[1]
+    head = kept.with_suffix(".head.json")
+    head.write_text(json.dumps({key: json.loads(head.read_text())[key] for key in ("lines", "digest")}))
+    assert counted(monkeypatch, kept) == (found[1], found)
+
+
+def test_a_head_of_an_earlier_version_is_read(tmp_path: Path, short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.sqlite"
+    spend(path, 2)
+    head = path.with_suffix(".head.json")
+    head.write_text(json.dumps({key: json.loads(head.read_text())[key] for key in ("lines", "digest")}))
+    assert counted(monkeypatch, path)[0] == 11
+
+
+def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room(path: Path, content: bytes) -> None:
+        if path.name == "ledger.sums.json":
+            raise OSError(28, "No space left on device")
+        write(path, content)
+
+    write = hash_chain._write_private
+    gone(kept)
+    monkeypatch.setattr(hash_chain, "_write_private", no_room)
+    assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [1 + 5 * N_TIMES] * 2

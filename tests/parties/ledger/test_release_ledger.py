@@ -1,0 +1,445 @@
+"""The ledger: charged by one process at a time, refused over budget, and not trusted once it was meddled with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parties.errors import LedgerError, OverBudget
+from parties.ledger.budget import Budget, Cost, Limit
+from parties.ledger.hash_chain import SealedLines
+from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, seal
+from parties.ledger.release_ledger import Ledger
+from parties.session.termination import last_words
+
+SPRING = Occasion(run_id="spring", task="train", peer="bank")
+NO_LIMIT = Budget()
+
+
+def release(
+    column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, data: str = "d", n: int = 3
+) -> Release:
+    records = np.arange(n, dtype=np.uint64)
+    cost = Cost(column=column, epsilon=epsilon, category_epsilon=category, step=2.0, records=records)
+    return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "ledger.sqlite"
+
+
+@pytest.fixture
+def charged(path: Path) -> Path:
+    """A ledger of a first line and two charges, one of them stored."""
+    with Ledger(path) as ledger:
+        first, _ = ledger.charge([release(), release("town", category=3.0)], {}, SPRING, NO_LIMIT)
+        ledger.note_stored({first: "c"})
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    with sqlite3.connect(path) as database:
+        rows = database.execute("SELECT fields FROM lines ORDER BY number").fetchall()
+    database.close()
+    return [json.loads(fields) for (fields,) in rows]
+
+
+def meddle(path: Path, *statements: str) -> None:
+    """Change the ledger as somebody would who knows SQLite: the triggers do not stop him."""
+    database = sqlite3.connect(path)
+    for table in ("lines", "record_sets"):
+        for verb in ("UPDATE", "DELETE"):
+            database.execute(f"DROP TRIGGER no_{verb}_{table}")
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+
+
+def test_a_charge_says_what_to_whom_at_what_cost_and_when(charged: Path) -> None:
+    opened, spend, town, stored = lines(charged)
+    assert (opened["kind"], len(opened["name"])) == ("opened", 32)
+    assert {key: spend[key] for key in ("kind", "column", "schema", "mechanism", "data", "ids")} == {
+        "kind": "charge", "column": "spend", "schema": "s", "mechanism": "m", "data": "d", "ids": "i",
+    }  # fmt: skip
+    assert (spend["run_id"], spend["task"], spend["peer"], spend["n_records"]) == ("spring", "train", "bank", 3)
+    assert (spend["epsilon"], spend["category_epsilon"], spend["unit"]) == (0.1, 0.0, 2.0)
+    assert town["category_epsilon"] == 3.0
+    assert (stored["kind"], stored["charge"], stored["content"]) == ("stored", 2, "c")
+    assert [line["number"] for line in (opened, spend, town, stored)] == [1, 2, 3, 4]
+    assert all(line["at"].endswith("+00:00") for line in (opened, spend, town, stored))
+
+
+def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
+    with Ledger(charged) as ledger:
+        assert ledger.balances.worst("spend") == (0.1, 0.0)
+        assert ledger.balances.worst("town") == (0.1, 3.0)
+        assert ledger.balances.worst_record() == pytest.approx(3.2)
+        assert ledger.stored(release().key) == {2: "c"}
+        assert ledger.stored(release("town", category=3.0).key) == {}
+        assert (ledger.content(2), ledger.content(3)) == ("c", None)
+        assert (ledger.n_lines, ledger.peers) == (4, {"bank"})
+
+
+def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> None:
+    with Ledger(charged) as ledger:
+        assert ledger.charge([], {"spend": Reuse((2,), 3)}, SPRING, Budget(Limit(0.0001), per_record=0.0001)) == []
+        assert ledger.balances.worst("spend") == (0.1, 0.0)
+        assert ledger.n_reuses["spend"] == 1
+    line = lines(charged)[-1]
+    assert {key: line[key] for key in ("kind", "charges", "epsilon", "category_epsilon", "n_records")} == {
+        "kind": "reuse", "charges": [2], "epsilon": 0.0, "category_epsilon": 0.0, "n_records": 3,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("window_rows", [1, 3, 1 << 16])
+def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch, window_rows: int
+) -> None:
+    for module in ("ledger", "key_sets"):
+        monkeypatch.setattr(f"parties.{module}.WINDOW_ROWS", window_rows)
+    sizes = {"spend": 7, "visits": 7, "age": 0}
+    with Ledger(path) as ledger:
+        ledger.charge([release(column, n=n) for column, n in sizes.items()], {}, SPRING, NO_LIMIT)
+    with sqlite3.connect(path) as database:
+        kept = {bytes(keys) for (keys,) in database.execute("SELECT records FROM record_sets")}
+    assert kept == {np.arange(n, dtype="<u8").tobytes() for n in sizes.values()}
+    with Ledger(path) as ledger:
+        assert ledger.balances.n_records == 7
+        with pytest.raises(OverBudget):
+            ledger.charge([release("spend", n=1)], {}, SPRING, Budget(per_record=0.01))
+
+
+def test_over_budget_nothing_of_a_release_is_charged(charged: Path) -> None:
+    before = lines(charged)
+    with (
+        Ledger(charged) as ledger,
+        pytest.raises(
+            OverBudget, match=r"column 'town' per unit would have spent 0\.2 of 0\.15\. Nothing was released"
+        ),
+    ):
+        ledger.charge([release("age"), release("town")], {}, SPRING, Budget(Limit(0.15)))
+    assert lines(charged) == before
+
+
+def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
+    with Ledger(path) as ledger:
+        ledger.charge([release(epsilon=math.inf)], {}, SPRING, NO_LIMIT)
+    assert lines(path)[1]["epsilon"] == "inf"
+    with Ledger(path) as ledger:
+        assert ledger.balances.worst("spend") == (math.inf, 0.0)
+
+
+def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
+    fine = release(data="other")
+    fine = Release(
+        schema="s", mechanism="fine", data="d", ids="i", terms={},
+        cost=Cost(column="spend", epsilon=0.1, category_epsilon=0, step=0.5, records=fine.cost.records),
+    )  # fmt: skip
+    with Ledger(charged) as ledger:
+        ledger.charge([fine], {}, SPRING, NO_LIMIT)
+        assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
+    assert (lines(charged)[-1]["epsilon"], lines(charged)[-1]["unit"]) == (0.4, 2.0)
+
+
+def test_two_openings_of_one_ledger_see_each_others_charges(path: Path) -> None:
+    with Ledger(path) as mine, Ledger(path) as theirs:
+        mine.charge([release()], {}, SPRING, Budget(Limit(0.15)))
+        with pytest.raises(OverBudget):
+            theirs.charge([release()], {}, SPRING, Budget(Limit(0.15)))
+        theirs.charge([release("age")], {}, SPRING, Budget(Limit(0.15)))
+        mine.refresh()
+        assert mine.balances.worst("age") == theirs.balances.worst("age") == (0.1, 0.0)
+
+
+RACER = """
+import sys
+from pathlib import Path
+from tests_path import release, SPRING
+from parties.ledger.budget import Budget, Limit
+from parties.errors import OverBudget
+from parties.session.termination import last_words
+from parties.ledger.release_ledger import Ledger
+from parties.ledger.hash_chain import SealedLines
+n_charged = 0
+print("ready", flush=True)
+sys.stdin.readline()
+with Ledger(Path(sys.argv[1])) as ledger:
+    for _ in range(40):
+        try:
+            ledger.charge([release()], {}, SPRING, Budget(Limit(5.0)))
+            n_charged += 1
+        except OverBudget:
+            pass
+print(n_charged)
+"""
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["on an old ledger", "on one that both begin"])
+def test_processes_that_race_cannot_overspend_together(path: Path, exists: bool) -> None:
+    if exists:
+        with Ledger(path):
+            pass
+    code = RACER.replace("tests_path", Path(__file__).stem)
+    call = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{code}", str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    racers = [subprocess.Popen(call, text=True, **pipes) for _ in range(3)]  # type: ignore[call-overload]
+    try:
+        assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 3
+        said = []
+        for racer in racers:
+            racer.stdin.write("go\n")
+            racer.stdin.flush()
+        said = [racer.communicate(timeout=60) for racer in racers]
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.wait()
+    assert [error for _, error in said] == [""] * 3
+    # 120 tries at 0.1 under a limit of 5.
+    assert sum(int(out) for out, _ in said) == 50
+    with Ledger(path) as ledger:
+        assert ledger.balances.worst("spend")[0] == pytest.approx(5.0)
+        assert ledger.n_lines == 51
+
+
+TAMPERINGS: dict[str, tuple[str, ...]] = {
+    "a cheaper charge": ("UPDATE lines SET fields = replace(fields, '\"epsilon\":0.1', '\"epsilon\":0.0')",),
+    "another peer": ("UPDATE lines SET fields = replace(fields, 'bank', 'tank') WHERE number = 2",),
+    "a row in the middle removed": ("DELETE FROM lines WHERE number = 3",),
+    "a row removed and the next moved up": (
+        "DELETE FROM lines WHERE number = 3", "UPDATE lines SET number = 3 WHERE number = 4",
+    ),
+    "the last row removed": ("DELETE FROM lines WHERE number = 4",),
+    "all but the first removed": ("DELETE FROM lines WHERE number > 1",),
+    "all rows removed": ("DELETE FROM lines",),
+    "two rows exchanged": (
+        "UPDATE lines SET number = 99 WHERE number = 2",
+        "UPDATE lines SET number = 2 WHERE number = 3",
+        "UPDATE lines SET number = 3 WHERE number = 99",
+    ),
+    "another digest": ("UPDATE lines SET digest = 'x' || substr(digest, 2) WHERE number = 4",),
+    "fewer records": ("UPDATE record_sets SET records = substr(records, 9)",),
+    "no records": ("DELETE FROM record_sets",),
+    "a row added": ("INSERT INTO lines VALUES (5, '{\"number\":5}', 'x')",),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statements", TAMPERINGS.values(), ids=TAMPERINGS)
+def test_a_ledger_that_was_meddled_with_is_refused(charged: Path, statements: tuple[str, ...]) -> None:
+    meddle(charged, *statements)
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite cannot be trusted: .*Nothing was released$"):
+        Ledger(charged)
+
+
+def test_the_meddling_above_is_what_is_found(charged: Path) -> None:
+    meddle(charged)
+    with Ledger(charged) as ledger:
+        assert ledger.n_lines == 4
+
+
+@pytest.mark.parametrize("statements", TAMPERINGS.values(), ids=TAMPERINGS)
+def test_meddling_under_an_open_ledger_is_found_at_the_next_charge_or_at_the_next_opening(
+    charged: Path, statements: tuple[str, ...]
+) -> None:
+    """Lines that were read before count as they were; it is the last one that every charge looks at again."""
+
+    def go_on() -> None:
+        with Ledger(charged) as ledger:
+            meddle(charged, *statements)
+            ledger.charge([release("age", n=4)], {}, SPRING, NO_LIMIT)
+        Ledger(charged)
+
+    with pytest.raises(LedgerError, match="cannot be trusted"):
+        go_on()
+
+
+def test_rows_are_not_changed_or_removed_by_accident(charged: Path) -> None:
+    database = sqlite3.connect(charged)
+    for statement in ("UPDATE lines SET digest = ''", "DELETE FROM lines", "DELETE FROM record_sets"):
+        with pytest.raises(sqlite3.IntegrityError, match="only ever added"):
+            database.execute(statement)
+    database.close()
+
+
+def other_ledger(path: Path) -> Path:
+    with Ledger(path) as ledger:
+        ledger.charge([release(), release("town", category=3.0)], {}, SPRING, NO_LIMIT)
+        ledger.note_stored({2: "c"})
+    return path
+
+
+def without_head(path: Path) -> None:
+    path.with_suffix(".head.json").unlink()
+
+
+def without_ledger(path: Path) -> None:
+    path.unlink()
+
+
+def another_head(path: Path) -> None:
+    other_ledger(path.parent / "other" / "ledger.sqlite")
+    shutil.copyfile(path.parent / "other" / "ledger.head.json", path.with_suffix(".head.json"))
+
+
+def another_ledger(path: Path) -> None:
+    shutil.copyfile(other_ledger(path.parent / "other" / "ledger.sqlite"), path)
+
+
+def an_older_copy(path: Path) -> None:
+    copy = path.read_bytes()
+    with Ledger(path) as ledger:
+        ledger.charge([release("age")], {}, SPRING, NO_LIMIT)
+    path.write_bytes(copy)
+
+
+def a_broken_head(path: Path) -> None:
+    path.with_suffix(".head.json").write_text("{}")
+
+
+def no_database(path: Path) -> None:
+    path.write_bytes(b"once upon a time " * 400)
+
+
+def a_cut_file(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    ("exchange", "words"),
+    [
+        (without_head, r"ledger\.head\.json, which tells how many lines there must be, is not there"),
+        (without_ledger, "is not there although its head is: it was removed"),
+        (another_head, r"it is not the ledger of ledger\.head\.json"),
+        (another_ledger, r"it is not the ledger of ledger\.head\.json"),
+        (an_older_copy, r"it has 4 lines where ledger\.head\.json says 5"),
+        (a_broken_head, r"ledger\.head\.json cannot be read as the head of a ledger"),
+        (no_database, "cannot be used: file is not a database"),
+        (a_cut_file, "cannot be used: |cannot be trusted: "),
+    ],
+)
+def test_a_ledger_that_was_exchanged_or_lost_is_refused(
+    charged: Path, exchange: Callable[[Path], None], words: str
+) -> None:
+    exchange(charged)
+    with pytest.raises(LedgerError, match=rf"{words}.*Nothing was released$"):
+        Ledger(charged)
+
+
+@given(position=st.integers(0, 3), old=st.sampled_from(["d", "e", "0", "1", ":", "spring"]))
+def test_a_digest_covers_every_character_of_every_line_before_it(position: int, old: str) -> None:
+    texts = [canonical({"number": i, "name": "spring", "at": "d0e1"}) for i in range(4)]
+
+    def last(lines: list[str]) -> str:
+        digest = "start"
+        for line in lines:
+            digest = seal(digest, line)
+        return digest
+
+    changed = [text.replace(old, "?", 1) if i == position else text for i, text in enumerate(texts)]
+    assert (last(changed) == last(texts)) == (changed == texts)
+
+
+def test_the_seal_is_sha_256_of_the_digest_before_and_the_line() -> None:
+    assert seal("ab", '{"x":1}') == hashlib.sha256(b'ab\n{"x":1}').hexdigest()
+    assert canonical({"b": 1, "a": [0.1]}) == '{"a":[0.1],"b":1}'
+    with pytest.raises(ValueError, match="JSON compliant"):
+        canonical(math.nan)
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+def test_a_crash_between_line_and_head_keeps_the_charge_and_the_next_user_moves_the_head(
+    charged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise Crash
+
+    with Ledger(charged) as ledger, monkeypatch.context() as patch:
+        patch.setattr(SealedLines, "_write_head", crash)
+        with pytest.raises(Crash):
+            ledger.charge([release("age")], {}, SPRING, NO_LIMIT)
+    head = charged.with_suffix(".head.json")
+    assert json.loads(head.read_text())["lines"] == 4
+    with Ledger(charged) as ledger:
+        assert ledger.balances.worst("age") == (0.1, 0.0)
+    assert json.loads(head.read_text())["lines"] == 5
+
+
+def test_a_crash_while_a_ledger_is_begun_leaves_nothing_that_stops_the_next(path: Path) -> None:
+    path.parent.mkdir()
+    with Ledger(path.parent / "other.sqlite"):
+        pass
+    shutil.copyfile(path.parent / "other.head.json", path.with_suffix(".head.json"))
+    path.touch(0o600)
+    with Ledger(path) as ledger:
+        assert ledger.n_lines == 1
+
+
+def test_a_line_of_a_later_version_is_refused_rather_than_overlooked(charged: Path) -> None:
+    database = sqlite3.connect(charged)
+    before = database.execute("SELECT digest FROM lines WHERE number = 4").fetchone()[0]
+    text = canonical({"number": 5, "kind": "refund", "column": "spend"})
+    database.execute("INSERT INTO lines VALUES (5, ?, ?)", (text, seal(before, text)))
+    database.commit()
+    database.close()
+    with pytest.raises(LedgerError, match=r"line 5 is not one that this version writes\. Nothing was released"):
+        Ledger(charged)
+
+
+def test_nobody_else_may_read_the_ledger(charged: Path) -> None:
+    files = [charged, charged.with_suffix(".head.json")]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
+    charged.chmod(0o640)
+    with pytest.raises(LedgerError, match=r"has mode 0640; it must be readable by its owner alone \(0600\)"):
+        Ledger(charged)
+
+
+def test_every_commit_is_written_through_to_a_write_ahead_log(path: Path) -> None:
+    with Ledger(path) as ledger:
+        database = ledger._lines.database
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert database.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert {file.name for file in path.parent.iterdir()} >= {"ledger.sqlite", "ledger.sqlite-wal"}
+    assert {file.name for file in path.parent.iterdir()} == {"ledger.sqlite", "ledger.head.json"}
+
+
+def test_what_is_not_there_is_not_begun_by_those_who_only_look(path: Path) -> None:
+    with pytest.raises(LedgerError, match="is not there"):
+        Ledger(path, create=False)
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.touch(0o600)
+    with pytest.raises(LedgerError, match="holds no ledger"):
+        Ledger(path, create=False)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LedgerError, match=r"cannot be used: .*\. Nothing was released"):
+        Ledger(tmp_path / "file" / "ledger.sqlite")
+
+
+def test_what_the_peer_hears_names_no_column_and_no_place(charged: Path) -> None:
+    with Ledger(charged) as ledger, pytest.raises(OverBudget) as refusal:
+        ledger.charge([release()], {}, SPRING, Budget(Limit(0.15)))
+    assert "spend" in str(refusal.value)
+    assert last_words(refusal.value, peer="bank") == (
+        "it keeps account of what it releases, and its account does not allow this. Nothing was released"
+    )

@@ -1,0 +1,74 @@
+"""The account of a horizontal model as a section: its numbers are the accounts' own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opboost import DPBoostClassifier
+from opboost.privacy.accounting import by_gaussian, by_renyi
+from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.releases import (
+    FilteredRelease,
+    GaussianRelease,
+    LaplaceRelease,
+    PureRelease,
+    SampledGaussianRelease,
+)
+from parties.reports.horizontal_account import SHOWN_DELTAS, account_facts, account_section
+from parties.reports.page import Grid
+from parties.reports.plain import plain
+
+PROMISE = RecordGuarantee(
+    epsilon=1.0, delta=1e-6, account="Renyi", mode="certified", is_secure=True, bounds_are_public=True
+)
+
+
+def cells(blocks: tuple[object, ...]) -> dict[str, str]:
+    return {row[0]: row[1] for block in blocks if isinstance(block, Grid) for row in block.rows}
+
+
+def test_the_curves_are_those_of_the_accounts() -> None:
+    releases = [GaussianRelease(mu=0.2, count=10), PureRelease(epsilon=0.05)]
+    facts = account_facts(PROMISE, releases)
+    assert set(facts.profiles) == {"exact Gaussian", "Renyi", "loss distribution (PLD)"}
+    for name, account in (("exact Gaussian", by_gaussian), ("Renyi", by_renyi)):
+        assert facts.profiles[name] == tuple((delta, account(releases, delta)) for delta in SHOWN_DELTAS)
+    for profile in facts.profiles.values():
+        assert np.all(np.diff([epsilon for _, epsilon in profile]) >= 0)
+    assert [(one.kind, one.count, one.noise) for one in facts.queries] == [
+        ("Gaussian", 10, "sigma 5 sensitivities"), ("pure release", 1, "epsilon 0.05"),
+    ]  # fmt: skip
+
+
+def test_accounts_that_do_not_know_a_release_are_left_out() -> None:
+    facts = account_facts(PROMISE, [FilteredRelease(order=8, rho=0.3)])
+    assert set(facts.profiles) == {"Renyi"}
+    assert facts.renyi == ((8, pytest.approx(0.3)),)
+    mixed = account_facts(PROMISE, [SampledGaussianRelease(rate=0.1, mu=0.5), LaplaceRelease(l1=2, scale=8.0)])
+    assert "pure composition" not in mixed.profiles
+    assert mixed.queries[1].noise == "scale 4 sensitivities"
+
+
+def test_an_estimators_guarantee_makes_a_section() -> None:
+    draw = np.random.default_rng(0)
+    features = draw.random((200, 2))
+    model = DPBoostClassifier(epsilon=2.0, bounds=([0, 0], [1, 1]), n_estimators=2, max_depth=2, random_state=0)
+    promise = model.fit(features, (features[:, 0] > 0.5).astype(int)).guarantee_
+    section = account_section(account_facts(promise))
+    found = cells(section.blocks)
+    assert math.isclose(float(found["epsilon"]), promise.epsilon, rel_tol=1e-3)
+    assert found["certified or paper"].startswith("not certified")
+    assert plain(account_facts(promise))["guarantee"]["epsilon"] == promise.epsilon
+
+
+def test_a_page_tells_what_a_publication_claims() -> None:
+    promise = RecordGuarantee(
+        epsilon=2.0, delta=0, account="pure composition", mode="paper", is_secure=True, bounds_are_public=True,
+        claimed_epsilon=1.0,
+    )  # fmt: skip
+    found = cells(account_section(account_facts(promise, [PureRelease(epsilon=2.0)])).blocks)
+    assert found["epsilon that the publication claims"] == "1"
+    assert found["certified or paper"] == "not certified (paper mode)"

@@ -1,0 +1,234 @@
+"""Runs that align their records, as processes of their own: killed and started again, they align again and go on."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
+
+CHUNK_ROWS = 40
+LIMIT_S = 60
+
+
+def take_part(role: str, path: str, behind: str, count: int, errors: str) -> None:
+    """Run one party in this process, which kills itself when it has noted a message so many times."""
+    from parties.jobs.train_vertical import Terminal, train_active, train_passive
+    from parties.runs.run_log import RunLog
+    from parties.vertical import party_b
+
+    auditor, remaining = RunLog._auditor, [count]
+
+    def watched(log: RunLog, event: str, peer: str) -> Any:
+        note = auditor(log, event, peer)
+
+        def noted(kind: str, frames: Sequence[Any]) -> None:
+            note(kind, frames)
+            remaining[0] -= f"{event} {kind}" == behind
+            if remaining[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return noted
+
+    if behind:
+        RunLog._auditor = watched  # type: ignore[method-assign]
+    party_b.CHUNK_ROWS = CHUNK_ROWS
+    train = train_active if role == "active" else train_passive
+    try:
+        train(Path(path), insecure=False, terminal=Terminal())
+    except Exception as error:
+        Path(errors).write_text(f"{type(error).__name__}: {error}")
+        raise SystemExit(1) from None
+
+
+@pytest.fixture(scope="module")
+def forks() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["parties.jobs.train_vertical"])
+    return context
+
+
+def run(forks: Any, *sites: Any, victim: str = "", behind: str = "", count: int = 1) -> dict[str, str]:
+    """Run all parties once; returns how each ended: nothing to say, "killed", or its error."""
+    processes = {}
+    for site in sites:
+        (site.path / "errors.txt").unlink(missing_ok=True)
+        arguments = (site.run["role"], str(site.write()), behind if site.party == victim else "", count)
+        processes[site.party] = forks.Process(
+            target=take_part, args=(*arguments, str(site.path / "errors.txt")), daemon=True
+        )
+    for process in processes.values():
+        process.start()
+    ends = {}
+    for site in sites:
+        process = processes[site.party]
+        process.join(LIMIT_S)
+        assert process.exitcode is not None, f"{site.party} is still running after {LIMIT_S} s"
+        ends[site.party] = {0: "", -signal.SIGKILL: "killed"}.get(process.exitcode) or (
+            (site.path / "errors.txt").read_text() if process.exitcode else ""
+        )
+    return ends
+
+
+def unaligned(sites: Any, **model: Any) -> Any:
+    """A bank and a shop with 300 records in common; the same noise and seed in every run."""
+    sites.bank.table = sites.bank.table.iloc[60:].reset_index(drop=True)
+    known = sites.bank.table["id"].iloc[:40]
+    sites.shop.table = sites.shop.table[~sites.shop.table["id"].isin(known)].reset_index(drop=True)
+    settings = {"n_estimators": 6, "max_depth": 3, "subsample": 0.7, "validation_fraction": 0.2, "seed": 3}
+    sites.bank.run.update(wait=5, align={"method": "psi"}, model=settings | model)
+    sites.shop.run.update(wait=5, align={"method": "psi"}, seed=7, share_thresholds=True)
+    return sites
+
+
+def kept(site: Any) -> dict[str, bytes]:
+    return {name: (site.run_folder / name).read_bytes() for name in ("model.json", "guarantee.json")}
+
+
+def messages(site: Any, event: str, kind: str) -> list[str]:
+    lines = map(json.loads, (site.run_folder / "log.jsonl").read_text().splitlines())
+    return [line["sha256"] for line in lines if (line["event"], line.get("kind")) == (event, kind)]
+
+
+def charges(site: Any) -> Counter[str]:
+    database = sqlite3.connect(site.path / "runs" / "ledger.sqlite")
+    rows = database.execute("SELECT fields FROM lines").fetchall()
+    database.close()
+    kinds = Counter(json.loads(fields)["kind"] for (fields,) in rows)
+    return Counter({kind: kinds[kind] for kind in ("charge", "stored")})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, make_sites: Any, forks: Any) -> dict[str, Any]:
+    sites = unaligned(make_sites(tmp_path_factory.mktemp("undisturbed")))
+    assert run(forks, sites.bank, sites.shop) == {"bank": "", "shop": ""}
+    return {"bank": kept(sites.bank), "shop": kept(sites.shop), "charges": charges(sites.shop)}
+
+
+@pytest.mark.parametrize(
+    ("victim", "behind", "count"),
+    [
+        ("shop", "sent rank chunk", 5),
+        ("bank", "received rank chunk", 11),
+        ("bank", "received blinded ids", 1),
+        ("bank", "sent done", 1),
+        ("shop", "received done", 1),
+    ],
+)
+def test_a_killed_run_aligns_again_and_ends_with_the_same_model_for_one_charge(
+    sites: Any, forks: Any, undisturbed: dict[str, Any], victim: str, behind: str, count: int
+) -> None:
+    unaligned(sites)
+    assert run(forks, sites.bank, sites.shop, victim=victim, behind=behind, count=count)[victim] == "killed"
+    assert run(forks, sites.bank, sites.shop) == {"bank": "", "shop": ""}
+    assert {"bank": kept(sites.bank), "shop": kept(sites.shop)} == {k: undisturbed[k] for k in ("bank", "shop")}
+    assert charges(sites.shop) == undisturbed["charges"]
+    # A shop that finished before the bank heard of it does not come again, so the bank's journal waits for it.
+    assert (sites.bank.run_folder / "journal").exists() == (behind == "sent done")
+    # What the bank had kept did not come again: two columns of 300 rows, 40 rows a chunk.
+    chunks = messages(sites.bank, "received", "rank chunk")
+    assert len(chunks) == len(set(chunks)) + (behind == "received rank chunk")
+
+
+def test_the_rows_held_out_under_a_seed_that_is_left_open_are_the_same_again(sites: Any, forks: Any) -> None:
+    unaligned(sites, seed=None, validation_fraction=0.5, n_estimators=20)
+    run(forks, sites.bank, sites.shop, victim="bank", behind="sent split ranks")
+    assert run(forks, sites.bank, sites.shop) == {"bank": "", "shop": ""}
+    wanted = messages(sites.bank, "sent", "split ranks")
+    assert (len(wanted), len(set(wanted))) == (2, 1)
+
+
+@pytest.fixture
+def interrupted(sites: Any, forks: Any) -> Any:
+    """A run of which the bank holds some of the ranks."""
+    unaligned(sites)
+    run(forks, sites.bank, sites.shop, victim="bank", behind="received rank chunk", count=5)
+    return sites
+
+
+def test_other_common_records_than_in_the_beginning_are_refused_on_both_sides(interrupted: Any, forks: Any) -> None:
+    common = interrupted.shop.table["id"].isin(interrupted.bank.table["id"])
+    interrupted.shop.table = interrupted.shop.table.drop(index=np.flatnonzero(common)[:3]).reset_index(drop=True)
+    ends = run(forks, interrupted.bank, interrupted.shop)
+    sentence = "297 records are common now, 300 were when this run began: the ids of a party have changed. Bring the"
+    assert ends["bank"].startswith(f"Disagreement: {sentence}")
+    assert f"bank ended the run while checking the common records: {sentence}" in ends["shop"]
+    assert "choose another run_id on all sides. No ranks were sent" in ends["shop"]
+
+
+def test_other_labels_of_the_common_records_are_refused(interrupted: Any, forks: Any) -> None:
+    interrupted.bank.table["y"] = 1 - interrupted.bank.table["y"]
+    ends = run(forks, interrupted.bank, interrupted.shop)
+    assert "the beginning of a run on other records, labels or columns" in ends["bank"]
+
+
+def test_ids_that_only_one_party_knows_may_change_in_between(interrupted: Any, forks: Any) -> None:
+    mine, theirs = interrupted.shop.table["id"], interrupted.bank.table["id"]
+    interrupted.shop.table.loc[~mine.isin(theirs), "id"] = [f"new {i}" for i in range((~mine.isin(theirs)).sum())]
+    assert run(forks, interrupted.bank, interrupted.shop) == {"bank": "", "shop": ""}
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_a_lost_share_of_the_order_is_refused_and_named(interrupted: Any, forks: Any, party: str) -> None:
+    (getattr(interrupted, party).run_folder / "order.share").unlink()
+    ends = run(forks, interrupted.bank, interrupted.shop)
+    sentence = (
+        "the ranks of shop would travel in another order than when this run began: an order.share in a run folder"
+    )
+    assert ends["bank"].startswith(f"Disagreement: {sentence}")
+    assert sentence in ends["shop"]
+
+
+def test_of_two_peers_one_that_is_asked_alone_aligns_to_the_records_of_all(
+    sites: Any, tmp_path: Path, forks: Any
+) -> None:
+    unaligned(sites)
+    post = type(sites.bank)(
+        tmp_path, "post", "bank",
+        {**sites.shop.run, "party": "post", "secret_key": "keys/post.secret"},
+        {"id": "id", "columns": {"parcels": {"lower": 0, "upper": 400}}},
+    )  # fmt: skip
+    post.table = sites.shop.table[["id"]].iloc[100:].assign(parcels=lambda table: np.arange(len(table)))
+    (post.path / "keys/bank.public").write_text((sites.bank.path / "keys/bank.public").read_text())
+    (sites.bank.path / "keys/post.public").write_text((post.path / "keys/post.public").read_text())
+    sites.bank.run["passive"] = [*sites.bank.run["passive"], {"name": "post", "public_key": "keys/post.public"}]
+    parties = (sites.bank, sites.shop, post)
+    assert run(forks, *parties, victim="shop", behind="received done")["shop"] == "killed"
+    assert json.loads((sites.bank.run_folder / "journal/journal.json").read_text())["confirmed"] in ([], ["post"])
+    assert (sites.bank.run_folder / "model.json").exists()
+    sites.bank.run["wait"] = 3
+    assert run(forks, *parties) == {"bank": "", "shop": "", "post": ""}
+    rows = [json.loads((site.run_folder / "meta.json").read_text())["n_rows"] for site in (sites.bank, sites.shop)]
+    common = set(sites.bank.table["id"]) & set(sites.shop.table["id"]) & set(post.table["id"])
+    assert rows == [len(common)] * 2
+    assert charges(sites.shop)["charge"] == 2
+
+
+def test_the_doctor_compares_how_records_are_aligned_and_knows_a_store_only_for_common_ones(
+    interrupted: Any, outcomes: Any
+) -> None:
+    bank, shop = interrupted.bank.write(), interrupted.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    for findings in found.values():
+        assert [finding for finding in findings if finding.status is Status.PROBLEM] == []
+        assert [finding.status for finding in findings if finding.check == "peer"] == [Status.OK]
+    (ledger,) = [f.sentence for f in found["shop"] if (f.check, f.status) == ("ledger", Status.OK)]
+    assert "unless they are stored already for the records that turn out to be common" in ledger
+    interrupted.shop.run["align"] = {"method": "psi", "duplicates": "first"}
+    shop = interrupted.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    for findings in found.values():
+        (difference,) = [f.sentence for f in findings if (f.check, f.status) == ("peer", Status.PROBLEM)]
+        assert "psi, duplicates: refuse" in difference
+        assert "psi, duplicates: first" in difference

@@ -1,0 +1,106 @@
+"""The log: what was done and what left, as bytes counted and hashed, never as values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.runs.run_log import RunLog
+from protocols.messages.vertical import Ask, Done, RankChunk
+from protocols.transport.codec import encode
+from protocols.transport.memory import memory_pair
+
+
+@pytest.fixture
+def spoken() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def log(tmp_path: Path, spoken: list[str]) -> Iterator[RunLog]:
+    log = RunLog(tmp_path, echo=spoken.append)
+    yield log
+    log.close()
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_a_step_is_a_line_for_machines_and_a_sentence_for_people(
+    log: RunLog, tmp_path: Path, spoken: list[str]
+) -> None:
+    log.step("listening", "bank waits for shop", port=5555)
+    (line,) = lines(tmp_path)
+    assert (line["event"], line["message"], line["port"]) == ("listening", "bank waits for shop", 5555)
+    assert (tmp_path / "log.txt").read_text() == f"{line['time']} bank waits for shop\n"
+    assert spoken == ["bank waits for shop"]
+
+
+def test_every_sent_message_is_a_line_with_the_size_and_digest_of_the_bytes_that_left(
+    log: RunLog, tmp_path: Path, spoken: list[str]
+) -> None:
+    messages = [RankChunk(column=0, start=0, ranks=np.arange(9, dtype=np.uint16)), Done()]
+    channel, _ = memory_pair("bank", "shop")
+    channel.traffic.on_send = log.sent("shop")
+    for message in messages:
+        channel.send(message)
+    sent = [b"".join(bytes(frame) for frame in encode(message)) for message in messages]
+    found = [
+        {key: line[key] for key in ("event", "number", "peer", "kind", "bytes", "sha256")} for line in lines(tmp_path)
+    ]
+    assert found == [
+        {
+            "event": "sent",
+            "number": i + 1,
+            "peer": "shop",
+            "kind": message.kind,
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        for i, (message, data) in enumerate(zip(messages, sent, strict=True))
+    ]
+    assert sum(line["bytes"] for line in lines(tmp_path)) == channel.traffic.sent_bytes
+    assert spoken == []
+
+
+def test_messages_to_all_peers_are_numbered_together(log: RunLog, tmp_path: Path) -> None:
+    for peer in ("shop", "post", "shop"):
+        log.sent(peer)("done", encode(Done()))
+    assert [(line["number"], line["peer"]) for line in lines(tmp_path)] == [(1, "shop"), (2, "post"), (3, "shop")]
+
+
+def test_what_was_sent_is_not_in_the_log(log: RunLog, tmp_path: Path) -> None:
+    log.sent("shop")("ask", encode(Ask(ids=("customer-4711",), desensitized=False)))
+    log.close()
+    assert len(lines(tmp_path)) == 1
+    assert all(b"4711" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_line_is_on_disk_as_soon_as_it_was_written(log: RunLog, tmp_path: Path) -> None:
+    log.step("a", "first")
+    assert len(lines(tmp_path)) == 1
+    log.step("b", "second")
+    assert [line["event"] for line in lines(tmp_path)] == ["a", "b"]
+
+
+def test_a_later_job_appends_to_the_log_of_the_run(log: RunLog, tmp_path: Path) -> None:
+    log.step("trained", "done")
+    log.close()
+    later = RunLog(tmp_path)
+    later.step("predicted", "done")
+    later.close()
+    assert [line["event"] for line in lines(tmp_path)] == ["trained", "predicted"]
+
+
+def test_whoever_has_something_left_to_note_is_heard_before_the_files_close(tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    log.before_close.append(lambda: log.step("connection", "turned away twice"))
+    log.close()
+    assert "turned away twice" in (tmp_path / "log.txt").read_text()

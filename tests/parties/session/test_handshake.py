@@ -1,0 +1,142 @@
+"""The greeting and the goodbye: both sides compare first, and whoever stops says why, without showing a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opboost.errors import DataError
+from parties.errors import Disagreement, TableError
+from parties.session.handshake import check_agreement, conversation, differences, greet
+from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
+from protocols.transport.channel import expect
+from protocols.transport.memory import MemoryChannel, memory_pair
+
+Outcomes = Callable[..., dict[str, Any]]
+
+BANK = Hello(
+    role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1", plan=Terms(tests=1)
+)
+SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop", "plan": Terms()})
+
+_DIFFERENCES: dict[str, tuple[object, str]] = {
+    "party": ("mall", "it calls itself 'mall', not 'shop'"),
+    "role": (Role.ACTIVE, "both sides are active"),
+    "task": (Task.PREDICT, "it came to predict, this party to train"),
+    "run_id": ("q", "its run is 'q', this party's is 'r'"),
+    "id_digest": ("d2", "it has 14 records, this party 14"),
+}
+
+
+def test_who_looks_at_a_party_that_serves_compares_neither_records_nor_terms_of_training() -> None:
+    looks = BANK.model_copy(update={"task": Task.CHECK, "agreed": Terms(columns=4)})
+    serves = SHOP.model_copy(update={"task": Task.PREDICT, "id_digest": "", "n_rows": 0, "comes_again": True})
+    assert differences(looks, serves, "shop") == differences(serves, looks, "bank") == []
+    assert differences(looks, serves.model_copy(update={"run_id": "other"}), "shop") != []
+
+
+@settings(max_examples=32, deadline=None)
+@given(fields=st.sets(st.sampled_from(sorted(_DIFFERENCES))))
+def test_exactly_the_differences_are_named(fields: set[str]) -> None:
+    theirs = SHOP.model_copy(update={field: _DIFFERENCES[field][0] for field in fields})
+    if not fields:
+        check_agreement(BANK, theirs, "shop")
+        return
+    with pytest.raises(Disagreement, match=r"^shop and this party do not agree: .* Nothing was released$") as refusal:
+        check_agreement(BANK, theirs, "shop")
+    assert {field for field, (_, words) in _DIFFERENCES.items() if words in str(refusal.value)} == fields
+
+
+def test_different_sets_of_ids_are_told_by_their_counts_and_not_by_their_digests() -> None:
+    theirs = SHOP.model_copy(update={"n_rows": 9, "id_digest": "0badc0de"})
+    with pytest.raises(Disagreement, match="it has 9 records, this party 14; both need the same ids") as refusal:
+        check_agreement(BANK, theirs, "shop")
+    assert "0badc0de" not in str(refusal.value)
+
+
+def test_both_sides_get_the_others_greeting(outcomes: Outcomes) -> None:
+    a, b = memory_pair("bank", "shop")
+    found = outcomes(5, {"bank": lambda: greet(a, BANK), "shop": lambda: greet(b, SHOP)})
+    assert found == {"bank": SHOP, "shop": BANK}
+
+
+def test_both_sides_learn_of_a_disagreement(outcomes: Outcomes) -> None:
+    a, b = memory_pair("bank", "shop")
+    other = SHOP.model_copy(update={"run_id": "autumn"})
+    found = outcomes(5, {"bank": lambda: greet(a, BANK), "shop": lambda: greet(b, other)})
+    assert "its run is 'autumn', this party's is 'r'" in str(found["bank"])
+    assert "its run is 'r', this party's is 'autumn'" in str(found["shop"])
+    assert {type(error) for error in found.values()} == {Disagreement}
+
+
+def test_the_active_party_tells_nothing_before_it_was_greeted() -> None:
+    a, b = memory_pair("bank", "shop")
+    b.send(Done())
+    with pytest.raises(UnexpectedMessage, match="shop sent 'done' where 'hello' was due"):
+        greet(a, BANK)
+    assert a.traffic.sent_bytes == 0
+
+
+def stop(channels: list[MemoryChannel], step: str, error: BaseException) -> None:
+    with conversation(channels) as phase:
+        phase.enter(step)
+        raise error
+
+
+def two_peers() -> tuple[list[MemoryChannel], list[MemoryChannel]]:
+    pairs = [memory_pair("bank", peer) for peer in ("shop", "post")]
+    return [near for near, _ in pairs], [far for _, far in pairs]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (DataError("column 'x' has 3 missing cells"), "its own data do not allow this"),
+        (TableError("/home/x.csv: no rows"), "its own data do not allow this"),
+        (UnexpectedMessage("too early"), "too early"),
+    ],
+)
+def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception, reason: str) -> None:
+    near, far = two_peers()
+    with pytest.raises(type(error)):
+        stop(near, "encoding its columns", error)
+    assert [channel.receive() for channel in far] == [Abort(phase="encoding its columns", reason=reason)] * 2
+
+
+@pytest.mark.parametrize("error", [ValueError("salary 81726354"), KeyError("81726354"), KeyboardInterrupt("81726354")])
+def test_of_a_foreign_error_the_peers_learn_its_class_alone(error: BaseException) -> None:
+    near, far = two_peers()
+    with pytest.raises(type(error)):
+        stop(near, "saving the model", error)
+    assert [channel.receive() for channel in far] == [
+        Abort(phase="saving the model", reason=f"it stopped with {type(error).__name__}")
+    ] * 2
+
+
+@pytest.mark.parametrize("error", [PeerLost("shop is silent"), PeerAborted("shop: salary 81726354")])
+def test_of_a_peers_end_the_others_learn_no_words(error: ProtocolError) -> None:
+    near, far = two_peers()
+    with pytest.raises(type(error)):
+        stop(near, "growing trees", error)
+    with pytest.raises(PeerAborted, match=f"while growing trees: another party left: {type(error).__name__}$"):
+        expect(far[1], Done)
+
+
+def test_a_peer_that_has_left_does_not_keep_the_others_from_being_told() -> None:
+    near, far = two_peers()
+    far[0].close()
+    with pytest.raises(TableError):
+        stop(near, "greeting", TableError("no rows"))
+    assert far[1].receive() == Abort(phase="greeting", reason="its own data do not allow this")
+
+
+def test_a_conversation_that_ends_well_sends_nothing() -> None:
+    near, _ = two_peers()
+    with conversation(near) as phase:
+        phase.enter("greeting")
+    assert [channel.traffic.sent_bytes for channel in near] == [0, 0]

@@ -1,0 +1,176 @@
+"""Real processes, killed or frozen behind a message: the other one ends in time and says who, where and why."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TIMEOUT_S = 1.0
+
+# Where each party is struck: behind which message, in which phase the other one is then, by that one's words.
+PHASES = [
+    ("shop", "received hello", "collecting ranks"),
+    ("shop", "sent offer", "collecting ranks"),
+    ("shop", "received split ranks", "having split ranks resolved"),
+    ("shop", "received done", "telling the others that the model is saved"),
+    ("bank", "received hello", "greeting"),
+    ("bank", "received offer", "sending ranks|waiting for the trees"),
+    ("bank", "received rank chunk", "waiting for the trees"),
+    ("bank", "sent split ranks", "waiting for the (trees|model to be saved)"),
+    ("bank", "received thresholds", "waiting for the model to be saved"),
+]
+FROZEN = [phase for phase in PHASES if phase[1] in ("received hello", "received split ranks", "sent split ranks")]
+
+
+def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
+    """Run one party in this process, which strikes itself behind a message if it is the victim."""
+    from parties.jobs.train_vertical import Terminal, train_active, train_passive
+    from parties.runs.run_log import RunLog
+
+    auditor = RunLog._auditor
+
+    def watched(log: RunLog, event: str, peer: str) -> Any:
+        note = auditor(log, event, peer)
+
+        def noted(kind: str, frames: Sequence[Any]) -> None:
+            note(kind, frames)
+            if victim and f"{event} {kind}" == behind:
+                os.kill(os.getpid(), blow)
+
+        return noted
+
+    RunLog._auditor = watched  # type: ignore[method-assign]
+    os.environ["NUMBA_NUM_THREADS"] = "1"
+    train = train_active if role == "active" else train_passive
+    try:
+        train(Path(path), insecure=False, terminal=Terminal())
+    except Exception as error:
+        Path(errors).write_text(f"{type(error).__name__}: {error}")
+        sys.exit(1)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Any:
+    """Processes that start from one that has imported everything and opened nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["parties.jobs.train_vertical"])
+    return context
+
+
+def start(sites: Any, forks: Any, victim: str = "", behind: str = "", blow: int = 0) -> dict[str, Any]:
+    processes = {}
+    for site, role in ((sites.bank, "active"), (sites.shop, "passive")):
+        arguments = (role, str(site.write()), site.party == victim, behind, blow, str(site.path / "errors.txt"))
+        processes[site.party] = forks.Process(target=take_part, args=arguments, daemon=True)
+    for process in processes.values():
+        process.start()
+    return processes
+
+
+def strike(sites: Any, forks: Any, victim: str, behind: str, blow: int) -> tuple[float, int, str]:
+    """How long the survivor took to notice the blow, its exit code, and its last words."""
+    for site in (sites.bank, sites.shop):
+        site.run["timeout"] = TIMEOUT_S
+    processes = start(sites, forks, victim, behind, blow)
+    (survivor,) = set(processes) - {victim}
+    try:
+        deadline = time.monotonic() + 30
+        while not is_struck(processes[victim]):
+            assert time.monotonic() < deadline, "the victim was never struck"
+            time.sleep(0.005)
+        struck = time.time()
+        processes[survivor].join(20)
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.join(10)
+    errors = getattr(sites, survivor).path / "errors.txt"
+    said = errors.read_text() if errors.exists() else ""
+    took = noticed_at(getattr(sites, survivor)) - struck
+    return took, processes[survivor].exitcode, said
+
+
+def noticed_at(site: Any) -> float:
+    """When the survivor noted that it failed; on a busy machine it may take a while until its process is gone."""
+    lines = [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+    return datetime.fromisoformat(lines[-1]["time"]).timestamp()
+
+
+def is_struck(process: Any) -> bool:
+    """Whether it is dead or stands still."""
+    if process.exitcode is not None:
+        return True
+    try:
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state in "TZ"
+
+
+def assert_ended_well(sites: Any, victim: str, code: int, said: str, where: str) -> None:
+    assert code == 1, said
+    kind, _, sentence = said.partition(": ")
+    assert kind == "PeerLost"
+    assert sentence.startswith(f"{victim} ")
+    assert any(f"while this party was {phase}" in sentence for phase in expanded(where)), sentence
+    survivor = sites.bank if victim == "shop" else sites.shop
+    lines = [json.loads(line) for line in (survivor.run_folder / "log.jsonl").read_text().splitlines()]
+    assert (lines[-1]["event"], lines[-1]["message"]) == ("failed", sentence)
+    assert [path.name for path in survivor.run_folder.rglob(".*")] == []
+
+
+def assert_goes_on(sites: Any, forks: Any) -> None:
+    """Started again, both sides finish, with one release in all."""
+    processes = start(sites, forks)
+    for process in processes.values():
+        process.join(30)
+    assert {party: process.exitcode for party, process in processes.items()} == {"bank": 0, "shop": 0}
+    for site in (sites.bank, sites.shop):
+        assert json.loads((site.run_folder / "meta.json").read_text())["finished"] is not None
+        assert not (site.run_folder / "journal").exists()
+    lines = [json.loads(line) for line in (sites.shop.run_folder / "log.jsonl").read_text().splitlines()]
+    assert sum(line["n_drawn"] for line in lines if line["event"] == "released") == 2
+
+
+def expanded(where: str) -> list[str]:
+    if "(" not in where:
+        return where.split("|")
+    before, _, rest = where.partition("(")
+    return [before + choice for choice in rest.rstrip(")").split("|")]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("victim", "behind", "where"), PHASES, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in PHASES]
+)
+def test_a_killed_party_is_noticed_within_a_second_and_the_run_goes_on_when_started_again(
+    sites: Any, forks: Any, victim: str, behind: str, where: str
+) -> None:
+    took, code, said = strike(sites, forks, victim, behind, signal.SIGKILL)
+    assert took < 1
+    assert_ended_well(sites, victim, code, said, where)
+    assert_goes_on(sites, forks)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("victim", "behind", "where"), FROZEN, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in FROZEN]
+)
+def test_a_frozen_party_is_noticed_after_the_timeout(
+    sites: Any, forks: Any, victim: str, behind: str, where: str
+) -> None:
+    took, code, said = strike(sites, forks, victim, behind, signal.SIGSTOP)
+    # Silence counts from the last heartbeat, of which there is one every quarter of the timeout.
+    assert took < 1.5 * TIMEOUT_S + 0.5
+    assert_ended_well(sites, victim, code, said, where)
+    assert "or was silent for 1 s" in said

@@ -1,0 +1,76 @@
+"""What waits on disk comes back as it was put there, whole or in part, from memory or from the file."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from opboost.preprocess import EncodedColumn
+from parties.errors import RunFolderError
+from parties.storage import spool as module
+from parties.storage.spool import ArraySpool, EncodedSpool, scattered
+
+
+@pytest.fixture(params=[1 << 20, 8], ids=["in memory", "in a file"])
+def spool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setattr(module, "MEMORY_BYTES", request.param)
+    with closing(ArraySpool()) as opened:
+        yield opened
+
+
+def test_arrays_come_back_whole_and_in_part(spool: ArraySpool) -> None:
+    arrays = [np.arange(9, dtype="<u2"), np.empty(0, "<u1"), np.arange(5) * 1000, np.array([True, False])]
+    numbers = [spool.put(array) for array in arrays]
+    assert len(spool) == len(arrays)
+    for number, array in reversed(list(zip(numbers, arrays, strict=True))):
+        for part in (slice(None), slice(2, 4), slice(4, 400), slice(1, 1)):
+            found = spool.get(number, part.start or 0, part.stop)
+            assert found.dtype == array.dtype
+            np.testing.assert_array_equal(found, array[part])
+
+
+def test_encoded_columns_come_back_exactly(spool: ArraySpool) -> None:
+    missing = np.array([False, True, False])
+    columns = [
+        EncodedColumn(np.array([1, 1, 1000]), missing, 2),
+        EncodedColumn(np.array([0, 200, 70_000]), ~missing, 0),
+        EncodedColumn(np.array([7, 2**40, 3]), np.zeros(3, np.bool_), 1),
+    ]
+    encoded = EncodedSpool(spool)
+    for column in columns:
+        encoded.append(column)
+    assert len(encoded) == 3
+    assert encoded.n_clipped == [2, 0, 1]
+    for found in (list(encoded), encoded[:], [encoded[i] for i in range(3)]):
+        for mine, theirs in zip(found, columns, strict=True):
+            np.testing.assert_array_equal(mine.codes, theirs.codes)
+            assert np.can_cast(mine.codes.dtype, np.int64)
+            np.testing.assert_array_equal(mine.is_missing, theirs.is_missing)
+            assert mine.n_clipped == theirs.n_clipped
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_scattered_values_come_where_they_belong(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_ROWS", block)
+    rng = np.random.default_rng(5)
+    for length in (0, 1, 20):
+        places = rng.permutation(length)[: max(0, length - 2)]
+        values = rng.integers(0, 100, len(places)).astype(np.int16)
+        expected = np.full(length, -1, np.int16)
+        expected[places] = values
+        pieces = ((places[i : i + 6], values[i : i + 6]) for i in range(0, len(places), 6))
+        found = scattered(pieces, length, np.dtype(np.int16), fill=-1)
+        assert found.dtype == np.int16
+        np.testing.assert_array_equal(found[:], expected)
+
+
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with closing(ArraySpool()) as spool:
+        monkeypatch.setattr(spool._file, "write", full)
+        with pytest.raises(RunFolderError, match="No space left on device"):
+            spool.put(np.arange(3))

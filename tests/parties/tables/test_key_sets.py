@@ -1,0 +1,100 @@
+"""Sets of keys on disk are the sets that numpy makes of the same keys, whatever is looked at together."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parties.errors import OverBudget
+from parties.ledger.budget import Balances, Budget, Cost
+from parties.storage.spool import ArraySpool, SpooledArray
+from parties.tables import key_sets
+from parties.tables.key_sets import RecordKeys, distinct, is_member, kept_set, union, windows
+
+# Far apart, close together and equal.
+KEYS = st.lists(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 9)), max_size=40)
+
+
+@given(KEYS)
+def test_distinct_keys_are_those_of_numpy(numbers: list[int]) -> None:
+    found = np.array(numbers, dtype=np.uint64)
+    np.testing.assert_array_equal(distinct(found), np.unique(found))
+
+
+@pytest.fixture(params=[1, 3, 1 << 16])
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(key_sets, "WINDOW_ROWS", request.param)
+    return int(request.param)
+
+
+def stored(keys: RecordKeys) -> SpooledArray:
+    spool = ArraySpool()
+    return spool.view(spool.put(keys))
+
+
+def test_sets_are_those_of_numpy(window: int) -> None:
+    rng = np.random.default_rng(1)
+    for n_keys in (0, 1, 7, 50):
+        numbers = np.concatenate([rng.integers(0, 2**64, n_keys, np.uint64), rng.integers(0, 9, 5, np.uint64)])
+        found = kept_set((numbers[start : start + 4] for start in range(0, len(numbers), 4)), len(numbers))
+        assert isinstance(found, SpooledArray) == (len(numbers) > window)
+        np.testing.assert_array_equal(found[:], np.unique(numbers))
+        np.testing.assert_array_equal(np.concatenate(list(windows(found))), np.unique(numbers))
+        sets = [stored(np.unique(numbers[i::3])) for i in range(3)]
+        np.testing.assert_array_equal(np.concatenate(list(union(sets))), np.unique(numbers))
+        for one in sets:
+            asked = np.unique(numbers)
+            np.testing.assert_array_equal(is_member(asked, one), np.isin(asked, one[:]))
+
+
+def test_no_sets_have_no_keys() -> None:
+    assert [keys.tolist() for keys in union([])] == [[]]
+    assert is_member(np.array([3], np.uint64), stored(np.empty(0, np.uint64))).tolist() == [False]
+
+
+def cost_of(records: object, column: str, epsilon: float) -> Cost:
+    return Cost(column=column, epsilon=epsilon, category_epsilon=epsilon / 2, step=0.5, records=records)  # type: ignore[arg-type]
+
+
+def test_large_sets_cost_each_record_what_small_ones_do(window: int) -> None:
+    rng = np.random.default_rng(2)
+    whole, looked_through, paid = Balances(), Balances(), np.zeros((30, 2))
+    for i in range(12):
+        keys, column = np.unique(rng.integers(0, 30, 1 + i, np.uint64)), f"c{i % 2}"
+        whole.add(cost_of(keys, column, 0.1 + i), f"set {i}")
+        looked_through.add(cost_of(stored(keys) if i % 3 else keys, column, 0.1 + i), f"set {i}")
+        paid[keys.astype(int), i % 2] += 0.1 + i
+        assert looked_through.n_records == whole.n_records == int((paid.sum(axis=1) > 0).sum())
+        for c in range(2):
+            assert looked_through.worst(f"c{c}") == pytest.approx((paid[:, c].max(), paid[:, c].max() / 2))
+        assert looked_through.worst_record() == pytest.approx(1.5 * paid.sum(axis=1).max())
+    asked = np.array([1, 2, 4, 29], np.uint64)
+    total = 1.5 * (paid[[1, 2, 4, 29]].sum(axis=1).max() + 2)
+    costs = [cost_of(stored(asked), column, 1.0) for column in ("c0", "c1")]
+    for balances in (whole, looked_through):
+        balances.check(costs, Budget(per_record=total))
+        with pytest.raises(OverBudget):
+            balances.check(costs, Budget(per_record=total * 0.99))
+
+
+def peak_per_key(call: Callable[[Iterator[RecordKeys], int], object], n_keys: int) -> float:
+    """Bytes that numpy held at once for so many keys."""
+    pieces = (np.random.default_rng(i).integers(0, 2**64, 1 << 12, np.uint64) for i in range(n_keys >> 12))
+    tracemalloc.start()
+    try:
+        call(pieces, n_keys)
+        return tracemalloc.get_traced_memory()[1] / n_keys
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_large_set_takes_no_memory_per_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_sets, "WINDOW_ROWS", 1 << 12)
+    monkeypatch.setattr("parties.storage.spool.MEMORY_BYTES", 1 << 12)
+    assert peak_per_key(kept_set, 1 << 18) < 2
+    assert peak_per_key(lambda pieces, _: distinct(np.concatenate(list(pieces))), 1 << 18) > 8

@@ -1,0 +1,377 @@
+"""A peer that breaks the sequence, lies about ranks or leaves: both sides end, and both know why."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost import rng
+from opboost.errors import ParameterError, RankError
+from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router, SplitTests
+from opboost.trees.boosting import BoostingParameters
+from parties.errors import Disagreement
+from parties.session.handshake import greet
+from parties.vertical import party_b
+from parties.vertical.party_a import train_jointly
+from parties.vertical.party_b import serve
+from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
+from protocols.messages.vertical import (
+    Abort,
+    Ask,
+    Done,
+    Hello,
+    Message,
+    Offer,
+    OfferedColumn,
+    RankChunk,
+    Role,
+    SplitRanks,
+    Task,
+    Terms,
+    Thresholds,
+)
+from protocols.transport.channel import Channel, expect
+
+Together = Callable[..., dict[str, Any]]
+
+N_ROWS = 300
+GUARANTEE = Guarantee(
+    notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
+).to_dict()
+SHOP = Hello(
+    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c", "c")
+)
+BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
+
+
+DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
+
+
+def offer(n_columns: int = 2, *, n_ranks: int = 3, has_missing: bool = False) -> Offer:
+    column = OfferedColumn(
+        name="c",
+        n_ranks=n_ranks,
+        has_missing=has_missing,
+        digest=DIGEST,
+        mechanism="global",
+        law="clamped",
+        epsilon=0.1,
+    )
+    return Offer(columns=(column,) * n_columns, guarantee=GUARANTEE)
+
+
+def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 2) -> RankChunk:
+    return RankChunk(column=column, start=start, ranks=(np.arange(n_rows) % (highest + 1)).astype(np.uint8))
+
+
+def recite(channel: Channel, mine: Hello, script: Sequence[Message]) -> str:
+    """Greet, send a script whatever the peer says, and return the reason with which the peer ends the run."""
+    greet(channel, mine)
+    try:
+        for message in script:
+            channel.send(message)
+        while not isinstance(message := channel.receive(), Abort):
+            pass
+    except PeerAborted as error:
+        return str(error).partition(": ")[2]
+    return message.reason
+
+
+WHOLE = (offer(), chunk(0), chunk(1))
+
+BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
+    "ranks before the offer": ([chunk()], UnexpectedMessage, "shop sent 'rank chunk' where 'offer' was due"),
+    "no ranks": ([offer(), Done()], UnexpectedMessage, "shop sent 'done' where 'rank chunk' was due"),
+    "second column first": (
+        [offer(), chunk(1)], UnexpectedMessage, "sent rows 0.. of column 1 where rows 0.. of column 0 were due",
+    ),
+    "second chunk first": (
+        [offer(), chunk(start=100, n_rows=200)], UnexpectedMessage, "sent rows 100.. of column 0 where rows 0..",
+    ),
+    "a chunk twice": (
+        [offer(), chunk(n_rows=100), chunk(n_rows=100)], UnexpectedMessage, "rows 0.. of column 0 where rows 100..",
+    ),
+    "a gap": (
+        [offer(), chunk(n_rows=100), chunk(start=101, n_rows=199)], UnexpectedMessage, "sent rows 101.. of column 0",
+    ),
+    "too many rows": ([offer(), chunk(n_rows=N_ROWS + 1)], UnexpectedMessage, "sent rows 0.. of column 0"),
+    "an empty chunk": ([offer(), chunk(n_rows=0)], UnexpectedMessage, "sent rows 0.. of column 0"),
+    "a rank above the offer": (
+        [offer(), chunk(highest=3)], UnexpectedMessage, "sent a rank above 2 in column 0, which has 3 ranks",
+    ),
+    "more ranks than records": (
+        [offer(n_ranks=1 << 45), chunk()], UnexpectedMessage, "more than the 300 records",
+    ),
+    "ranks of a wider type": (
+        [offer(), chunk().model_copy(update={"ranks": np.zeros(N_ROWS, "<u2")})], UnexpectedMessage,
+        "sent column 0 in another type than its number of ranks needs",
+    ),
+    "other ranks than offered": (
+        [offer(), chunk(highest=1)], UnexpectedMessage, "the ranks of column 0 of shop are not those that were offered",
+    ),
+    "a rank above missing": (
+        [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
+    ),
+    "more columns than announced": ([offer(3)], UnexpectedMessage, "3 columns that are not the 2 of its greeting"),
+    "fewer columns than announced": ([offer(1)], UnexpectedMessage, "1 columns that are not the 2 of its greeting"),
+    "no thresholds": ([*WHOLE, Done()], UnexpectedMessage, "shop sent 'done' where 'thresholds' was due"),
+    "too few resolved tests": (
+        [*WHOLE, Thresholds(router={"columns": [], "tests": []})], UnexpectedMessage, "shop resolved 0 of ",
+    ),
+    "tests on no column": (
+        [*WHOLE, Thresholds(router={"columns": [], "tests": [
+            {"source": "x", "category": None, "threshold": 1.5, "missing_left": False}
+        ]})],
+        UnexpectedMessage, "names a column or category that the columns do not have",
+    ),
+    "no guarantee": (
+        [offer().model_copy(update={"guarantee": {}})], UnexpectedMessage, "the guarantee is malformed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "error", "words"), BROKEN_RELEASES.values(), ids=BROKEN_RELEASES)
+def test_a_release_that_breaks_the_protocol_is_refused_and_its_sender_told(
+    together: Together, trial: Any, script: Sequence[Message], error: type[Exception], words: str
+) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {"shop": lambda channel: recite(channel, SHOP, script)},
+    )
+    assert type(found["bank"]) is error
+    assert words in str(found["bank"])
+    assert found["shop"] == str(found["bank"])
+
+
+def test_the_release_that_is_broken_above_is_sound(together: Together, trial: Any) -> None:
+    def resolve_nothing(channel: Channel) -> str:
+        greet(channel, SHOP)
+        for message in WHOLE:
+            channel.send(message)
+        expect(channel, SplitRanks)
+        channel.send(Thresholds(router=None))
+        kind = expect(channel, Done).kind
+        channel.send(Done())
+        return kind
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": resolve_nothing})
+    assert found["shop"] == "done"
+    assert found["bank"].ensemble.n_rounds == 4
+
+
+def splits(column: int, rank: int, *, missing_left: bool = False) -> SplitRanks:
+    return SplitRanks(
+        columns=np.array([0, column], np.uint32),
+        ranks=np.array([0, rank], np.uint32),
+        missing_left=np.array([False, missing_left]),
+    )
+
+
+# Columns 0 and 1 of the shop have 33 ranks, the latter with missing cells; columns 2 to 4 are indicators.
+BROKEN_REQUESTS: dict[str, tuple[Message, type[Exception], str]] = {
+    "a column too many": (splits(5, 0), RankError, "split on column 5, but only columns 0..4 were released"),
+    "the last rank": (splits(0, 32), RankError, "rank 32 has no right neighbour; a split needs a rank in 0..31"),
+    "a rank beyond": (splits(2, 4_000_000_000), RankError, "rank 4000000000 has no right neighbour"),
+    "presence with missing left": (splits(1, 32, missing_left=True), RankError, "rank 32 has no right neighbour"),
+    "done too early": (Done(), UnexpectedMessage, "bank sent 'done' where 'split ranks' was due"),
+    "a request to score": (Ask(ids=("r001",), desensitized=False), UnexpectedMessage, "bank sent 'ask' where"),
+}
+
+
+@pytest.mark.parametrize(("request_", "error", "words"), BROKEN_REQUESTS.values(), ids=BROKEN_REQUESTS)
+def test_a_request_that_breaks_the_protocol_is_refused_and_reveals_no_threshold(
+    together: Together, trial: Any, request_: Message, error: type[Exception], words: str
+) -> None:
+    sent: list[str] = []
+
+    def audited(channel: Channel) -> Channel:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return channel
+
+    found = together(
+        lambda channels: recite(channels[0], BANK, [request_]),
+        {"shop": lambda channel: party_b.train(trial.passive("shop", epsilon=float("inf")), audited(channel))},
+    )
+    assert type(found["shop"]) is error
+    assert words in str(found["shop"])
+    assert found["bank"] == str(found["shop"])
+    assert "thresholds" not in sent
+
+
+def asking_for(*ranks: int, missing_left: bool = False) -> SplitRanks:
+    """Tests on the first column."""
+    flags = np.full(len(ranks), missing_left)
+    return SplitRanks(columns=np.zeros(len(ranks), np.uint32), ranks=np.array(ranks, np.uint32), missing_left=flags)
+
+
+@pytest.mark.parametrize(("planned", "agreed"), [(20, None), (1000, 20)])
+@pytest.mark.parametrize("n_asked", [20, 21])
+def test_no_more_tests_are_resolved_than_the_model_can_make(
+    together: Together, trial: Any, planned: int, agreed: int | None, n_asked: int
+) -> None:
+    sent: list[str] = []
+
+    def take_part(channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return party_b.train(trial.passive("shop", agreed=Terms(tests=agreed), epsilon=float("inf")), channel)
+
+    bank = BANK.model_copy(update={"plan": Terms(tests=min(planned, agreed or planned))})
+    found = together(
+        lambda channels: recite(channels[0], bank, [asking_for(*range(n_asked)), Done()]), {"shop": take_part}
+    )
+    assert ("thresholds" in sent) is (n_asked == 20)
+    if n_asked > 20:
+        assert isinstance(found["shop"], UnexpectedMessage)
+        assert (
+            found["bank"]
+            == str(found["shop"])
+            == (
+                "bank asked for 21 split tests in this run; the model that was agreed on makes at most 20. No "
+                "threshold was sent"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("planned", "agreed", "words"),
+    [
+        (None, None, "it plans nothing where a number must be agreed on"),
+        (None, 20, "it plans nothing where at most 20 was agreed on"),
+        (21, 20, "it plans 21 where at most 20 was agreed on"),
+    ],
+)
+def test_a_model_of_more_tests_than_agreed_or_of_who_knows_how_many_is_refused_before_anything_is_drawn(
+    together: Together, trial: Any, planned: int | None, agreed: int | None, words: str
+) -> None:
+    bank = BANK.model_copy(update={"plan": Terms(tests=planned)})
+    shop = trial.passive("shop", agreed=Terms(tests=agreed), rng=_DrySource())
+
+    def greet_alone(channels: Sequence[Channel]) -> None:
+        expect(channels[0], Hello)
+        channels[0].send(bank)
+        expect(channels[0], Done)
+
+    found = together(greet_alone, {"shop": lambda channel: party_b.train(shop, channel)})
+    assert isinstance(found["shop"], Disagreement)
+    assert f"number of split tests: {words}" in str(found["shop"])
+
+
+def test_split_ranks_of_unequal_lengths_are_refused(together: Together, trial: Any) -> None:
+    uneven = SplitRanks.model_construct(
+        columns=np.zeros(2, np.uint32), ranks=np.zeros(1, np.uint32), missing_left=np.zeros(2, np.bool_)
+    )
+    found = together(
+        lambda channels: recite(channels[0], BANK, [uneven]),
+        {"shop": lambda channel: party_b.train(trial.passive("shop"), channel)},
+    )
+    assert type(found["shop"]) is DecodeError
+    assert found["bank"] == str(found["shop"])
+
+
+def test_presence_may_be_asked_of_a_column_with_missing_cells(together: Together, trial: Any) -> None:
+    def ask_and_end(channels: Sequence[Channel]) -> str:
+        return recite(channels[0], BANK, [splits(1, 32), Done()])
+
+    found = together(
+        ask_and_end, {"shop": lambda channel: party_b.train(trial.passive("shop", epsilon=float("inf")), channel)}
+    )
+    assert found["shop"].router.tests.thresholds.tolist() == [1.5, np.inf]
+    assert isinstance(found["bank"], PeerLost)
+
+
+def test_different_sets_of_ids_are_refused_with_the_counts_on_both_sides(together: Together, trial: Any) -> None:
+    fewer = trial.passive("shop", features=trial.tables["shop"].iloc[:123], id_digest="other")
+    sent: list[str] = []
+
+    def take_part(channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent.append(kind)
+        return party_b.train(fewer, channel)
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": take_part})
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert "it has 123 records, this party 300; both need the same ids" in str(found["bank"])
+    assert "it has 300 records, this party 123; both need the same ids" in str(found["shop"])
+    assert set(sent) <= {"hello", "abort"}
+
+
+def test_nobody_draws_where_one_of_several_disagrees(together: Together, trial: Any) -> None:
+    sent: dict[str, list[str]] = {"shop": [], "post": []}
+
+    def take_part(party: str, channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent[party].append(kind)
+        return party_b.train(trial.passive(party, **({"run_id": "autumn"} if party == "post" else {})), channel)
+
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {party: lambda channel, party=party: take_part(party, channel) for party in sent},
+    )
+    assert isinstance(found["bank"], Disagreement)
+    assert isinstance(found["post"], Disagreement)
+    assert isinstance(found["shop"], PeerAborted)
+    assert "its run is 'autumn'" in str(found["bank"])
+    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing was released")
+    assert sent["shop"][0] == "hello"
+    assert {*sent["shop"], *sent["post"]} <= {"hello", "abort"}
+
+
+def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {"shop": lambda channel: party_b.train(trial.passive("shop", run_id="autumn"), channel)},
+    )
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert all("'spring'" in str(error) and "'autumn'" in str(error) for error in found.values())
+
+
+def test_a_party_that_came_to_predict_does_not_train(together: Together, trial: Any) -> None:
+    def answer(channel: Channel) -> int:
+        return serve(
+            Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_))), trial.ids, trial.tables["shop"], channel,
+            party="shop", run_id="spring", rng=rng.seeded(3), may_route=True,
+        )  # fmt: skip
+
+    found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": answer})
+    assert {type(error) for error in found.values()} == {Disagreement}
+    assert "it came to predict, this party to train" in str(found["bank"])
+    assert "it came to train, this party to predict" in str(found["shop"])
+
+
+class _DrySource:
+    """A bit source that has no bits."""
+
+    is_secure = True
+
+    def fork(self, label: str) -> None:
+        raise ParameterError("the source of bits is dry")
+
+
+def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, trial: Any) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {
+            "shop": lambda channel: party_b.train(trial.passive("shop"), channel),
+            "post": lambda channel: party_b.train(trial.passive("post", rng=_DrySource()), channel),
+        },
+    )
+    assert isinstance(found["post"], ParameterError)
+    assert isinstance(found["bank"], PeerAborted)
+    assert str(found["bank"]) == "post ended the run while desensitizing: its own settings do not allow this"
+    assert str(found["post"]) == "the source of bits is dry"
+    assert isinstance(found["shop"], PeerAborted)
+
+
+def test_a_party_that_leaves_while_trees_grow_is_noticed_before_they_are_grown(together: Together, trial: Any) -> None:
+    def release_and_leave(channel: Channel) -> None:
+        greet(channel, SHOP)
+        for message in WHOLE:
+            channel.send(message)
+
+    endless = trial.active(parameters=BoostingParameters(n_estimators=1_000_000, max_depth=6))
+    found = together(lambda channels: train_jointly(endless, channels), {"shop": release_and_leave})
+    assert isinstance(found["bank"], PeerLost)
+    assert "shop closed the c" in str(found["bank"])

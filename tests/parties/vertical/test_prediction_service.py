@@ -1,0 +1,379 @@
+"""A passive party that stays up, as a process of its own: it outlives whatever the active party does."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.routing import Router, SplitTests
+from opboost.schema import ColumnSchema, Kind
+from parties.config.vertical import ActiveRun, read_run
+from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.jobs.predict_vertical import predict_active, serve_until_stopped
+from parties.jobs.train_vertical import Terminal, recorded, train_active, train_passive
+from parties.runs.run_folder import RunFolder
+from parties.session.connections import active_channels, own_keys, peer_key
+from parties.session.handshake import greet_all
+from parties.vertical.prediction_client import session
+from parties.vertical.prediction_server import AnswerableRecords, Answerer
+from parties.vertical.prediction_service import StopSignals
+from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.messages.vertical import Answers, Ask, Done, Hello, Role, Task
+from protocols.transport.channel import Channel, Timing, expect
+from protocols.transport.codec import MAX_ARRAY_BYTES
+from protocols.transport.zmq_listener import Listener
+
+SILENT = Terminal()
+
+# Processes that start from one that has imported everything and opened nothing.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["parties.jobs.predict_vertical"])
+
+
+def command(arguments: list[str], stdout: str, stderr: str) -> None:
+    """The command `opboost` in this process."""
+    from parties.cli import main
+
+    sys.argv = ["opboost", *arguments]
+    sys.stdout, sys.stderr = (open(path, "w", buffering=1) for path in (stdout, stderr))  # noqa: SIM115
+    main()
+
+
+Outcomes = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
+    """A bank and a shop that have trained."""
+    made = make_sites(tmp_path_factory.mktemp("sites"))
+    paths = {site.party: site.write() for site in (made.bank, made.shop)}
+    calls: dict[str, Callable[[], Any]] = {
+        "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
+        "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
+    }
+    found = outcomes(40, calls)
+    assert not [error for error in found.values() if isinstance(error, BaseException)], found
+    return made
+
+
+def lines_of(site: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+
+
+class Service:
+    """The shop as a process that serves."""
+
+    def __init__(self, sites: Any) -> None:
+        self._sites = sites
+        path = sites.shop.run_folder / "log.jsonl"
+        self._n_before = len(path.read_text().splitlines())
+        self._said = {name: sites.shop.path / f"{name}.txt" for name in ("stdout", "stderr")}
+        arguments = ["party-b", str(sites.shop.write()), "--serve", "--format", "json"]
+        texts = [str(path) for path in self._said.values()]
+        self.process = _FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
+        self.process.start()
+        self.wait_for("serving")
+
+    def said(self, event: str) -> list[str]:
+        """Sentences of this service about an event."""
+        return [line["message"] for line in lines_of(self._sites.shop)[self._n_before :] if line["event"] == event]
+
+    def wait_for(self, event: str, n_times: int = 1) -> str:
+        deadline = time.monotonic() + 30
+        while len(self.said(event)) < n_times:
+            assert self.process.is_alive(), self._said["stderr"].read_text()
+            assert time.monotonic() < deadline, f"{event!r} was not logged {n_times} times within 30 s"
+            time.sleep(0.02)
+        return self.said(event)[n_times - 1]
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, dict[str, int], str]:
+        """Exit code, result and standard error."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+        self.process.join(20)
+        assert self.process.exitcode is not None
+        return self.process.exitcode, json.loads(self._said["stdout"].read_text()), self._said["stderr"].read_text()
+
+
+@contextmanager
+def serving(sites: Any, **settings: Any) -> Iterator[Service]:
+    sites.shop.run.update(settings)
+    service = Service(sites)
+    try:
+        yield service
+    finally:
+        for name in settings:
+            sites.shop.run.pop(name)
+        service.process.kill()
+        service.process.join(10)
+
+
+def predict(sites: Any, out: Path, mode: str = "routed", ids: list[str] | None = None) -> pd.DataFrame:
+    listed = None
+    if ids is not None:
+        listed = out.with_suffix(".ids")
+        listed.write_text("\n".join(ids))
+    path = sites.bank.write()
+    predict_active(path, data=None, ids=listed, mode=mode, out=out, insecure=False, terminal=SILENT)
+    return pd.read_csv(out)
+
+
+def hello(**changes: Any) -> Hello:
+    mine: dict[str, Any] = {
+        "role": Role.ACTIVE, "party": "bank", "run_id": "spring", "task": Task.PREDICT, "n_rows": 0, "id_digest": "",
+    }  # fmt: skip
+    return Hello(**{**mine, **changes})
+
+
+@contextmanager
+def as_bank(sites: Any, wait_s: float = 15) -> Iterator[Channel]:
+    """A channel to the shop with the bank's key, to say anything over."""
+    run = read_run(sites.bank.write(), ActiveRun)
+    peers = {"shop": peer_key(run.passive[0].public_key, "shop", False)}
+    timing = Timing(timeout_s=3, wait_s=wait_s)
+    listener = Listener(run.listen, peers, keys=own_keys(run, False), timing=timing)
+    try:
+        yield listener.channel("shop")
+    finally:
+        listener.close()
+
+
+def ask_and_hang(path: str, pipe: Connection) -> None:
+    """A bank that has asked and was answered, and says nothing more."""
+    run = read_run(Path(path), ActiveRun)
+    folder = RunFolder(run.run_folder)
+    with (
+        recorded(folder, SILENT) as log,
+        active_channels(run, False) as open_channels,
+        session(folder.load_joint_model(), open_channels(log), party="bank", run_id="spring") as asking,
+    ):
+        asking.predict(["k0001"], {"age": np.array([30.0])}, desensitized=False)
+        pipe.send("answered")
+        time.sleep(60)
+
+
+def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_talk_nonsense(
+    sites: Any, tmp_path: Path
+) -> None:
+    with serving(sites) as service:
+        first = predict(sites, tmp_path / "1.csv")
+        assert first["status"].eq("ok").all()
+        service.wait_for("session")
+
+        with as_bank(sites) as channel:
+            greet_all([channel], {"shop": hello()})
+            channel.send(Answers(status=np.zeros(1, np.uint8), bits=np.zeros((1, 1), np.uint8)))
+            with pytest.raises(PeerAborted, match="sent 'answers' where a request was due"):
+                expect(channel, Answers)
+        assert "where a request was due" in service.wait_for("session", 2)
+
+        mine, theirs = _FORKS.Pipe()
+        bank = _FORKS.Process(target=ask_and_hang, args=(str(sites.bank.path / "run.yaml"), theirs), daemon=True)
+        bank.start()
+        try:
+            assert mine.poll(30)
+        finally:
+            bank.kill()
+            bank.join(10)
+        assert "bank closed the connection" in service.wait_for("session", 3)
+
+        with as_bank(sites):
+            time.sleep(0.3)
+        second = predict(sites, tmp_path / "2.csv", ids=["k0007", "k0003"])
+        pd.testing.assert_frame_equal(second, first[first["id"].isin(second["id"])].reset_index(drop=True))
+        service.wait_for("session", 4)
+        code, done, err = service.stop()
+    assert (code, done) == (0, {"sessions": 4, "requests": 3, "records_answered": 403})
+    assert service.said("stopped")[0].startswith("told to stop after 4 sessions with 3 requests: 403 records answered")
+    assert not err
+    assert service.said("session")[0].startswith(
+        "session 1: 400 records in 1 requests (routed), 400 answered with "
+    )  # fmt: skip
+    assert not [record_id for record_id in ("k0001", "k0003") if record_id in err + "".join(service.said("session"))]
+
+
+def test_a_bank_that_came_for_another_job_is_not_disturbed_and_hears_of_it_only_by_waiting(sites: Any) -> None:
+    with serving(sites) as service:
+        for other in ({"task": Task.TRAIN}, {"run_id": "autumn"}):
+            with as_bank(sites, wait_s=1.5) as channel, pytest.raises(PeerLost, match="did not connect"):
+                greet_all([channel], {"shop": hello(**other)})
+        with as_bank(sites) as channel:
+            assert greet_all([channel], {"shop": hello()})["shop"].comes_again
+            channel.send(Done())
+            service.wait_for("session")
+        assert service.said("failed") == []
+        assert service.stop(signal.SIGINT)[:2] == (0, {"sessions": 1, "requests": 0, "records_answered": 0})
+
+
+def test_a_service_that_is_stopped_in_the_middle_says_goodbye(sites: Any) -> None:
+    with serving(sites) as service, as_bank(sites) as channel:
+        greet_all([channel], {"shop": hello()})
+        channel.send(Ask(ids=("k0001",), desensitized=False))
+        expect(channel, Answers)
+        assert service.process.pid is not None
+        os.kill(service.process.pid, signal.SIGTERM)
+        with pytest.raises(
+            PeerAborted, match=r"shop ended the run while (answering|waiting for a request): it was told to stop"
+        ):
+            expect(channel, Answers)
+        service.process.join(20)
+        assert service.process.exitcode == 0
+        assert service.said("session")[0].endswith("told to stop")
+
+
+def test_new_data_is_read_when_it_changes_and_kept_when_it_cannot_be(sites: Any, tmp_path: Path) -> None:
+    path, whole = sites.shop.path / "data.csv", sites.shop.table
+    sites.shop.table = whole[~whole["id"].isin(["k0001", "k0002"])]
+
+    def replace(text: str) -> None:
+        new = path.with_suffix(".new")
+        new.write_text(text)
+        os.utime(new, (time.time() - 5, time.time() - 5))
+        new.replace(path)
+
+    try:
+        with serving(sites) as service:
+            asked = ["k0001", "k0003"]
+            before = predict(sites, tmp_path / "1.csv", ids=asked)
+            assert before["status"].tolist() == ["missing_passive_columns", "ok"]
+            assert before["prediction"].isna().tolist() == [True, False]
+            replace("id,spend,visits\nk0001,not a number,3\n")
+            assert predict(sites, tmp_path / "2.csv", ids=asked).equals(before)
+            assert "is not used: column 'spend' is numeric by the schema but 1 cells" in service.said("data")[0]
+            replace(whole.to_csv(index=False))
+            after = predict(sites, tmp_path / "3.csv", ids=asked)
+            assert after["status"].tolist() == ["ok", "ok"]
+            assert service.said("data")[1:] == ["the data file has changed and was read again: 400 records"]
+            path.unlink()
+            assert predict(sites, tmp_path / "4.csv", ids=asked).equals(after)
+            assert len(service.said("data")) == 3
+            assert service.stop()[0] == 0
+    finally:
+        sites.shop.table = whole
+        sites.shop.write()
+
+
+def bits_per_record(sites: Any) -> int:
+    return len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
+
+
+def test_the_daily_limit_holds_over_restarts_and_says_which_records_it_cost(sites: Any, tmp_path: Path) -> None:
+    limit = {"routed_bits_per_day": 7 * bits_per_record(sites), "batch_rows": 3}
+    with serving(sites, serve=limit) as service:
+        assert predict(sites, tmp_path / "1.csv", ids=["k0001", "k0002"])["status"].tolist() == ["ok"] * 2
+        with pytest.raises(RecordsRefused, match=r"refused 3 \(refused_daily_limit\) of 8 records; 2\.csv holds"):
+            predict(sites, tmp_path / "2.csv", ids=[f"k{i:04}" for i in range(8)])
+        second = pd.read_csv(tmp_path / "2.csv")
+        assert second["status"].tolist() == ["ok"] * 5 + ["refused_daily_limit"] * 3
+        assert second["prediction"].notna().tolist() == [True] * 5 + [False] * 3
+        service.wait_for("session", 2)
+        assert "8 records in 3 requests (routed), 5 answered" in service.said("session")[1]
+        service.process.kill()
+    with serving(sites, serve=limit) as service:
+        with pytest.raises(RecordsRefused):
+            predict(sites, tmp_path / "3.csv", ids=["k0001"])
+        desensitized = predict(sites, tmp_path / "4.csv", mode="desensitized", ids=["k0001"])
+        assert desensitized["status"].tolist() == ["ok"]
+        with as_bank(sites) as channel:
+            assert greet_all([channel], {"shop": hello()})["shop"].max_rows == 3
+            channel.send(Ask(ids=tuple("abcd"), desensitized=False))
+            with pytest.raises(PeerAborted, match="4 records were asked for at once; this party answers at most 3"):
+                expect(channel, Answers)
+
+
+def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(sites: Any, tmp_path: Path) -> None:
+    with serving(sites, serve={"records_per_minute": 6}, allow_routed=False) as service:
+        with pytest.raises(RecordsRefused, match=r"refused 2 \(refused_routed\) of 2 records"):
+            predict(sites, tmp_path / "1.csv", ids=["k0001", "k0002"])
+        with pytest.raises(RecordsRefused, match=r"refused 1 \(refused_rate_limit\) of 7 records"):
+            predict(sites, tmp_path / "2.csv", mode="desensitized", ids=[f"k{i:04}" for i in range(7)])
+        second = pd.read_csv(tmp_path / "2.csv")
+        assert second["status"].tolist() == ["ok"] * 6 + ["refused_rate_limit"]
+        assert second["prediction"].notna().tolist() == [True] * 6 + [False]
+        assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
+
+
+def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_request(
+    sites: Any, tmp_path: Path
+) -> None:
+    exact = None
+    with serving(sites) as service:
+        exact = predict(sites, tmp_path / "exact.csv")
+        assert service.stop()[0] == 0
+    with serving(sites, serve={"reveal": {"top": 3, "round": 1}}) as service:
+        with pytest.raises(
+            Disagreement, match="revealing of scores: this party plans nothing where top 3; 1 digits was"
+        ):
+            predict(sites, tmp_path / "none.csv")
+        assert "revealing of scores: it plans nothing where top 3; 1 digits was" in service.wait_for("waiting")
+        assert not (tmp_path / "none.csv").exists()
+        sites.bank.run["reveal"] = {"top": 3, "round": 1}
+        try:
+            found = predict(sites, tmp_path / "revealed.csv")
+        finally:
+            sites.bank.run.pop("reveal")
+        assert service.stop()[0] == 0
+    assert found.columns.tolist() == ["id", "rank", "prediction", "status"]
+    best = exact.nlargest(3, "prediction")
+    assert set(found["id"]) == set(best["id"])
+    assert sorted(found["prediction"]) == sorted(best["prediction"].round(1))
+
+
+def test_only_one_process_serves_a_run_and_only_one_that_is_trained(sites: Any, tmp_path: Path) -> None:
+    path = sites.shop.write()
+    with StopSignals() as signals:
+        with serving(sites), pytest.raises(RunFolderError, match="another process works on the run"):
+            serve_until_stopped(path, data=None, insecure=False, terminal=SILENT, signals=signals)
+        sites.shop.run["run_id"] = "autumn"
+        try:
+            with pytest.raises(RunFolderError, match="holds no trained model"):
+                serve_until_stopped(sites.shop.write(), data=None, insecure=False, terminal=SILENT, signals=signals)
+        finally:
+            sites.shop.run["run_id"] = "spring"
+
+
+def test_a_signal_waits_until_what_is_shielded_is_done() -> None:
+    done = []
+    with StopSignals() as signals:
+        with signals.shielded():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("shielded")
+        done.append("beyond")
+    assert done == ["shielded"]
+    with StopSignals():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)
+        done.append("beyond")
+    assert done == ["shielded"]
+    with pytest.raises(ProtocolError), StopSignals():
+        raise ProtocolError
+
+
+def test_a_request_whose_answers_fit_no_message_costs_no_memory(sites: Any) -> None:
+    """By default the limit is what one message can answer; a smaller one of the run file stays."""
+    n_tests = 80_000
+    schema = ColumnSchema(name="spend", kind=Kind.NUMERIC, lower=0, upper=100)
+    tests = SplitTests((("spend", None),) * n_tests, np.linspace(0, 999, n_tests), np.zeros(n_tests, np.bool_))
+    router = Router((ColumnMechanism(schema, MechanismSettings(epsilon=0.5)),), tests)
+    records = AnswerableRecords.of(router, pd.Index(["a"], dtype=object), pd.DataFrame({"spend": [3.0]}))
+    most = MAX_ARRAY_BYTES // 10_000
+    for wanted, allowed in ((None, most), (most + 1, most), (7, 7)):
+        answerer = Answerer(router, records, release=lambda *_: [], may_route=True, max_rows=wanted)
+        assert answerer.max_rows == allowed
+        with pytest.raises(UnexpectedMessage, match=f"at most {allowed} per request"):
+            answerer.answer(Ask(ids=("a",) * (allowed + 1), desensitized=False))
+        assert answerer.answer(Ask(ids=("a",), desensitized=False)).bits.shape == (1, 10_000)

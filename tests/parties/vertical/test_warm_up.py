@@ -1,0 +1,33 @@
+"""Warming up takes any column that a run may have, and touches nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.trees.losses import Logistic, Poisson, Softmax, SquaredError
+from parties.vertical.warm_up import warm_drawing, warm_training
+
+SCHEMAS = (
+    ColumnSchema(name="number", lower=-3, upper=5),
+    ColumnSchema(name="gaps", lower=0, upper=1, missing=Missing.CATEGORY),
+    ColumnSchema(name="grade", kind=Kind.ORDERED, categories=("low", "middle", "high")),
+    ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("north", "south", "east")),
+)
+SETTINGS = (
+    MechanismSettings(),
+    MechanismSettings(mechanism="local", theta=10),
+    MechanismSettings(mechanism="adj", theta=10, domain_size=100),
+)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings.mechanism)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
+def test_every_kind_of_column_can_be_drawn_from(schema: ColumnSchema, settings: MechanismSettings) -> None:
+    warm_drawing([ColumnMechanism(schema, settings)])
+
+
+@pytest.mark.parametrize("loss", [Logistic(), SquaredError(), Poisson(), Softmax(2)], ids=lambda loss: loss.name)
+def test_a_tree_grows_for_every_loss(loss: Logistic | SquaredError | Poisson | Softmax) -> None:
+    warm_training(loss)

@@ -1,0 +1,189 @@
+"""A peer with a key, or a name in plain text, that sends without end: it is cut off before it fills the memory."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
+from protocols.messages.vertical import Done, RankChunk
+from protocols.transport import zmq_channel, zmq_listener
+from protocols.transport.codec import MAX_ARRAYS
+from protocols.transport.receive_quota import Arrivals
+from protocols.transport.zmq_listener import FLOODING
+
+Within = Callable[[float, Callable[[], Any]], Any]
+
+LIMIT = 8 << 20
+MORE, COMMAND, LONG_MORE = b"\x01", b"\x04", b"\x03"
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells how much came over a connection")
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (zmq_listener, zmq_channel):
+        monkeypatch.setattr(module, "MAX_AHEAD_BYTES", LIMIT)
+
+
+def greet(peer: socket.socket, name: bytes, kind: bytes) -> None:
+    """Speak ZMTP without keys until both sides are ready for messages."""
+    peer.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16) + bytes(32))
+    body = b"\x05READY"
+    for key, value in ((b"Socket-Type", kind), (b"Identity", name)):
+        body += bytes([len(key)]) + key + len(value).to_bytes(4, "big") + value
+    peer.sendall(COMMAND + bytes([len(body)]) + body)
+    heard = b""
+    while b"READY" not in heard:
+        heard += peer.recv(1 << 10)
+
+
+def flood(peer: socket.socket, frames: bytes, most: int) -> int:
+    """Send the same frames over and over, until the other side has enough; returns how many bytes left."""
+    n_sent = 0
+    with suppress(OSError):
+        while n_sent < most:
+            peer.sendall(frames)
+            n_sent += len(frames)
+    return n_sent
+
+
+FRAMES = {
+    "large frames": LONG_MORE + (1 << 20).to_bytes(8, "big") + bytes(1 << 20),
+    "small frames": (MORE + b"\x20" + bytes(32)) * (1 << 15),
+}
+
+
+@pytest.mark.parametrize("frames", FRAMES.values(), ids=FRAMES)
+def test_a_message_without_end_is_cut_off_at_the_listener(
+    network: Any, within: Within, narrow: None, frames: bytes
+) -> None:
+    listener = network.listen("b", "c", encrypted=False)
+    sent: list[int] = []
+    with socket.create_connection(("127.0.0.1", int(listener.address.rpartition(":")[2]))) as peer:
+        greet(peer, b"b", b"DEALER")
+        sender = threading.Thread(target=lambda: sent.append(flood(peer, frames, 400 << 20)), daemon=True)
+        sender.start()
+        deadline = time.monotonic() + 20
+        while sender.is_alive() and time.monotonic() < deadline:
+            listener.channel("c").check()
+            time.sleep(0.01)
+        assert not sender.is_alive()
+    assert 0 < sent[0] < 200 << 20
+    assert network.events == [FLOODING]
+    channel = network.connect(listener.address, "c", own=None, server=None)
+    channel.send(Done())
+    assert within(5, listener.channel("c").receive) == Done()
+
+
+@pytest.mark.parametrize("frames", FRAMES.values(), ids=FRAMES)
+def test_a_message_without_end_is_cut_off_at_the_one_who_connects(
+    network: Any, within: Within, narrow: None, frames: bytes
+) -> None:
+    sent: list[int] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def serve() -> None:
+            peer = server.accept()[0]
+            with peer:
+                greet(peer, b"", b"ROUTER")
+                sent.append(flood(peer, frames, 400 << 20))
+
+        threading.Thread(target=serve, daemon=True).start()
+        channel = network.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}", own=None, server=None)
+        with pytest.raises(UnexpectedMessage, match=r"^a sent more than 8 MiB ahead of its turn, and was cut off$"):
+            within(20, channel.receive)
+
+
+def test_messages_that_are_large_together_are_cut_off_and_end_the_run(
+    network: Any, within: Within, narrow: None
+) -> None:
+    listener = network.listen("b", "c")
+    flooding = network.connect(listener.address)
+    chunk = RankChunk(column=0, start=0, ranks=np.zeros(4 << 20, np.uint8))
+    flooding.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+
+    def send() -> None:
+        with suppress(ProtocolError):
+            for _ in range(200):
+                flooding.send(chunk)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    time.sleep(0.5)
+    with pytest.raises(UnexpectedMessage, match=r"^b sent more than 8 MiB ahead of its turn$"):
+        within(10, listener.channel("c").receive)
+    sender.join(10)
+    assert not sender.is_alive()
+
+
+def test_whoever_is_read_may_send_more_than_the_limit_in_all(network: Any, within: Within, narrow: None) -> None:
+    listener = network.listen("b")
+    channel = network.connect(listener.address)
+    chunk = RankChunk(column=0, start=0, ranks=np.zeros(1 << 20, np.uint8))
+    for _ in range(3 * LIMIT >> 20):
+        channel.send(chunk)
+        assert within(5, listener.channel("b").receive).start == 0
+        listener.channel("b").send(chunk)
+        assert within(5, channel.receive).start == 0
+    assert network.events == []
+
+
+@pytest.mark.parametrize("n_frames", [MAX_ARRAYS + 2, 3000])
+def test_of_a_message_with_too_many_frames_no_more_is_kept_than_shows_it(
+    network: Any, within: Within, n_frames: int
+) -> None:
+    listener = network.listen("b")
+    network.connect(listener.address)._socket.send_multipart([b"x"] * n_frames)
+    with pytest.raises(DecodeError, match=f"a message has 1 to {1 + MAX_ARRAYS} frames; found {MAX_ARRAYS + 2}"):
+        within(5, listener.channel("b").receive)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        near = socket.create_connection(server.getsockname())
+        far = server.accept()[0]
+    with near, far:
+        yield near, far
+
+
+def test_what_was_taken_counts_no_more(pair: tuple[socket.socket, socket.socket]) -> None:
+    near, far = pair
+    for taken, is_cut in (([900], False), ([0], True)):
+        arrivals = Arrivals(1000)
+        arrivals.begin(far.fileno())
+        near.sendall(bytes(900))
+        time.sleep(0.05)
+        arrivals.take(far.fileno(), taken)
+        assert arrivals.cut_off() == ([far.fileno()] if is_cut else [])
+
+
+def test_several_connections_share_what_so_many_peers_may_send() -> None:
+    arrivals = Arrivals(1000, n_peers=1)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        ends = [(socket.create_connection(server.getsockname()), server.accept()[0]) for _ in range(3)]
+    for (near, far), size in zip(ends, (300, 600, 500), strict=True):
+        arrivals.begin(far.fileno())
+        near.sendall(bytes(size))
+    time.sleep(0.05)
+    cut = arrivals.cut_off()
+    assert cut == [ends[1][1].fileno()]
+    for near, far in ends:
+        near.close()
+        far.close()
+
+
+def test_what_is_no_connection_counts_nothing() -> None:
+    arrivals = Arrivals(0)
+    arrivals.begin(1 << 20)
+    assert arrivals.cut_off() == []
