@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from opboost.errors import OpBoostError
+from protocols.errors import ProtocolError
 
 
 class PartyError(Exception):
@@ -85,3 +86,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (OpBoostError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+# Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
+EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)

@@ -30,12 +30,13 @@ from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import bind, list_tests
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.partitions import look_through
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.release import release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.cluster.transfer import StoredRelease
+from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger

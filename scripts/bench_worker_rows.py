@@ -27,13 +27,14 @@ import yaml
 from peak_memory import peak_bytes
 
 from opboost.rng import seeded
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.rows import PartsOnDask
+from parties.config.cluster_section import DaskSection
 from parties.config.horizontal import TrainingSection
+from parties.config.recipes import make_recipe
 from parties.config.vertical import read_schema
 from parties.horizontal.row_partitions import PartedRows, PartsHere, part_files
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.train_horizontal import make_recipe
 
 N_PARTS, N_COLUMNS = 8, 10
 

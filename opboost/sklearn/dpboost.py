@@ -87,8 +87,8 @@ _PARAMETERS = """
     -----
     Privacy: epsilon-DP between data sets that differ by one record, added or removed, for everybody who sees the model:
     trees on disjoint records by coins of the records' own cost as much as one, ensembles add up
-    (`opboost.horizontal.dpboost.training`). Several classes share the budget in equal parts, each being a model of its own
-    against the rest; which classes there are is public.
+    (`opboost.horizontal.dpboost.training`). Several classes share the budget in equal parts, each being a model of
+    its own against the rest; which classes there are is public.
 """
 
 

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column, ColumnPositions
 from opboost.errors import ParameterError
+from opboost.horizontal.federated.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.federated.training import Choices, Refining, SplitMethod, Trained, train, trees_per_batch
 from opboost.horizontal.federated.weight_updates import LeafRule, UpdateName, WeightUpdate, strength_for, weight_update
-from opboost.horizontal.noise.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.noise.query_account import QueryAccount, query_account
 from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid

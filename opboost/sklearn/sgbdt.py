@@ -85,9 +85,9 @@ _PARAMETERS = """
     Notes
     -----
     Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed, for everybody who sees
-    the model (`opboost.horizontal.noise.leaf_noise` has the proof). Number and depth of the trees do not depend on the data,
-    and their columns and cuts only on what was released, and paid for, before. Several classes share the budget, each
-    being a model of its own against the rest; which classes there are is public.
+    the model (`opboost.horizontal.noise.leaf_noise` has the proof). Number and depth of the trees do not depend on
+    the data, and their columns and cuts only on what was released, and paid for, before. Several classes share the
+    budget, each being a model of its own against the rest; which classes there are is public.
 
     Defaults were chosen by cross-validation inside the first training fold of Abalone (numbers) and of Adult (classes),
     once for all budgets from 0.05 to 0.54 at a delta of 5e-8, by the mean over budgets; no test fold was looked at.

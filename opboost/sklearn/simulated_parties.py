@@ -25,11 +25,12 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
+from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, serve, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
-from parties.vertical.training_job import ActiveJob, JointModel
+from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 # Budget per unit of the mapped domain when the user names passive columns but no epsilon.

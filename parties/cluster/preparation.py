@@ -1,7 +1,7 @@
 """A run file with `engine: dask` in, a job out: the same jobs as on one machine, whose rows lie in partitions.
 
-What `parties.vertical.preparation` does for a table in one piece. The jobs differ in where ranks come from (`PassiveJob.made`) and
-where trees are grown (`ActiveJob.grow`); the conversation is that of every run.
+What `parties.vertical.preparation` does for a table in one piece. The jobs differ in where ranks come from
+(`PassiveJob.made`) and where trees are grown (`ActiveJob.grow`); the conversation is that of every run.
 """
 
 from __future__ import annotations

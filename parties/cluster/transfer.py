@@ -1,6 +1,6 @@
 """Partitions on their way: B sends them column by column in the usual chunks, A cuts what arrived into partitions.
 
-The messages are those of every other run, and so are A's checks of each chunk and column (`parties.vertical.rank_receiver`) and the
+The messages are those of every other run, and so are A's checks of each chunk and column (`rank_receiver`) and the
 place where an interrupted transfer goes on.
 """
 

@@ -64,7 +64,7 @@ def ledger(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
-    from parties.ledger.ledger_statement import read_statement
+    from parties.reports.ledger_statement import read_statement
 
     with terminal_of_command():
         found = read_statement(run_file, path)

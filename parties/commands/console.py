@@ -38,7 +38,8 @@ def terminal_of_command() -> Iterator[Terminal]:
     """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal
+    from parties.errors import EXPECTED_ERRORS
+    from parties.jobs.train_vertical import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from parties.doctor.check_result import Finding, Status
-from parties.ledger.ledger_statement import Spending, Statement
+from parties.reports.ledger_statement import Spending, Statement
 from parties.reports.page import Page
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}

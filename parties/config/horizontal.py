@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from opboost.schema import TableSchema
-from parties.cluster.dask_cluster import DaskSection
+from parties.config.cluster_section import DaskSection
 from parties.config.federated_section import FederatedSection
 from parties.config.sgbdt_section import SGBDTSection
 from parties.config.vertical import Name, Peer, explain, read_yaml

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from parties.config.score_policy import RevealSection
-from parties.vertical.rate_limits import Limits
 
 Many = Annotated[int, Field(ge=1)]
 
@@ -29,3 +29,24 @@ class ServeSection(BaseModel):
     def limits(self) -> Limits:
         """The limits that are kept on disk."""
         return Limits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that is answered; None for no limit.
+
+    Attributes
+    ----------
+    records_per_minute : int, optional
+        Records asked for, known or not, within any 60 seconds.
+    routed_bits_per_day : int, optional
+        Bits that answer split tests from exact values, between one midnight UTC and the next.
+    """
+
+    records_per_minute: int | None = None
+    routed_bits_per_day: int | None = None
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any limit."""
+        return self != Limits()

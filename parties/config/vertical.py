@@ -15,9 +15,9 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_u
 from opboost.errors import OpBoostError
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
-from parties.cluster.dask_cluster import DaskSection
 from parties.config.agreed_terms import AgreedSection
 from parties.config.align_section import AlignSection, id_columns
+from parties.config.cluster_section import DaskSection
 from parties.config.model_section import ModelSection
 from parties.config.score_policy import RevealSection
 from parties.config.serve_section import ServeSection

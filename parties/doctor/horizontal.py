@@ -22,12 +22,10 @@ from parties.config.vertical import read_schema
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.run_files import NamedKey, examine_folder, examine_keys
 from parties.doctor.table import TableUse, examine_table
-from parties.errors import OverBudget
+from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.horizontal.row_partitions import one_table, part_files
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.horizontal_folder import check_charge
-from parties.jobs.train_vertical import EXPECTED_ERRORS
-from parties.ledger.model_ledger import ledger_position, worker_ledger
+from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import peer_key
 from protocols.errors import ProtocolError

@@ -10,8 +10,7 @@ from parties.config.vertical import ActiveRun, PassiveRun, read_any_run, read_sc
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_keys
-from parties.errors import ConfigError, OverBudget
-from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, ConfigError, OverBudget
 from parties.ledger.charged_release import open_books, planned
 from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
-from parties.errors import ConfigError
-from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, ConfigError
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_key
 from protocols.transport.keys import KeyPair, check_loopback

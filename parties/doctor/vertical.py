@@ -11,8 +11,7 @@ from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_folder, examine_keys
 from parties.doctor.table import TableUse, examine_table
-from parties.errors import OverBudget
-from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.ledger.budget import Balances, Budget
 from parties.ledger.charged_release import open_books
 from parties.ledger.ledger_lines import Release

@@ -12,9 +12,8 @@ from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.errors import RunFolderError
-from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, recorded
-from parties.ledger.model_ledger import RunCharge, WorkerLedger
+from parties.errors import EXPECTED_ERRORS
+from parties.jobs.train_vertical import Terminal, recorded
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
 from parties.storage.atomic_files import replacing
@@ -36,21 +35,6 @@ def logged(
             if state is RunState.UNFINISHED:
                 log.step("resumed", f"{run.party} comes back to run {run.run_id!r}")
             yield log
-
-
-def check_charge(ledger: WorkerLedger, charge: RunCharge, folder: RunFolder) -> None:
-    """Refuse a run over the budget, and one that was paid for in a folder that is gone.
-
-    Raises
-    ------
-    OverBudget, RunFolderError
-    """
-    ledger.check(charge)
-    if ledger.knows(charge) and not folder.has_released:
-        raise RunFolderError(
-            f"run {charge.run!r} was charged for, but {folder.path} holds nothing of it, and the same charge does not "
-            "pay for other answers. Bring the folder back or choose another run_id. Nothing was sent"
-        )
 
 
 def bits_of(seed: int | None) -> rng.BitSource:

@@ -13,6 +13,7 @@ from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun, read_run, read_schema
 from parties.errors import ConfigError, RecordsRefused
 from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
+from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder, write_predictions
 from parties.runs.run_log import RunLog
 from parties.session.connections import active_channels, passive_channel
@@ -23,7 +24,6 @@ from parties.vertical.prediction_output import prediction_table, score, status_w
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.release_accounts import answerer_of
-from parties.vertical.training_job import JointModel
 from protocols.messages.vertical import RecordStatus
 
 

@@ -10,9 +10,9 @@ from parties.horizontal.chain import ChainJob, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
+from parties.jobs.horizontal_folder import bits_of, logged, note_own_fit, save_trees, write_report
 from parties.jobs.train_vertical import Terminal, note_end
-from parties.ledger.model_ledger import worker_ledger
+from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import chain_channels
 

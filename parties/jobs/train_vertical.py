@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opboost.errors import OpBoostError
 from parties.config.vertical import ActiveRun, PassiveRun, read_run
-from parties.errors import PartyError, RunFolderError, Stopped
+from parties.errors import EXPECTED_ERRORS, RunFolderError, Stopped
 from parties.ledger.charged_release import Account
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
@@ -24,15 +23,12 @@ from parties.vertical.preparation import PreparedActive, PreparedPassive, prepar
 from parties.vertical.release_accounts import account_of, noting, release_once
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.warm_up import warm_drawing, warm_training
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import PeerLost
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
 
 if TYPE_CHECKING:
     from parties.cluster.preparation import PartitionedActive, PartitionedPassive
-
-# Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
-EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)
 
 
 OpenChannels = Callable[[RunLog], list[Channel]]

@@ -6,7 +6,7 @@
     charge    a column is about to be drawn: this is what it costs
     stored    what was drawn for that charge is in the store, with this content
     reuse     it was needed again and taken from the store: costs nothing
-    run       an owner of rows takes part in a run: this is what the run promises, and costs (`parties.ledger.model_ledger`)
+    run       an owner of rows takes part in a run: this is what the run promises, and costs (`model_ledger`)
 
 A line's digest covers the digest before it and all fields of the line as canonical JSON, so that no line can be
 changed, dropped or moved without every later digest becoming wrong.

@@ -2,7 +2,8 @@
 
 One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
 several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. The
-lines seal one another (`parties.ledger.hash_chain`). Lines of earlier versions, which did not, are taken over as they are.
+lines seal one another (`parties.ledger.hash_chain`). Lines of earlier versions, which
+did not, are taken over as they are.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from parties.errors import OverBudget
+from parties.errors import OverBudget, RunFolderError
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import run_fields
+from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import reporting
 
 
@@ -209,3 +211,18 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
         path=path, n_runs=n_runs, spent=spent, cost=(charge.epsilon, charge.delta), is_charged=is_charged,
         remaining=(left[0], left[1]),
     )  # fmt: skip
+
+
+def check_charge(ledger: WorkerLedger, charge: RunCharge, folder: RunFolder) -> None:
+    """Refuse a run over the budget, and one that was paid for in a folder that is gone.
+
+    Raises
+    ------
+    OverBudget, RunFolderError
+    """
+    ledger.check(charge)
+    if ledger.knows(charge) and not folder.has_released:
+        raise RunFolderError(
+            f"run {charge.run!r} was charged for, but {folder.path} holds nothing of it, and the same charge does not "
+            "pay for other answers. Bring the folder back or choose another run_id. Nothing was sent"
+        )

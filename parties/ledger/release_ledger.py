@@ -1,7 +1,7 @@
 """The ledger: every release is charged here before a bit of it is drawn.
 
 ===========================  ==============================================================================
-``ledger.sqlite``            append-only lines, each sealing those before it (`parties.ledger.hash_chain`, which tells the
+``ledger.sqlite``            append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the
                              files beside it); and which records each charges
 ``ledger.releases.sqlite``   what was drawn (`parties.ledger.release_store`); names the ledger it belongs to
 ===========================  ==============================================================================

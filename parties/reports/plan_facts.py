@@ -30,10 +30,10 @@ from opboost.preprocess import encode
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
 from opboost.privacy.local import RandomisedResponse
 from parties.config.vertical import PassiveRun, read_run
-from parties.ledger.ledger_statement import Statement, read_statement
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
+from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.sentences import column_sentence, everyday_difference, loss_between
 from parties.vertical.preparation import bits, prepare_passive
 

@@ -14,7 +14,7 @@ from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
 from parties.config.vertical import ActiveRun, PassiveRun, read_role, read_run
-from parties.ledger.ledger_statement import Statement, read_statement
+from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
 from parties.runs.run_folder import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
-from parties.ledger.ledger_statement import Spending, Statement
+from parties.reports.ledger_statement import Spending, Statement
 from parties.reports.page import Block, Grid, Prose, Section
 
 # What each side learns in a vertical run, in the words under which such leaks are known.

@@ -47,10 +47,10 @@ from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
+from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.storage.atomic_files import is_half_written, replacing, sweep, write_json
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from parties.vertical.training_job import JointModel
 from protocols.messages import vertical as messages
 
 ROUTER_FORMAT = "opboost-router"

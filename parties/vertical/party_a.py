@@ -21,10 +21,11 @@ from opboost.vertical import (
 )
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
+from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
-from parties.vertical.training_job import ActiveJob, JointModel
+from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
 from protocols.transport.channel import Channel, expect

@@ -13,8 +13,8 @@ from opboost.arrays import Values
 from opboost.vertical import feature_matrix
 from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
+from parties.runs.joint_model import JointModel
 from parties.session.handshake import conversation, greet_all
-from parties.vertical.training_job import JointModel
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
 from protocols.transport.channel import Channel, expect

@@ -8,11 +8,11 @@ import pandas as pd
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
+from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
-from parties.vertical.training_job import JointModel
 from protocols.messages.vertical import RecordStatus
 
 _WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from opboost.arrays import Mask
+from parties.config.serve_section import Limits
 from parties.storage.sqlite import connect, reporting, transaction
 
 DAY_S = 24 * 3600
@@ -30,27 +30,6 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS routed (peer TEXT, day INTEGER, bits INTEGER NOT NULL, "
     "PRIMARY KEY (peer, day)) WITHOUT ROWID",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The most that is answered; None for no limit.
-
-    Attributes
-    ----------
-    records_per_minute : int, optional
-        Records asked for, known or not, within any 60 seconds.
-    routed_bits_per_day : int, optional
-        Bits that answer split tests from exact values, between one midnight UTC and the next.
-    """
-
-    records_per_minute: int | None = None
-    routed_bits_per_day: int | None = None
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is any limit."""
-        return self != Limits()
 
 
 class Allowance:

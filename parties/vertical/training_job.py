@@ -11,14 +11,9 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
-from opboost.fit_quality import FitQuality
-from opboost.privacy.guarantee import Guarantee
-from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
-from opboost.trees.tree import Ensemble
-from opboost.trees.validation import History
 from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
@@ -140,28 +135,3 @@ class ActiveJob:
             self.constraints.on(names, are_categorical=are_categorical, max_delta_step=0.0)
         except ParameterError as error:
             raise ParameterError(f"{error}. Nothing was released") from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointModel:
-    """A's share of a model.
-
-    Attributes
-    ----------
-    ensemble : Ensemble
-        With one feature per own column and per test of each passive party.
-    guarantees : dict of str to Guarantee
-        Per passive party, what its release promises.
-    routers : dict of str to Router
-        The passive parties that let A score alone.
-    history : History
-        Scores of the rows that were held out, round by round.
-    fit : FitQuality or None
-        How the model fits the held-out rows, or else those that it was trained on.
-    """
-
-    ensemble: Ensemble
-    guarantees: dict[str, Guarantee] = field(default_factory=dict)
-    routers: dict[str, Router] = field(default_factory=dict)
-    history: History = field(default_factory=History)
-    fit: FitQuality | None = None

@@ -1,7 +1,8 @@
 """Which record ids do all parties know? Found without showing the others.
 
 Private set intersection: every id becomes a point under the secret keys of both sides, and the points are compared
-(`protocols.alignment.blinding`). With three parties or more A does this with each B, and only ids that all know take part.
+(`protocols.alignment.blinding`). With three parties or more A does this with each B, and only ids that all know take
+part.
 
 =====  =================================================  ====================================================
 party  learns                                             does not learn

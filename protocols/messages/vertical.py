@@ -1,6 +1,6 @@
 """Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
 
-Training; what is in brackets is left out where the files are aligned already (`protocols.alignment.private_set_intersection`)::
+Training; what is in brackets is left out where the files are aligned already (`protocols.alignment`)::
 
     A                                    B
     │ ◄─────────── [Hello] ───────────── │   sizes of both sets, how they are to be aligned, what each will do

@@ -1,4 +1,4 @@
-"""A worker's side of secure aggregation (`protocols.secure_aggregation.sum` has the sequence, and what holds against whom)."""
+"""A worker's side of secure aggregation; `protocols.secure_aggregation.sum` has the sequence, and what holds."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from parties.errors import LedgerError, RunFolderError
+from parties.errors import EXPECTED_ERRORS, LedgerError, RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_passive
-from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.run_log import RunLog

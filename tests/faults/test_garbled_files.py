@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from parties.errors import EXPECTED_ERRORS
 from parties.jobs.predict_vertical import predict_active, serve_passive
-from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 
 SILENT = Terminal()
 

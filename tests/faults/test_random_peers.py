@@ -22,18 +22,17 @@ from opboost.errors import OpBoostError
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
-from parties.errors import ConfigError
-from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, ConfigError
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account, open_books
 from parties.ledger.ledger_lines import Occasion
+from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
-from parties.vertical.training_job import JointModel
 from protocols.alignment.private_set_intersection import CHUNK_IDS, Terms, be_found, find_common
 from protocols.errors import PeerAborted, PeerLost
 from protocols.messages.vertical import (

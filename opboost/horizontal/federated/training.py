@@ -3,7 +3,7 @@
 ====  ====================  =====================================================================================
 C1    split method          histograms, one random cut per column (partially random), or totally random
 C2    weight update         averaging, gradient, Newton (`opboost.horizontal.federated.weight_updates`)
-C3    split candidates      even, logarithmic, quantiles, Iterative Hessian (`opboost.horizontal.splits.split_candidates`)
+C3    split candidates      even, logarithmic, quantiles, Iterative Hessian (`splits.split_candidates`)
 A1    feature interactions  all columns, k in turn, k drawn (`opboost.horizontal.splits.column_schedule`)
 A2    batched updates       gradients are computed once for B trees, whose values are averaged
 ====  ====================  =====================================================================================
@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Sums, Values
 from opboost.errors import ParameterError
+from opboost.horizontal.federated.noisy_trees import HistogramRule, NoisyRule, OneCutRule, grow_noisy_tree
+from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.horizontal.noise.query_holder import QueryHolder
 from opboost.horizontal.rows.client_rows import ClientHolder, Later
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import Interaction, column_turns, uniforms_of
-from opboost.horizontal.splits.noisy_trees import HistogramRule, NoisyRule, OneCutRule, grow_noisy_tree
 from opboost.horizontal.splits.split_candidates import Refinement
 from opboost.rng import BitSource
 from opboost.trees.complete import CompleteShape, RandomRule, Uniforms, grow_complete_shape

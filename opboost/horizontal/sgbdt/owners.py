@@ -19,8 +19,8 @@ from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
+from opboost.horizontal.sgbdt.shape_verifier import PublicShape
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
-from opboost.horizontal.shape_verifier import PublicShape
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder

@@ -115,7 +115,7 @@ class PointTable:
 
 
 class GridlessRule:
-    """One split per node, by the gain of `opboost.horizontal.splits.exponential_splits`, among all points of all columns.
+    """One split per node, by the gain of `opboost.horizontal.splits.exponential_splits`, among all points.
 
     Parameters
     ----------

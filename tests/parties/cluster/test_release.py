@@ -21,9 +21,10 @@ from opboost.preprocess import encode
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema, Kind, Missing
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.release_plan import KEY_BYTES, bits_of, write_keys
+from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, OverBudget, RunFolderError, TableError
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.ledger_lines import Occasion

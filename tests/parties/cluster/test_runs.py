@@ -18,7 +18,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
+from parties.config.cluster_section import DaskSection
 from parties.config.vertical import ActiveRun, PassiveRun, read_run
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine

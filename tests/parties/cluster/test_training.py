@@ -28,10 +28,11 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, bind, feature_matrix, list_tests, train
 from parties.cluster import training as dask_training
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger

@@ -18,18 +18,20 @@ from opboost.schema import ColumnSchema, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn, feature_matrix
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import StoredRelease, cut_into_partitions
+from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.runs.joint_model import JointModel
 from parties.runs.journal import Journal
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
-from parties.vertical.training_job import ActiveJob, JointModel
+from parties.vertical.training_job import ActiveJob
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")

@@ -21,12 +21,12 @@ from opboost.privacy.accounting import by_renyi
 from opboost.trees.model_file import load_model
 from parties.cli import app
 from parties.config.horizontal import CoordinatorRun, read_horizontal
+from parties.config.recipes import make_recipe
 from parties.config.vertical import read_schema
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError
 from parties.horizontal.traffic_estimate import rehearse
-from parties.jobs.train_horizontal import make_recipe
 from parties.reports.choices import Grid
 from parties.reports.horizontal_facts import record_facts
 from parties.reports.horizontal_plan_facts import record_plan

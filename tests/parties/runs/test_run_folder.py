@@ -19,8 +19,8 @@ from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.validation import History
 from parties.errors import RunFolderError
+from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder, write_predictions
-from parties.vertical.training_job import JointModel
 
 MECHANISMS = (ColumnMechanism(ColumnSchema(name="spend", lower=0, upper=9), MechanismSettings(epsilon=0.5)),)
 ROUTER = Router(MECHANISMS, SplitTests((("spend", None),), np.array([3.5]), np.array([True])))

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.config.serve_section import Limits
 from parties.errors import LedgerError
-from parties.vertical.rate_limits import DAY_S, Allowance, Limits, allowance_path
+from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path
 
 NOON = 20_000 * DAY_S + DAY_S // 2
 

@@ -90,7 +90,8 @@ class Quartet:
 
 def take_part(role: str, path: str, errors: str, behind: str) -> None:
     """Run one party in this process."""
-    from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+    from parties.errors import EXPECTED_ERRORS
+    from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
 
     auditor = RunLog._auditor

@@ -17,12 +17,12 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.model_file import save_model
 from opboost.vertical import OwnColumn, bind, feature_matrix, train
 from parties.errors import Disagreement
+from parties.runs.joint_model import JointModel
 from parties.storage.serialization import router_to_dict
 from parties.vertical import party_b, prediction_client
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, serve
 from parties.vertical.prediction_client import predict_jointly, predict_locally, session
-from parties.vertical.training_job import JointModel
 from protocols.errors import PeerAborted
 from protocols.messages.vertical import RecordStatus
 from protocols.transport.channel import Channel

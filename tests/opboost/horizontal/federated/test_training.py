@@ -10,9 +10,9 @@ import pytest
 
 from opboost import rng
 from opboost.errors import AccountError, ParameterError
+from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.training import Choices, train
 from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
-from opboost.horizontal.noise.query_holder import QueryHolder
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.horizontal.splits.column_schedule import column_turns, uniforms_of
 from opboost.horizontal.splits.split_candidates import uniform_candidates

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
+from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.horizontal.noise.query_holder import QueryHolder
 from opboost.trees.complete import Uniforms
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree

@@ -7,9 +7,9 @@ import pytest
 
 from opboost import FederatedGBDTClassifier, rng
 from opboost.errors import AccountError
+from opboost.horizontal.federated.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.federated.training import Choices, train
 from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
-from opboost.horizontal.noise.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.rows.client_rows import ClientRows
 from opboost.horizontal.splits.split_candidates import uniform_candidates
 

@@ -1,0 +1,39 @@
+"""Run file section `dask`: which cluster processes a party uses, and for what pieces of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class DaskSection(BaseModel):
+    """Which workers to use, and for what pieces of the table.
+
+    Attributes
+    ----------
+    scheduler : str or None
+        Address such as ``tcp://scheduler.example:8786``, or ``tls://...`` with Dask's own settings of certificates.
+        None starts `workers` processes here, which end with the block.
+    workers : int
+        Processes of a local cluster.
+    folder : Path or None
+        Takes partitions, on a file system that driver and workers share; None stands for ``partitions`` beside the
+        run's folder.
+    partition_rows : int
+        Rows of a partition, where the data is one file that is still to be divided.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scheduler: str | None = None
+    workers: Annotated[int, Field(ge=1, le=1024)] = 2
+    folder: Path | None = None
+    partition_rows: Annotated[int, Field(ge=1)] = 1_000_000
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        if self.scheduler is not None and "workers" in self.model_fields_set:
+            raise ValueError("give either the address of a scheduler, which has workers, or a number of workers here")
+        return self

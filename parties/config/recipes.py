@@ -1,0 +1,65 @@
+"""Recipes: what a horizontal run file's training section builds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opboost.horizontal.federated.owners import FederatedAmongOwners
+from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.sgbdt.as_published import printed_noise
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.schema import TableSchema
+from parties.config.horizontal import TrainingSection
+from parties.errors import ConfigError
+
+
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
+    """The recipe that a run file names; the one `match` over recipes."""
+    is_classification = training.objective == "binary:logistic"
+    lower, upper = training.label_bounds or (-1.0, 1.0)
+    bounds = [column.bounds for column in schema.columns]
+
+    def task(grid: PublicGrid) -> PublicTask:
+        centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
+
+    match training.recipe:
+        case "sgbdt":
+            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+        case "federated":
+            section = training.federated
+            return section.recipe(
+                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+            )
+
+
+def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
+    section = training.sgbdt
+    budget: dict[str, Any] = {"epsilon": training.epsilon, "delta": training.delta}
+    is_printed = training.mode == "paper"
+    if section.n_extra_estimators and not section.has_filter:
+        raise ConfigError("training.sgbdt: n_extra_estimators needs the filter; found use_filter: false")
+    clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=task.is_classification)
+    claimed = None
+    if is_printed:
+        noise, _, claimed = printed_noise(
+            **budget, max_grad=section.max_grad, n_trees=section.n_estimators, rate=section.subsample,
+            initial_share=0.0, has_filter=section.has_filter, is_classification=task.is_classification,
+        )  # fmt: skip
+    elif training.honest is not None:
+        noise = shared_leaf_noise(
+            clipping, **budget, n_trees=section.n_estimators, n_honest=training.honest, has_filter=section.has_filter
+        )
+    else:
+        noise = leaf_noise(
+            clipping, **budget, n_trees=section.n_estimators, rate=section.subsample, initial_share=0.0,
+            has_filter=section.has_filter,
+        )  # fmt: skip
+    return SGBDTAmongOwners(
+        task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
+        n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
+        is_mean_of_values=is_printed, claimed=claimed,
+    )  # fmt: skip

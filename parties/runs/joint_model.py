@@ -1,0 +1,36 @@
+"""Joint model: what the active party keeps of a finished vertical training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from opboost.fit_quality import FitQuality
+from opboost.privacy.guarantee import Guarantee
+from opboost.routing import Router
+from opboost.trees.tree import Ensemble
+from opboost.trees.validation import History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointModel:
+    """A's share of a model.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        With one feature per own column and per test of each passive party.
+    guarantees : dict of str to Guarantee
+        Per passive party, what its release promises.
+    routers : dict of str to Router
+        The passive parties that let A score alone.
+    history : History
+        Scores of the rows that were held out, round by round.
+    fit : FitQuality or None
+        How the model fits the held-out rows, or else those that it was trained on.
+    """
+
+    ensemble: Ensemble
+    guarantees: dict[str, Guarantee] = field(default_factory=dict)
+    routers: dict[str, Router] = field(default_factory=dict)
+    history: History = field(default_factory=History)
+    fit: FitQuality | None = None
