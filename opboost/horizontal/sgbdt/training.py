@@ -1,9 +1,9 @@
 """S-GBDT (Kirschte et al., 2023): random complete trees, noisy leaf sums, and a filter that pays for more trees.
 
 A tree's shape is drawn without the data, or by what earlier releases tell
-(`opboost.horizontal.splits.learned_column_sampling`). So all that is released of it is one vector: per
-leaf, the sums of the gradients g and of the counts or Hessians h, with Gaussian noise of its own on each (*dynamic* leaf noise). One record is in one leaf. The account is the one of
-`opboost.horizontal.noise.leaf_noise`.
+(`opboost.horizontal.splits.learned_column_sampling`). So all that is released of it is one vector: per leaf, the sums
+of the gradients g and of the counts or Hessians h, with Gaussian noise of its own on each (*dynamic* leaf noise). One
+record is in one leaf. The account is the one of `opboost.horizontal.noise.leaf_noise`.
 """
 
 from __future__ import annotations

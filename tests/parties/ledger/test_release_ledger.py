@@ -110,7 +110,7 @@ def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> Non
 def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
     path: Path, monkeypatch: pytest.MonkeyPatch, window_rows: int
 ) -> None:
-    for module in ("ledger", "key_sets"):
+    for module in ("ledger.release_ledger", "tables.key_sets"):
         monkeypatch.setattr(f"parties.{module}.WINDOW_ROWS", window_rows)
     sizes = {"spend": 7, "visits": 7, "age": 0}
     with Ledger(path) as ledger:
