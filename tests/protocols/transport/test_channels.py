@@ -217,7 +217,7 @@ def test_bytes_that_are_no_message_are_refused(
     ends: Ends, within: Within, sender: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for carrier in ("memory", "zmq_channel", "zmq_listener"):
-        monkeypatch.setattr(f"protocols.{carrier}.encode", lambda message: [b"\x80", b"garbage"])
+        monkeypatch.setattr(f"protocols.transport.{carrier}.encode", lambda message: [b"\x80", b"garbage"])
     ends.channel(sender).send(Done())
     with pytest.raises(DecodeError):
         within(5, ends.channel(reader).receive)
