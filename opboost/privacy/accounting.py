@@ -6,6 +6,7 @@ account                    knows                              composition
 `by_pure`                  pure kinds                         sum of epsilons
 `by_gaussian`              pure kinds and Gaussian            exact for the Gaussian, plus the sum of epsilons
 `by_renyi`                 all                                sum of divergences at integer orders
+`by_renyi_replaced`        all                                the same, for a record that is replaced by another
 `by_loss_distribution`     pure kinds, Gaussian, sampled      convolution, by the `dp_accounting` package
 =========================  =================================  ==================================================
 
@@ -65,13 +66,26 @@ def by_renyi(releases: Sequence[Release], delta: float) -> float:
     return renyi_account(releases, delta)[0]
 
 
+def by_renyi_replaced(releases: Sequence[Release], delta: float) -> float:
+    """Epsilon between data sets of one size that differ in one record's values.
+
+    Such a pair is two steps of a record removed and added. Mironov (CSF 2017), proposition 11, with ``p = 2 - 1 / a``:
+    a divergence rho at order a of each step is ``rho (2 a - 1) / (a - 1)`` of both at order ``a^2 / (2 a - 1)``.
+    """
+    orders = _orders_of(releases)
+    a = np.array(orders, dtype=np.float64)
+    both = renyi_curve(releases, orders) * (2 * a - 1) / (a - 1)
+    return renyi_epsilon(a**2 / (2 * a - 1), both, delta)[0]
+
+
 def renyi_account(releases: Sequence[Release], delta: float) -> tuple[float, int]:
     """Epsilon at delta, and the order that gives it.
 
     After a filter, that is the filter's order: the others do not count.
     """
-    orders = tuple(sorted({*ORDERS, *_filter_orders(releases)}))
-    return renyi_epsilon(orders, renyi_curve(releases, orders), delta)
+    orders = _orders_of(releases)
+    epsilon, order = renyi_epsilon(orders, renyi_curve(releases, orders), delta)
+    return epsilon, int(order)
 
 
 def renyi_curve(releases: Sequence[Release], orders: tuple[int, ...] = ORDERS) -> Curve:
@@ -218,8 +232,9 @@ def _loss_distribution(releases: Sequence[Release]) -> Any:
     return total
 
 
-def _filter_orders(releases: Iterable[Release]) -> set[int]:
-    return {release.order for release in releases if isinstance(release, FilteredRelease)}
+def _orders_of(releases: Iterable[Release]) -> tuple[int, ...]:
+    """Integer orders, those of filters among them."""
+    return tuple(sorted({*ORDERS, *(each.order for each in releases if isinstance(each, FilteredRelease))}))
 
 
 def _check_list(releases: Sequence[Release]) -> None:

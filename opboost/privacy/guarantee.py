@@ -8,6 +8,10 @@ from typing import Any, Literal
 
 from opboost.errors import ParameterError
 
+# Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
+ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
+REPLACED = "two data sets of the same, public, size that differ in one record's values"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnGuarantee:
@@ -123,7 +127,7 @@ class RecordGuarantee:
         "what is meant to be public: the schema, the bounds and the settings",
         "several records of one person: their losses add up",
     )
-    neighbours: str = "two data sets that differ by one record, added or removed"
+    neighbours: str = ADDED_OR_REMOVED
     protected: str = "Whether any one record was used, and every value in it, against everyone who sees the model."
 
     def __post_init__(self) -> None:

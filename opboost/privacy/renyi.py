@@ -171,7 +171,7 @@ class SkellamCharges:
         return self.order * mu_squared / 2 * (1 + 1e-14) + self._beyond
 
 
-def renyi_epsilon(orders: tuple[int, ...], rho: Curve, delta: float) -> tuple[float, int]:
+def renyi_epsilon(orders: Sequence[int] | Curve, rho: Curve, delta: float) -> tuple[float, float]:
     """The best epsilon that these divergences give at `delta`, and its order.
 
     Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12: ``rho + log((a - 1) / a) - log(a delta) / (a - 1)``.
@@ -180,7 +180,7 @@ def renyi_epsilon(orders: tuple[int, ...], rho: Curve, delta: float) -> tuple[fl
     alpha = np.array(orders, dtype=np.float64)
     epsilons = np.asarray(rho) + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
     best = int(np.argmin(epsilons))
-    return max(0.0, float(epsilons[best])) * (1 + 1e-14), int(orders[best])
+    return max(0.0, float(epsilons[best])) * (1 + 1e-14), float(alpha[best])
 
 
 def renyi_delta(orders: tuple[int, ...], rho: Curve, epsilon: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 
-from opboost.arrays import Values
-from opboost.errors import DataError
+from opboost.arrays import Mask, Values
+from opboost.errors import DataError, ParameterError
+
+# A part of the classifiers' docstrings.
+CLASSES = """
+    `classes` lists the classes that labels may have, all of them labels of one type. With a budget they are public, by
+    default 0 and 1, and other labels are refused; the probabilities of all of them are predicted, whether they occur or
+    not. Without a budget they are by default those that occur.
+"""
 
 
 class ClassLabels:
-    """Labels of two or more classes, and their probabilities, for estimators over `simulated_rows.DividedRows`."""
+    """Labels of two or more classes, and their probabilities, for estimators over `simulated_rows.DividedRows`.
 
+    `classes` is a parameter of all of them.
+    """
+
+    classes: Sequence[Any] | None
     classes_: NDArray[Any]
 
     def __sklearn_tags__(self) -> Tags:
@@ -23,20 +36,16 @@ class ClassLabels:
         tags.classifier_tags.poor_score = self.epsilon is not None  # type: ignore[attr-defined]
         return tags
 
-    def _learn_classes(self, targets: NDArray[Any], classes: ArrayLike | None = None) -> list[Values]:
-        """What `_against_rest` gives. Which classes there are is public; give them to hide that one does not occur."""
-        check_classification_targets(targets)
-        self.classes_ = np.unique(targets if classes is None else np.asarray(classes))
-        if len(self.classes_) < 2:
-            raise DataError(f"labels must have at least two classes; found {len(self.classes_)} class")
-        return self._against_rest(targets)
-
-    def _against_rest(self, targets: NDArray[Any]) -> list[Values]:
-        """Labels 0 and 1 of one class after the other; of two classes, of the second one alone."""
-        if not np.isin(targets, self.classes_).all():
-            raise DataError("there are labels of classes that were not known when training began")
-        ones = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return [(targets == each).astype(np.float64) for each in ones]
+    def _learn_classes(self, targets: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
+        """Fix the classes of a first fit; then `against_rest`. `said` is what `partial_fit` was told of them."""
+        check_same(said, self.classes)
+        named = self.classes if said is None else said
+        if named is None and math.isfinite(self._budget()):  # type: ignore[attr-defined]
+            named = (0, 1)
+        classes = _occurring(targets) if named is None else _named(named)
+        labels = against_rest(targets, classes)
+        self.classes_ = classes
+        return labels
 
     def predict_proba(self, X: ArrayLike) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``; of more than two, shares of their sum."""
@@ -50,3 +59,73 @@ class ClassLabels:
         """The most probable class of every row, shape ``(n_rows,)``."""
         probabilities = self.predict_proba(X)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+
+def against_rest(targets: NDArray[Any], classes: NDArray[Any]) -> list[Values]:
+    """Labels 0 and 1 of one class after the other; of two classes, of the second one alone.
+
+    Raises
+    ------
+    DataError
+        If a label is none of the classes.
+    """
+    otherwise = (
+        "Unknown label type: there are labels beyond the classes. List all classes as the parameter `classes`; by "
+        "default they are 0 and 1 with a budget, and those of the first records without"
+    )
+    is_each = matched(targets, classes, otherwise=otherwise)
+    return [each.astype(np.float64) for each in (is_each[1:] if len(is_each) == 2 else is_each)]
+
+
+def check_same(said: ArrayLike | None, known: ArrayLike | None) -> None:
+    """Refuse classes that `partial_fit` is told if others are known already."""
+    if said is None or known is None or np.array_equal(_named(said), _named(known)):
+        return
+    raise ParameterError("partial_fit was told other classes than those that are known; say the same, or none")
+
+
+def distinct(parameter: str, listed: ArrayLike, *, least: int) -> NDArray[Any]:
+    """The labels that a parameter lists, in ascending order.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than `least`, or one comes twice.
+    """
+    labels = np.asarray(listed)
+    try:
+        found = np.unique(labels)
+    except TypeError:
+        found = labels[:0]
+    if labels.ndim != 1 or not least <= len(found) == len(labels) or (found != found).any():
+        raise ParameterError(
+            f"{parameter} must list at least {least} labels of one type, each of them once; got {listed!r}"
+        )
+    return found
+
+
+def matched(values: NDArray[Any], listed: Iterable[Any], *, otherwise: str) -> list[Mask]:
+    """For each listed label, which values are equal to it.
+
+    Raises
+    ------
+    DataError
+        If a value is not listed; it says `otherwise`.
+    """
+    is_each = [np.asarray(values == label) for label in listed]
+    if not np.any(is_each, axis=0).all():
+        raise DataError(f"{otherwise}. Nothing was released")
+    return is_each
+
+
+def _named(classes: ArrayLike) -> NDArray[Any]:
+    return distinct("classes", classes, least=2)
+
+
+def _occurring(targets: NDArray[Any]) -> NDArray[Any]:
+    """The classes of the labels: a single record can change them, so they are for fits without a budget."""
+    check_classification_targets(targets)
+    found = np.unique(targets)
+    if len(found) < 2:
+        raise DataError("labels must have at least two classes; found 1 class, and `classes` names none")
+    return found

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,8 +23,9 @@ from opboost.horizontal.noise.noisy_holder import laplace_noise
 from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
+from opboost.privacy.guarantee import REPLACED
 from opboost.privacy.releases import PureRelease, Release
-from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
@@ -101,6 +102,7 @@ class _DPBoost(DividedRows):
         epsilon: float | None = None,
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
+        classes: Sequence[Any] | None = None,
         categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         scheme: Scheme = "eoe",
@@ -123,6 +125,7 @@ class _DPBoost(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.categorical_features = categorical_features
         self.mode = mode
         self.scheme = scheme
@@ -169,11 +172,13 @@ class _DPBoost(DividedRows):
         epsilon = replacement_epsilon(
             task.epsilon, self._printed_sensitivity(settings.max_grad), max_grad=settings.max_grad
         )
-        self.guarantee_ = replace(
-            self._guarantee(
-                task, epsilon=epsilon, account="pure composition", is_secure=bits.is_secure, claimed=task.epsilon
-            ),
-            neighbours="two data sets of the same, public, size that differ in one record's values",
+        self.guarantee_ = self._guarantee(
+            task,
+            epsilon=epsilon,
+            account="pure composition",
+            is_secure=bits.is_secure,
+            claimed=task.epsilon,
+            neighbours=REPLACED,
         )
 
     def _max_grad(self, task: PublicTask) -> float:
@@ -234,7 +239,7 @@ class _DPBoost(DividedRows):
 
 class DPBoostClassifier(ClassLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
     __doc__ = f"""Boosting for two or more classes with private splits and leaves (DPBoost).
-{_PARAMETERS}"""
+{CLASSES}{_PARAMETERS}"""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""

@@ -13,7 +13,7 @@ from opboost.column_positions import Bounds, Column
 from opboost.horizontal.federated.training import SplitMethod
 from opboost.horizontal.federated.weight_updates import UpdateName
 from opboost.horizontal.splits.column_schedule import Interaction
-from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.federated_fitting import Candidates, FederatedFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
 
@@ -24,7 +24,7 @@ _PARAMETERS = """
         Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
     delta : float
         To be said for a private fit. In the mode ``paper`` it is one over the number of records by default, and
-        `guarantee_` says so.
+        `guarantee_` says so: it is then for a record that is replaced in data of a public size.
     bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
         Public bounds of the columns. ``"from_data"`` reveals the extremes of the data and is not certified.
     mode : {"default", "paper"}
@@ -88,7 +88,7 @@ _PARAMETERS = """
 
 class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for two or more classes (Maddock et al., CCS 2022).
-{_PARAMETERS}
+{CLASSES}{_PARAMETERS}
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer

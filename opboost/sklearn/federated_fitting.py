@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,7 @@ class FederatedFitting(NamedMethods, DividedRows):
         epsilon: float | None = None,
         delta: float | None = None,
         bounds: Bounds | Literal["from_data"] = None,
+        classes: Sequence[Any] | None = None,
         mode: Literal["default", "paper"] = "default",
         split_method: SplitMethod = "tr",
         weight_update: UpdateName = "newton",
@@ -84,6 +85,7 @@ class FederatedFitting(NamedMethods, DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.mode = mode
         self.split_method = split_method
         self.weight_update = weight_update

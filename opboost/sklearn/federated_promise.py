@@ -9,7 +9,9 @@ import numpy as np
 
 from opboost.errors import ParameterError
 from opboost.horizontal.noise.query_account import QueryAccount
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.accounting import total_mu
+from opboost.privacy.gaussian import gaussian_epsilon
+from opboost.privacy.guarantee import REPLACED, RecordGuarantee
 from opboost.sklearn.simulated_rows import PublicTask, account_of_models
 
 
@@ -74,12 +76,18 @@ def promise(
         settings["protected"] = "The label of any one record, against everyone, whoever adds up included."
         hidden.append("the features, which are in the clear: this is label-LDP only")
     hidden.append("several records of one person: their losses add up")
+    epsilon = account.epsilon(delta) if is_private else math.inf
     if is_private and not delta_is_said:
         hidden.append("the number of records, of which delta is one over")
+        if not is_local:
+            # Delta makes the noise, so that it is other noise for one record more or less. A record that is replaced by
+            # another moves every answer by at most twice as much.
+            epsilon = gaussian_epsilon(2 * total_mu(account.releases), delta)
+            settings["neighbours"] = REPLACED
     if reveals_quantiles:
         hidden.append("the values of the columns, whose quantiles are the split candidates")
     return RecordGuarantee(
-        epsilon=account.epsilon(delta) if is_private else math.inf,
+        epsilon=epsilon,
         delta=delta if is_private else 0.0,
         account=account_of_models("exact Gaussian composition" if is_private else "no noise", n_models),
         mode="paper" if is_printed else "certified",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
-from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.class_labels import CLASSES, ClassLabels, distinct, matched
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
 
 _PARAMETERS = """
@@ -39,8 +39,10 @@ _PARAMETERS = """
     mode : {"certified", "paper"}
         ``paper`` takes averages of three neighbouring values for candidates and the publication's sensitivity; the
         candidates alone tell values, so nothing is promised then.
-    n_owners : int
-        Owners of the rows, if `fit` is not told whose each row is; every row then draws one.
+    owners : int or sequence
+        The owners of the rows, in the order of their turns: how many there are, or their names. The list is public, and
+        an owner without rows takes its turns too. `fit` may be told whose each row is, by these names or by numbers
+        from 0; otherwise every row draws an owner.
     n_rounds : int
         Turns of every owner.
     least_advance : float, optional
@@ -94,9 +96,10 @@ class _InPrivate(DividedRows):
         epsilon: float | None = None,
         delta: float = 0.0,
         bounds: Bounds | Literal["from_data"] = None,
+        classes: Sequence[Any] | None = None,
         categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
-        n_owners: int = 5,
+        owners: int | Sequence[Any] = 5,
         n_rounds: int = 1,
         least_advance: float | None = None,
         max_depth: int = 3,
@@ -112,9 +115,10 @@ class _InPrivate(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.categorical_features = categorical_features
         self.mode = mode
-        self.n_owners = n_owners
+        self.owners = owners
         self.n_rounds = n_rounds
         self.least_advance = least_advance
         self.max_depth = max_depth
@@ -167,7 +171,7 @@ class _InPrivate(DividedRows):
         )
 
     def _settings(self, task: PublicTask, *, is_printed: bool) -> Settings:
-        for name, least in (("n_owners", 1), ("n_rounds", 1), ("max_depth", 0)):
+        for name, least in (("n_rounds", 1), ("max_depth", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
@@ -192,16 +196,30 @@ class _InPrivate(DividedRows):
             max_residual=bound, utility_range=8.0 if is_printed else None,
         )  # fmt: skip
 
+    def _names(self) -> Sequence[Any] | NDArray[Any]:
+        """The owners, in the order of the chain."""
+        if not isinstance(self.owners, (int, np.integer)):
+            distinct("owners", self.owners, least=1)
+            return np.asarray(self.owners)
+        if isinstance(self.owners, bool) or self.owners < 1:
+            raise ParameterError(f"owners must be a number of at least 1, or a list of names; got {self.owners!r}")
+        return range(self.owners)
+
     def _rows_of_owners(self, n_rows: int, owners: ArrayLike | None, rng: BitSource) -> list[NDArray[np.int64]]:
         """The rows of each owner, in the order of the chain."""
+        names = self._names()
         if owners is None:
             drawn = (rng.words(n_rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            number = (drawn * self.n_owners).astype(np.int64)
-            return [np.flatnonzero(number == i) for i in range(self.n_owners)]
+            number = (drawn * len(names)).astype(np.int64)
+            return [np.flatnonzero(number == i) for i in range(len(names))]
         given = np.asarray(owners)
         if given.shape != (n_rows,):
             raise DataError(f"owners must name one owner per row ({n_rows}); got shape {given.shape}")
-        return [np.flatnonzero(given == name) for name in np.unique(given)]
+        otherwise = (
+            "there are rows of owners that are not listed. List all of them as the parameter `owners`, in the order of "
+            "their turns, or say how many there are and number them from 0"
+        )
+        return [np.flatnonzero(each) for each in matched(given, names, otherwise=otherwise)]
 
 
 def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
@@ -220,7 +238,7 @@ def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
 
 class InPrivateClassifier(ClassLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
     __doc__ = f"""Private boosting for two or more classes along a chain of owners (InPrivate Digging).
-{_PARAMETERS}"""
+{CLASSES}{_PARAMETERS}"""
 
     def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
@@ -242,7 +260,7 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
         label_bounds: tuple[float, float] | None = None,
         categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
-        n_owners: int = 5,
+        owners: int | Sequence[Any] = 5,
         n_rounds: int = 1,
         least_advance: float | None = None,
         max_depth: int = 3,
@@ -257,7 +275,7 @@ class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: i
     ) -> None:
         super().__init__(
             epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
-            n_owners=n_owners, n_rounds=n_rounds,
+            owners=owners, n_rounds=n_rounds,
             least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
             noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
             candidates=candidates, max_cells=max_cells, random_state=random_state,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.column_positions import Bounds, Column
-from opboost.sklearn.class_labels import ClassLabels
+from opboost.sklearn.class_labels import CLASSES, ClassLabels, against_rest, check_same
 from opboost.sklearn.sgbdt_fitting import SGBDTFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
 
@@ -28,7 +28,8 @@ _PARAMETERS = """
         split parts one category from all others.
     mode : {"certified", "paper"}
         ``paper`` follows the publication's account, noise and initial score to the letter; `guarantee_` then states the
-        epsilon that the noise is really worth.
+        epsilon that the noise is really worth. The noise of a first score of numbers depends on how many records there
+        are, so that with one it is for a record that is replaced in data of a public size.
     n_estimators : int
         Trees, for which every record is sure to be able to pay.
     n_extra_estimators : int
@@ -96,7 +97,7 @@ _PARAMETERS = """
 
 class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting of random trees for two or more classes (S-GBDT).
-{_PARAMETERS}
+{CLASSES}{_PARAMETERS}
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -123,7 +124,8 @@ class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: igno
         if is_first:
             self._start(rows, self._learn_classes(targets, classes), is_classification=True)
         else:
-            self._continue(rows, self._against_rest(targets))
+            check_same(classes, self.classes_)
+            self._continue(rows, against_rest(targets, self.classes_))
         return self
 
 

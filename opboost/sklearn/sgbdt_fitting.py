@@ -23,7 +23,7 @@ from opboost.horizontal.rows.record_holder import (
     squared_gradients,
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
-from opboost.horizontal.sgbdt.training import SGBDT, Shape
+from opboost.horizontal.sgbdt.training import SGBDT, Shape, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, equal_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 
@@ -37,6 +37,7 @@ class SGBDTFitting(DividedRows):
         epsilon: float | None = None,
         delta: float = 1e-6,
         bounds: Bounds | Literal["from_data"] = None,
+        classes: Sequence[Any] | None = None,
         categorical_features: Sequence[Column] | None = None,
         mode: Literal["certified", "paper"] = "certified",
         n_estimators: int = 300,
@@ -62,6 +63,7 @@ class SGBDTFitting(DividedRows):
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.classes = classes
         self.categorical_features = categorical_features
         self.mode = mode
         self.n_estimators = n_estimators
@@ -92,7 +94,9 @@ class SGBDTFitting(DividedRows):
         """Train the first trees, of one model per target."""
         task = self._public(X, targets[0], is_classification=is_classification)
         shape, bits = self._shape(task), self._bits()
-        noise, initial, claimed = self._noise(task, len(targets))
+        is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
+        noise = self._noise(task, len(targets), is_printed=is_printed)
+        initial = self._initial(noise, is_classification=is_classification, is_printed=is_printed)
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
             task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
@@ -106,7 +110,12 @@ class SGBDTFitting(DividedRows):
         self._task = task
         self._grow(X, targets, self.n_estimators + self.n_extra_estimators)
         self.guarantee_ = self._guarantee(
-            task, epsilon=noise.epsilon(self.delta), account=noise.basis, is_secure=bits.is_secure, claimed=claimed
+            task,
+            epsilon=noise.epsilon(self.delta),
+            account=noise.basis,
+            is_secure=bits.is_secure,
+            claimed=task.epsilon if is_printed else None,
+            neighbours=noise.neighbours,
         )
 
     def _continue(self, X: Values, targets: Sequence[Values]) -> None:
@@ -154,8 +163,7 @@ class SGBDTFitting(DividedRows):
         # A Hessian under a static value's gradients would leave no bound on how far one record moves it.
         return counted_logistic_gradients if self.leaf_noise == "static" else logistic_gradients
 
-    def _noise(self, task: PublicTask, n_models: int) -> tuple[LeafNoise, InitialScore, float | None]:
-        """The noise, how the first score is found, and what the publication claims."""
+    def _noise(self, task: PublicTask, n_models: int, *, is_printed: bool) -> LeafNoise:
         has_filter = self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
         if self.n_extra_estimators and not has_filter:
             raise ParameterError("n_extra_estimators needs the filter; got use_filter=False")
@@ -163,7 +171,7 @@ class SGBDTFitting(DividedRows):
             raise ParameterError(f"leaf_noise must be dynamic or static; got {self.leaf_noise!r}")
         is_static = self.leaf_noise == "static"
         max_grad = float(self.max_grad)
-        if self.mode == "paper" and math.isfinite(task.epsilon):
+        if is_printed:
             return printed_noise(
                 max_grad=max_grad, epsilon=task.epsilon, delta=self.delta, n_trees=self.n_estimators,
                 rate=self.subsample, initial_share=self.initial_share, has_filter=has_filter,
@@ -172,12 +180,17 @@ class SGBDTFitting(DividedRows):
         clipping = leaf_clipping(
             max_grad, self.denominator_noise, is_classification=task.is_classification, counts=is_static
         )
-        noise = leaf_noise(
+        return leaf_noise(
             clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),
             rate=float(self.subsample), initial_share=self.initial_share, cells_share=self.cells_share,
             has_filter=has_filter, static_lambda=self.reg_lambda if is_static else None, n_models=n_models,
         )  # fmt: skip
-        if self.initial_share == 0:
-            return noise, score_of_nothing, None
-        start = score_of_classes if task.is_classification else score_of_numbers
-        return noise, functools.partial(start, noise=functools.partial(gaussian_noise, noise.initial_std)), None
+
+    def _initial(self, noise: LeafNoise, *, is_classification: bool, is_printed: bool) -> InitialScore:
+        """How the first score is found."""
+        if is_printed and noise.initial_epsilon:
+            return functools.partial(printed_mean, epsilon=noise.initial_epsilon)
+        if is_printed or self.initial_share == 0:
+            return score_of_nothing
+        start = score_of_classes if is_classification else score_of_numbers
+        return functools.partial(start, noise=functools.partial(gaussian_noise, noise.initial_std))

@@ -18,7 +18,7 @@ from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.guarantee import ADDED_OR_REMOVED, RecordGuarantee
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
@@ -30,8 +30,8 @@ FROM_DATA = "from_data"
 class DividedRows(BaseEstimator):  # type: ignore[misc]
     """Estimators that train on rows of several owners. Subclasses have the parameters, and grow the trees.
 
-    The parameters that all have: `epsilon`, `delta`, `bounds`, `label_bounds` (regressors), `mode`, `max_cells`,
-    `random_state`; and where splits on categories are known, `categorical_features`.
+    The parameters that all have: `epsilon`, `delta`, `bounds`, `label_bounds` (regressors), `classes` (classifiers),
+    `mode`, `max_cells`, `random_state`; and where splits on categories are known, `categorical_features`.
     """
 
     _modes: ClassVar[tuple[str, ...]] = ("certified", "paper")
@@ -100,7 +100,14 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         return float(self.epsilon)
 
     def _guarantee(
-        self, task: PublicTask, *, epsilon: float, account: str, is_secure: bool, claimed: float | None = None
+        self,
+        task: PublicTask,
+        *,
+        epsilon: float,
+        account: str,
+        is_secure: bool,
+        claimed: float | None = None,
+        neighbours: str = ADDED_OR_REMOVED,
     ) -> RecordGuarantee:
         return RecordGuarantee(
             epsilon=epsilon,
@@ -110,6 +117,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             is_secure=is_secure,
             bounds_are_public=task.bounds_are_public,
             claimed_epsilon=claimed,
+            neighbours=neighbours,
         )
 
     def _bits(self) -> rng.BitSource:

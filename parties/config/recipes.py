@@ -43,9 +43,8 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     if section.n_extra_estimators and not section.has_filter:
         raise ConfigError("training.sgbdt: n_extra_estimators needs the filter; found use_filter: false")
     clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=task.is_classification)
-    claimed = None
     if is_printed:
-        noise, _, claimed = printed_noise(
+        noise = printed_noise(
             **budget, max_grad=section.max_grad, n_trees=section.n_estimators, rate=section.subsample,
             initial_share=0.0, has_filter=section.has_filter, is_classification=task.is_classification,
         )  # fmt: skip
@@ -61,5 +60,5 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     return SGBDTAmongOwners(
         task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
         n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
-        is_mean_of_values=is_printed, claimed=claimed,
+        is_mean_of_values=is_printed, claimed=training.epsilon if is_printed else None,
     )  # fmt: skip

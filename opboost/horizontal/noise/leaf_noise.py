@@ -30,10 +30,12 @@ from opboost.privacy.accounting import (
     by_gaussian,
     by_loss_distribution,
     by_renyi,
+    by_renyi_replaced,
     calibrate,
     renyi_account,
 )
 from opboost.privacy.additive import Noise
+from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.privacy.releases import FilteredRelease, GaussianRelease, Release, gaussian
 from opboost.privacy.renyi import ChargeTable, SkellamCharges
 from opboost.privacy.renyi_filter import RenyiFilter
@@ -75,6 +77,8 @@ class LeafNoise:
     n_honest : int
         If not 0, the noise is Skellam noise that the owners of the rows draw in shares, any `n_honest` of which make it
         up (`opboost.horizontal.noise.distributed_noise`).
+    initial_epsilon : float
+        If not 0, what an initial score of `opboost.horizontal.sgbdt.training.printed_mean` costs between `neighbours`.
     """
 
     clipping: Clipping
@@ -89,6 +93,7 @@ class LeafNoise:
     value_std: float | None = None
     cells_std: float = 0.0
     n_honest: int = 0
+    initial_epsilon: float = 0.0
 
     @property
     def has_filter(self) -> bool:
@@ -127,8 +132,15 @@ class LeafNoise:
         return filter_for_rounds(n_records, self.mu, self.prices(), self.n_trees)
 
     def epsilon(self, delta: float) -> float:
-        """What everything released costs; infinite without noise."""
+        """What everything released costs between `neighbours`; infinite without noise."""
+        if self.initial_epsilon:
+            return self.initial_epsilon + by_renyi_replaced(self.releases, delta)
         return self.account(self.releases, delta) if self.releases else math.inf
+
+    @property
+    def neighbours(self) -> str:
+        """Between whom `epsilon` holds, in words."""
+        return REPLACED if self.initial_epsilon else ADDED_OR_REMOVED
 
     @property
     def basis(self) -> str:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import numpy as np
 
 from opboost.errors import ParameterError
-from opboost.horizontal.noise.initial_score import InitialScore, score_of_nothing
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.rows.record_holder import Clipping
-from opboost.horizontal.sgbdt.training import printed_mean
 from opboost.privacy.accounting import by_renyi
 from opboost.privacy.published import sgbdt_noise
-from opboost.privacy.releases import FilteredRelease, PureRelease, Release, SampledGaussianRelease
+from opboost.privacy.releases import FilteredRelease, Release, SampledGaussianRelease
 from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 
@@ -30,7 +27,7 @@ def printed_noise(
     has_filter: bool,
     is_classification: bool,
     n_models: int = 1,
-) -> tuple[LeafNoise, InitialScore, float]:
+) -> LeafNoise:
     """Algorithms 4, 6 and 7, with ``r_1 = r_2 = 1/2``.
 
     Parameters
@@ -50,34 +47,31 @@ def printed_noise(
 
     Returns
     -------
-    noise : LeafNoise
-        Its epsilon is the right one for this noise, if the number of records is public (the scale of the initial
-        score's noise depends on it).
-    initial : callable
-    claimed : float
+    LeafNoise
+        Its epsilon is the right one for this noise.
 
     Notes
     -----
-    Privacy: that of `noise`, not what is claimed: the publication's conversion is wrong, and so the noise too small.
+    Privacy: that of the result, not what is claimed: the publication's conversion is wrong, and so the noise too small.
+    The noise of an initial score depends on the number of records, so that with one only records that are replaced are
+    protected.
     """
     if has_filter and rate == 1:
         raise ParameterError("the publication's filter is for sampled records; say a subsample below 1")
-    epsilon_initial = 0.0 if is_classification else initial_share * epsilon
+    initial_epsilon = 0.0 if is_classification else initial_share * epsilon
     cost = (1 + max_grad**2) / 2
     variance, order = sgbdt_noise(
-        epsilon=epsilon / n_models - epsilon_initial, delta=delta / n_models,
+        epsilon=epsilon / n_models - initial_epsilon, delta=delta / n_models,
         n_trees=n_trees, rate=float(rate), cost=cost,
     )  # fmt: skip
     std = math.sqrt(variance)
     mu = math.sqrt(2 * cost) / std
-    releases: list[Release] = [PureRelease(epsilon=epsilon_initial)] if epsilon_initial else []
+    trees: Release = SampledGaussianRelease(rate=rate, mu=mu, count=n_trees)
     if has_filter:
         largest = float(ChargeTable(rate, order=order, largest_mu_squared=mu**2).charges(np.array([mu**2]))[0])
         budget = RenyiFilter.for_rounds(0, order=order, largest_charge=largest * (1 + 1e-8), n_rounds=n_trees).budget
-        releases.append(FilteredRelease(order=order, rho=budget))
-    else:
-        releases.append(SampledGaussianRelease(rate=rate, mu=mu, count=n_trees))
-    noise = LeafNoise(
+        trees = FilteredRelease(order=order, rho=budget)
+    return LeafNoise(
         clipping=Clipping(max_grad=max_grad, max_hess=0.25 if is_classification else 1.0),
         grad_std=std,
         hess_std=std,
@@ -85,9 +79,7 @@ def printed_noise(
         n_trees=n_trees,
         rate=rate,
         order=order if has_filter else None,
-        releases=tuple(releases) * n_models,
+        releases=(trees,) * n_models,
         account=by_renyi,
+        initial_epsilon=initial_epsilon,
     )
-    if not epsilon_initial:
-        return noise, score_of_nothing, epsilon
-    return noise, functools.partial(printed_mean, epsilon=epsilon_initial), epsilon

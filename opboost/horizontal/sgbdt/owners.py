@@ -154,6 +154,7 @@ class SGBDTAmongOwners:
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
             claimed_epsilon=self.claimed,
+            neighbours=self.noise.neighbours,
             protected=(
                 f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
             ),

@@ -19,6 +19,7 @@ from opboost.privacy.accounting import (
     by_loss_distribution,
     by_pure,
     by_renyi,
+    by_renyi_replaced,
     calibrate,
     loss_distribution_profile,
     renyi_account,
@@ -37,6 +38,7 @@ from opboost.privacy.releases import (
     SharedByCoins,
     SkellamRelease,
 )
+from opboost.privacy.renyi import sampled_gaussian
 
 HALVES = RecordCoins((0.5, 0.5))
 DELTA = 5e-8
@@ -153,6 +155,44 @@ def test_a_loss_distribution_covers_several_kinds_and_pure_releases_by_their_wor
     assert loss_distribution_profile([pure], (1e-3, DELTA)) == tuple(
         by_loss_distribution([pure], delta) for delta in (1e-3, DELTA)
     )
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.1, 0.5, 2.0])
+def test_a_record_that_is_replaced_moves_a_gaussian_release_by_twice_its_sensitivity(mu):
+    exact = gaussian_epsilon(2 * mu, DELTA)
+    assert exact <= by_renyi_replaced([GaussianRelease(mu=mu)], DELTA) <= exact * 1.13
+    # Twin: the account of a record that is added or removed.
+    assert by_renyi([GaussianRelease(mu=mu)], DELTA) < exact
+
+
+OUTPUTS, STEP = np.linspace(-30, 30, 60_001, retstep=True)
+
+
+def sampled(rate: float, mu: float) -> np.ndarray:
+    """The density of a noised query, whose record moves it by mu if its coin says so."""
+    moved, still = (np.exp(-((OUTPUTS - shift) ** 2) / 2) / math.sqrt(2 * math.pi) for shift in (mu, 0.0))
+    return rate * moved + (1 - rate) * still
+
+
+def renyi_between(one: np.ndarray, other: np.ndarray, order: float) -> float:
+    return float(np.log(np.sum(np.exp(order * np.log(one) - (order - 1) * np.log(other))) * STEP) / (order - 1))
+
+
+@pytest.mark.parametrize(("rate", "mu"), [(0.1, 1.0), (0.5, 0.5), (0.5, 2.0), (0.9, 1.0)])
+@pytest.mark.parametrize("order", [2, 5, 20])
+def test_divergences_of_replaced_records_are_bounded_by_two_steps(rate, mu, order):
+    one, other, alpha = sampled(rate, mu), sampled(rate, -mu), order**2 / (2 * order - 1)
+    of_both = sampled_gaussian(rate, mu, (order,))[0] * (2 * order - 1) / (order - 1)
+    assert renyi_between(one, other, alpha) <= of_both
+    # Twin: the divergence of one step.
+    assert renyi_between(one, other, alpha) > renyi_between(one, sampled(rate, 0.0), alpha)
+
+
+@pytest.mark.parametrize(("rate", "mu"), [(0.1, 1.0), (0.5, 0.5), (0.9, 1.0), (1.0, 0.7)])
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_replaced_records_are_told_apart_with_no_more_than_the_delta_said(rate, mu, delta):
+    epsilon = by_renyi_replaced([SampledGaussianRelease(rate=rate, mu=mu)], delta)
+    assert np.sum(np.maximum(sampled(rate, mu) - math.exp(epsilon) * sampled(rate, -mu), 0.0)) * STEP <= delta
 
 
 def test_noise_multipliers_of_the_tight_account_are_the_published_ones():

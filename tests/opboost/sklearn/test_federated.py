@@ -15,6 +15,8 @@ from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, load_model
 from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.federated.training import Choices
 from opboost.metrics import auc
+from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.trees.model_file import save_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -72,7 +74,7 @@ def test_a_named_method_asks_as_often_as_the_paper_says(name, mode):
 def test_the_noise_is_calibrated_to_the_account_and_to_all_classes():
     X, _ = frame()
     y = np.arange(300) % 3
-    model = FederatedGBDTClassifier(**PRIVATE, n_estimators=6).fit(X, y)
+    model = FederatedGBDTClassifier(**PRIVATE, classes=(0, 1, 2), n_estimators=6).fit(X, y)
     assert model.n_queries_ == 18  # three models share the budget
     assert model.guarantee_.epsilon <= 2.0
     shares = model.predict_proba(X)
@@ -164,6 +166,19 @@ def test_delta_must_be_said_or_is_said():
     model = FederatedGBDTClassifier(epsilon=1.0, bounds=BOUNDS, mode="paper", n_estimators=3).fit(*frame())
     assert model.guarantee_.delta == 1 / 300
     assert "the number of records" in str(model.guarantee_)
+
+
+def test_a_delta_of_one_over_the_number_of_records_is_for_records_that_are_replaced():
+    """It makes the noise, which a record more or less changes; one in place of another moves every answer twice."""
+    settings: dict[str, Any] = {"epsilon": 1.0, "bounds": BOUNDS, "mode": "paper", "n_estimators": 3}
+    implied, said = (FederatedGBDTClassifier(**settings, delta=d).fit(*frame()).guarantee_ for d in (None, 1 / 300))
+    assert said.neighbours == ADDED_OR_REMOVED
+    assert implied.neighbours == REPLACED
+    # Epsilon of mu is that of 2 mu for half of the noise.
+    mu = gaussian_mu(said.epsilon, 1 / 300)
+    assert implied.epsilon == pytest.approx(gaussian_epsilon(2 * mu, 1 / 300), rel=1e-6)
+    local = FederatedGBDTClassifier.ldp(**settings).fit(*frame()).guarantee_
+    assert local.neighbours == "two data sets that differ in one record's label"
 
 
 def test_bits_are_secure_unless_there_is_a_seed():

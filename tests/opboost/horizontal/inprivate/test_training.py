@@ -80,7 +80,7 @@ def test_messages_are_those_of_the_paper():
 def test_broadcasting_changes_the_messages_and_not_the_model():
     X, y = table()
     slow, fast = (
-        InPrivateRegressor(**PUBLIC, label_bounds=(-1, 1), epsilon=1.0, broadcast=b, n_owners=4).fit(X, y)
+        InPrivateRegressor(**PUBLIC, label_bounds=(-1, 1), epsilon=1.0, broadcast=b, owners=4).fit(X, y)
         for b in (False, True)
     )
     np.testing.assert_array_equal(slow.predict(X), fast.predict(X))
@@ -89,11 +89,24 @@ def test_broadcasting_changes_the_messages_and_not_the_model():
 
 def test_owners_can_be_named():
     X, y = table()
+    settings = PUBLIC | {"label_bounds": (-1, 1), "epsilon": 1.0, "n_rounds": 2}
     names = np.repeat(["a", "b"], 200)
-    model = InPrivateRegressor(**PUBLIC, label_bounds=(-1, 1), epsilon=1.0, n_rounds=2).fit(X, y, owners=names)
+    model = InPrivateRegressor(**settings, owners=["b", "a"]).fit(X, y, owners=names)
     assert len(model.model_.trees) == 4
+    numbered = InPrivateRegressor(**settings, owners=2).fit(X, y, owners=(names == "a").astype(int))
+    np.testing.assert_array_equal(model.predict(X), numbered.predict(X))
+    turned = InPrivateRegressor(**settings, owners=["a", "b"]).fit(X, y, owners=names)
+    assert (model.predict(X) != turned.predict(X)).any()
     with pytest.raises(DataError, match="one owner per row"):
-        InPrivateRegressor(**PUBLIC, label_bounds=(-1, 1)).fit(X, y, owners=names[:3])
+        InPrivateRegressor(**settings, owners=["a", "b"]).fit(X, y, owners=names[:3])
+    with pytest.raises(DataError, match="number them from 0"):
+        InPrivateRegressor(**settings).fit(X, y, owners=names)
+
+
+@pytest.mark.parametrize("owners", [0, True, [], ["a", "a"], "ab", [["a"]], ["a", None], 2.0])
+def test_a_list_of_owners_that_says_nothing_is_refused(owners):
+    with pytest.raises(ParameterError, match=r"^owners must"):
+        InPrivateRegressor(**PUBLIC, label_bounds=(-1, 1), epsilon=1.0, owners=owners).fit(*table())
 
 
 def test_without_noise_leaves_are_the_mean_residuals_of_the_round():
@@ -146,7 +159,7 @@ def test_the_publications_stop_rule_tells_of_private_data_and_is_never_certified
     generator = np.random.default_rng(0)
     X = generator.random((400, 2))
     settings = {
-        "bounds": (0, 1), "label_bounds": (-1, 1), "epsilon": 50.0, "n_rounds": 6, "n_owners": 2, "random_state": 0
+        "bounds": (0, 1), "label_bounds": (-1, 1), "epsilon": 50.0, "n_rounds": 6, "owners": 2, "random_state": 0
     }  # fmt: skip
     useful, useless = np.where(X[:, 0] > 0.5, 0.8, -0.8), np.zeros(400)
     stopping = settings | {"mode": "paper", "least_advance": 0.02}

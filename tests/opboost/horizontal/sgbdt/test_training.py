@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, squared_gradients
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, admission
+from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.rng import seeded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -183,6 +185,41 @@ def test_paper_mode_states_what_its_noise_is_worth():
     assert "The publication claims epsilon 0.15" in str(promise)
 
 
+@pytest.mark.parametrize("use_filter", [False, True])
+def test_a_printed_first_score_is_for_records_that_are_replaced(use_filter):
+    """The scale of its noise tells the number of records, so that nobody is hidden who is added or removed."""
+    settings = SMALL | {"mode": "paper", "subsample": 0.1, "use_filter": use_filter}
+    promise, trees = (
+        SGBDTRegressor(**settings, epsilon=0.5 + share, initial_share=share / (0.5 + share)).fit(*table()).guarantee_
+        for share in (0.1, 0.0)
+    )
+    assert trees.neighbours == ADDED_OR_REMOVED
+    assert promise.neighbours == REPLACED
+    assert "same, public, size" in str(promise)
+    assert promise.epsilon > 0.1 + 2 * trees.epsilon
+    assert promise.claimed_epsilon == pytest.approx(0.6)
+
+
+def printed_loss(one: tuple[float, ...], other: tuple[float, ...], *, epsilon: float) -> float:
+    """The largest log odds of two tables of labels at a noised mean, its noise taken as continuous."""
+    outputs = np.linspace(-300, 300, 2001)
+
+    def logs(labels: tuple[float, ...]) -> np.ndarray:
+        scale = 2 / (len(labels) * epsilon)
+        return -np.abs(outputs - np.mean(labels)) / scale - math.log(scale)
+
+    return float(np.max(logs(one) - logs(other)))
+
+
+def test_a_printed_first_score_loses_epsilon_between_tables_of_one_size_and_any_amount_between_others():
+    few = (-1.0, 0.0, 0.7, 1.0)
+    for labels in itertools.product(few, repeat=3):
+        for label in few:
+            assert printed_loss(labels, (*labels[:2], label), epsilon=0.1) <= 0.1 * (1 + 1e-9)
+    # Twin: one record less.
+    assert printed_loss((0.0,) * 2, (0.0,) * 3, epsilon=0.1) > 10
+
+
 def test_paper_mode_with_a_filter_is_worth_more_too():
     settings = SMALL | {"n_estimators": 20, "delta": 5e-8}
     model = SGBDTRegressor(**settings, epsilon=0.5, mode="paper", subsample=0.1, n_extra_estimators=5)
@@ -196,7 +233,8 @@ def test_classes_are_told_apart_at_a_moderate_budget():
     generator = np.random.default_rng(0)
     X = generator.random((2000, 3))
     y = np.where(X[:, 0] + X[:, 1] > 1, "yes", "no")
-    model = SGBDTClassifier(bounds=(0, 1), epsilon=2.0, delta=1e-6, n_estimators=60, random_state=0).fit(X, y)
+    settings = {"bounds": (0, 1), "classes": ("no", "yes"), "epsilon": 2.0, "delta": 1e-6, "n_estimators": 60}
+    model = SGBDTClassifier(**settings, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.85
 
 
