@@ -19,7 +19,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from opboost import desensitize, rng
-from parties import spool
+from parties.storage import spool
 
 # Pieces are small, so that the smaller of the tables has several of each kind.
 desensitize.PIECE_ROWS = spool.WINDOW_ROWS = 1 << 14
@@ -28,7 +28,7 @@ spool.BLOCK_ROWS, spool.MEMORY_BYTES = 1 << 16, int(sys.argv[3])
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.ranking import rankings
 from opboost.schema import ColumnSchema, TableSchema
-from parties import columns
+from parties.tables import parquet
 from parties.ledger.budget import Budget
 from parties.tables.parquet import encode_column
 from parties.ledger.charged_release import Account, open_books
@@ -36,7 +36,7 @@ from parties.ledger.ledger_lines import Occasion
 from parties.vertical.release_offer import pack
 from parties.tables.party_table import read_table
 
-folder, data, columns.STORED_ROWS = Path(sys.argv[1]), Path(sys.argv[2]), 1 << 14
+folder, data, parquet.STORED_ROWS = Path(sys.argv[1]), Path(sys.argv[2]), 1 << 14
 schema = TableSchema(id="id", columns=[ColumnSchema(name="x", lower=-4, upper=4)])
 mechanisms = [ColumnMechanism(column, MechanismSettings()) for column in schema.columns]
 table = read_table(data, schema, needs_label=False, by_column=True)

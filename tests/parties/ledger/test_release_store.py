@@ -239,9 +239,9 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from opboost import rng
-from parties import drawing
+from parties.ledger import charged_release
 from parties.ledger.release_ledger import Ledger
-from test_releases import *
+from test_release_store import *
 place, name = {"draw": (charged_release, "desensitize"), "note": (Ledger, "note_stored")}[sys.argv[2]]
 setattr(place, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
 on_account(Path(sys.argv[1]), train())
@@ -264,7 +264,7 @@ def test_a_process_that_is_killed_between_charge_and_store_has_paid_for_nothing(
 TWICE = """
 import sys
 from pathlib import Path
-from test_releases import *
+from test_release_store import *
 print("ready", flush=True)
 sys.stdin.readline()
 print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train())])
