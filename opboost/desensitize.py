@@ -16,7 +16,7 @@ import numpy as np
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
 from opboost.preprocess import EncodedColumn
-from opboost.privacy.adj_map import MAX_UNEVEN_DOMAIN, AdjMap, OrderPreservingMap
+from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import Law, check_epsilon
@@ -27,6 +27,9 @@ from opboost.schema import ColumnSchema, Kind, Missing
 
 # A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
 DEFAULT_CATEGORY_EPSILON = 3.0
+
+# What a quotient of widths may be above a whole number, relatively, and still be meant to be it.
+ROUNDING = 1e-9
 
 # Rows of a column that are drawn before the next ones are looked at.
 PIECE_ROWS = 1 << 18
@@ -119,7 +122,15 @@ def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: Me
         )
     if not 0 < per <= upper - lower:
         raise ParameterError(f"column {schema.name!r}: `per` must lie in (0, {upper - lower}]; got {per}")
-    return cost / (settings.law.promise * math.ceil(per * (settings.domain.size - 1) / (upper - lower)))
+    return cost / (settings.law.promise * points_within(per, (upper - lower) / (settings.domain.size - 1)))
+
+
+def points_within(difference: float, point: float) -> int:
+    """How many points of a mapped domain, each so wide, two values with this difference can lie apart.
+
+    A quotient that should be whole may come out a few units in the last place above.
+    """
+    return max(1, math.ceil(difference / point * (1 - ROUNDING)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +161,62 @@ class ColumnMechanism:
             )
         is_unordered = self.schema.kind is Kind.UNORDERED
         value = self.settings.for_categories(n_categories) if is_unordered else self.settings.build()
-        if isinstance(value, LocalMap) and int(value.cells.widths.max()) == 1:
-            raise ParameterError(
-                f"column {self.schema.name!r}: a Local-Map with cells of one point would publish every value exactly; "
-                "theta must be at least 2"
-            )
         object.__setattr__(self, "value", value)
+        if isinstance(value, LocalMap):
+            self._check_cells(int(value.cells.widths.max()))
         has_state = self.schema.missing is Missing.CATEGORY
         object.__setattr__(self, "missingness", self.settings.for_categories(2) if has_state else None)
+
+    def _check_cells(self, widest: int) -> None:
+        """Refuse cells of which none can hold two values of the column."""
+        least = math.floor(self.unit / self.point * (1 + ROUNDING)) + 1
+        if widest < least:
+            raise ParameterError(
+                f"column {self.schema.name!r}: neighbouring values are {least - 1} points apart, so a Local-Map with "
+                f"cells of {widest} would publish every value exactly; theta must be at least {least}"
+            )
+
+    @property
+    def point(self) -> float:
+        """Width of one point of the mapped domain in the column's own unit; 0 for unordered categories."""
+        lower, upper = self.schema.bounds
+        is_map = not isinstance(self.value, RandomisedResponse)
+        return (upper - lower) / (self.settings.domain_size - 1) if is_map else 0.0
+
+    @property
+    def unit(self) -> float:
+        """Difference for which the promise is stated: the column's own step, or a point where none is known."""
+        return self.schema.own_step or self.point
+
+    def points(self, difference: float) -> int:
+        """How many points of the mapped domain two values so far apart, in the column's own unit, can lie apart."""
+        return points_within(difference, self.point)
+
+    def loss(self, points: int) -> float:
+        """Exact loss between values at most so many points apart; for a Local-Map, of one cell.
+
+        The bound of an Adj-Map on so many points that its exact curve is out of reach.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a finite number although there is noise.
+        """
+        value = self.value
+        # What no double holds comes out as infinite.
+        with np.errstate(over="ignore"):
+            if isinstance(value, LocalMap):
+                loss = value.loss_within(points)
+            elif isinstance(value, AdjMap) and not value.has_exact_loss:
+                loss = value.partition_bound(points)
+            else:
+                loss = value.loss(points)
+        if not (loss >= 0 and (math.isfinite(loss) or math.isinf(value.epsilon))):
+            raise ParameterError(
+                f"column {self.schema.name!r}: the loss between values {points} points apart comes out as {loss}, "
+                "which is no promise. Nothing was drawn"
+            )
+        return loss
 
     def guarantee(self) -> ColumnGuarantee:
         """The exact promise for this column."""
@@ -168,28 +227,43 @@ class ColumnMechanism:
                 mechanism=self.value.name,
                 law="",
                 epsilon=self.value.epsilon,
-                unit="any change of category",
+                unit=self.unit_in_words,
                 domain_loss=self.value.epsilon,
                 missing_epsilon=missing_epsilon,
                 parameters={"epsilon": self.value.epsilon, "n_categories": self.value.n_categories},
             )
-        lower, upper = self.schema.bounds
         parameters = {"epsilon": self.value.epsilon, "domain_size": float(self.value.domain.size)}
         if isinstance(self.value, (LocalMap, AdjMap)) and self.value.theta is not None:
             parameters["theta"] = float(self.value.theta)
         if isinstance(self.value, AdjMap):
             parameters["alpha"] = self.value.alpha
+        points, cells = self.points(self.unit), self.value.cells if isinstance(self.value, LocalMap) else None
+        is_open = cells is not None and cells.n_cells > 1
         return ColumnGuarantee(
             column=self.schema.name,
             mechanism=self.value.name,
             law=self.value.law.value,
-            epsilon=_neighbour_loss(self.value),
-            unit=f"{(upper - lower) / (self.value.domain.size - 1):.6g} original units"
-            + (", inside a cell" if isinstance(self.value, LocalMap) else ""),
-            domain_loss=_domain_loss(self.value),
+            epsilon=self.loss(points),
+            unit=self.unit_in_words
+            + (f", {points} points of the mapped domain" if points > 1 else "")
+            + (", inside a cell" if cells is not None else ""),
+            domain_loss=math.inf if is_open else self.loss(self.value.domain.size - 1),
             missing_epsilon=missing_epsilon,
             parameters=parameters,
+            points=points,
+            n_cells=cells.n_cells if cells is not None else 0,
+            narrowest_cell=int(cells.widths.min()) if cells is not None else 0,
         )
+
+    @property
+    def unit_in_words(self) -> str:
+        """One `unit`, for people."""
+        if isinstance(self.value, RandomisedResponse):
+            return "any change of category"
+        if self.schema.kind is Kind.ORDERED:
+            return "one category"
+        words = "1 original unit" if self.unit == 1 else f"{self.unit:.6g} original units"
+        return words if self.schema.own_step else f"{words}, one point of the mapped domain"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,21 +310,3 @@ def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitS
 def exact(mechanism: ColumnMechanism, encoded: EncodedColumn) -> ReleasedColumn:
     """The column without noise, for split tests that its owner evaluates at home."""
     return ReleasedColumn(mechanism.schema, np.where(encoded.is_missing, 0, encoded.codes), encoded.is_missing)
-
-
-def _neighbour_loss(value: OrderPreservingMap) -> float:
-    """Loss between values one unit apart; for a Local-Map inside a cell, since across borders there is no promise."""
-    if isinstance(value, LocalMap):
-        return value.loss_within(1)
-    return _loss(value, 1)
-
-
-def _domain_loss(value: OrderPreservingMap) -> float:
-    """Worst-case loss over the domain; the bound where the exact curve is out of reach."""
-    return _loss(value, value.domain.size - 1)
-
-
-def _loss(value: OrderPreservingMap, t: int) -> float:
-    if isinstance(value, AdjMap) and value.cells.even_width is None and value.domain.size > MAX_UNEVEN_DOMAIN:
-        return value.partition_bound(t)
-    return value.loss(t)

@@ -10,6 +10,9 @@ from typing import Any
 
 from opboost.errors import SchemaError
 
+# Between whole bounds at least so far apart, values are taken to differ by whole units.
+WHOLE_RANGE = 10.0
+
 
 class Kind(StrEnum):
     """What a column's values are."""
@@ -45,6 +48,9 @@ class ColumnSchema:
         ``numeric``; ``ordered`` categories, whose order is that of `categories`; or ``unordered`` categories.
     lower, upper : float, optional
         Public bounds of a numeric column, in its own unit. Taken from data they would leak the extremes.
+    step : float, optional
+        Smallest difference that counts between two values of a numeric column, in its own unit: 1 for whole numbers.
+        Promises are stated for values one step apart.
     categories : tuple of str, optional
         Public list of the categories of an ``ordered`` or ``unordered`` column.
     missing : Missing
@@ -65,6 +71,7 @@ class ColumnSchema:
     kind: Kind = Kind.NUMERIC
     lower: float | None = None
     upper: float | None = None
+    step: float | None = None
     categories: tuple[str, ...] = ()
     missing: Missing = Missing.REFUSE
     fill: float | str | None = None
@@ -99,6 +106,21 @@ class ColumnSchema:
         return 0.0, float(len(self.categories) - 1)
 
     @property
+    def own_step(self) -> float | None:
+        """The difference between neighbouring values in the column's own unit, where it is known.
+
+        One category of ordered ones; of numbers `step`, or one unit if both bounds are whole and at least
+        `WHOLE_RANGE` apart. None for other numbers, and for unordered categories.
+        """
+        lower, upper = self.bounds
+        if self.kind is not Kind.NUMERIC:
+            return 1.0 if self.kind is Kind.ORDERED else None
+        if self.step is not None:
+            return float(self.step)
+        is_whole = lower.is_integer() and upper.is_integer() and upper - lower >= WHOLE_RANGE
+        return 1.0 if is_whole else None
+
+    @property
     def fill_value(self) -> float:
         """The imputed constant as a number (its position in the list for a categorical column)."""
         if self.kind is Kind.NUMERIC:
@@ -117,6 +139,10 @@ class ColumnSchema:
                 f"column {self.name!r}: bounds must be finite with lower < upper; "
                 f"found lower={self.lower}, upper={self.upper}"
             )
+        if self.step is not None and not 0 < self.step <= self.upper - self.lower:
+            raise SchemaError(
+                f"column {self.name!r}: step must lie in (0, {self.upper - self.lower:g}]; found {self.step!r}"
+            )
         if self.categories:
             raise SchemaError(f"column {self.name!r} is numeric and cannot have categories")
         if self.fill is not None and (
@@ -127,8 +153,8 @@ class ColumnSchema:
             )
 
     def _check_categories(self) -> None:
-        if self.lower is not None or self.upper is not None:
-            raise SchemaError(f"column {self.name!r} is categorical and cannot have bounds")
+        if self.lower is not None or self.upper is not None or self.step is not None:
+            raise SchemaError(f"column {self.name!r} is categorical and cannot have bounds or a step")
         if len(self.categories) < 2 or len(set(self.categories)) != len(self.categories):
             raise SchemaError(
                 f"column {self.name!r} is {self.kind.value} and needs a public list of at least two distinct "
@@ -187,14 +213,14 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     SchemaError
         If a key is unknown or a value is not allowed.
     """
-    allowed = {"kind", "lower", "upper", "categories", "missing", "fill", "outside"}
+    allowed = {"kind", "lower", "upper", "step", "categories", "missing", "fill", "outside"}
     unknown = sorted(set(description) - allowed)
     if unknown:
         raise SchemaError(
             f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
         )
     settings: dict[str, Any] = dict(description)
-    for key in ("lower", "upper"):
+    for key in ("lower", "upper", "step"):
         if key in settings and (isinstance(settings[key], bool) or not isinstance(settings[key], (int, float))):
             raise SchemaError(f"column {name!r}: {key} must be a number; found {settings[key]!r}")
     categories = settings.get("categories", ())

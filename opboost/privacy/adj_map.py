@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.errors import ParameterError
-from opboost.privacy.laws import ROUND_UP, Kernel, kernel
+from opboost.privacy.laws import LEAST_EPSILON, ROUND_UP, Kernel, kernel
 from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap, Positions
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
@@ -53,6 +53,12 @@ class AdjMap(PartitionedMap):
         is_number = isinstance(self.alpha, (int, float, np.integer, np.floating)) and not isinstance(self.alpha, bool)
         if not is_number or not (self.alpha > 0 and math.isfinite(self.alpha)):
             raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
+        for place, part in (("inside", self.epsilon_ner), ("between", self.epsilon_prt)):
+            if not (part >= LEAST_EPSILON and (math.isfinite(part) or math.isinf(self.epsilon))):
+                raise ParameterError(
+                    f"alpha {self.alpha:g} leaves a budget of {part:g} {place} cells; at least {LEAST_EPSILON:g} is "
+                    "needed, and a finite number. Nothing was drawn"
+                )
         self._set_inner(self.epsilon_ner)
         object.__setattr__(self, "outer", kernel(self.law, self.cells.n_cells, self.epsilon_prt))
 
@@ -91,6 +97,11 @@ class AdjMap(PartitionedMap):
             table[:, cell == j] += inner[np.clip(points - start, 0, width - 1)]
         return table
 
+    @property
+    def has_exact_loss(self) -> bool:
+        """Whether `loss` can be found; elsewhere there is `partition_bound`."""
+        return self.cells.even_width is not None or self.domain.size <= MAX_UNEVEN_DOMAIN
+
     def loss(self, t: int) -> float:
         """Exact loss between inputs at distance at most `t`.
 
@@ -107,14 +118,13 @@ class AdjMap(PartitionedMap):
             return 0.0
         if math.isinf(self.epsilon):
             return math.inf
-        if self.cells.even_width is not None:
-            return self._loss_at(t) * ROUND_UP
-        if self.domain.size > MAX_UNEVEN_DOMAIN:
+        if not self.has_exact_loss:
             raise ParameterError(
                 f"the exact loss of an Adj-Map with uneven cells is found for at most {MAX_UNEVEN_DOMAIN} points; the "
                 f"domain has {self.domain.size}. Its bound is `partition_bound`"
             )
-        return max(self._loss_at(s) for s in range(1, t + 1)) * ROUND_UP
+        distances = range(1, t + 1) if self.cells.even_width is None else (t,)
+        return max(map(self._loss_at, distances)) * ROUND_UP
 
     def _loss_at(self, distance: int) -> float:
         """Largest log-ratio, in the first input's own cell, of two rows exactly so far apart."""

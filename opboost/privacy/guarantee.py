@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from opboost.errors import ParameterError
@@ -11,6 +11,17 @@ from opboost.errors import ParameterError
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
 REPLACED = "two data sets of the same, public, size that differ in one record's values"
+# What stands under `not_protected` where new records may be answered for from their exact values.
+ROUTED_ANSWERS = (
+    "new records that are scored in mode routed: every split test is answered exactly, one bit per test and record, "
+    "without differential privacy"
+)
+
+# And where what was drawn is kept, and drawn anew if the exact value is another one.
+CHANGED_VALUES = (
+    "whether a value was changed between two releases: asked for again, a record or a column gets the same answer if "
+    "nothing changed and another one if something did: one bit, whatever the epsilon"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +38,24 @@ class ColumnGuarantee:
     epsilon : float
         Exact loss between two values one unit apart, as `unit` says: for a Local-Map, only inside a cell.
     unit : str
-        What one unit is.
+        What one unit is: the column's own step, or a point of the mapped domain where no step is known.
     domain_loss : float
         Exact worst-case loss over the whole domain: the column's LDP epsilon.
     missing_epsilon : float
         Cost of hiding whether the cell is empty; 0 if no cell can be.
     parameters : dict of str to float
         Settings of the mechanism: budget, domain size, theta, alpha.
+    points : int
+        Points of the mapped domain that one unit may span.
+    n_cells : int
+        Cells of a Local-Map, of which each value's own is published exactly; 0 for other mechanisms.
+    narrowest_cell : int
+        Points of the narrowest of these cells; 0 where there are none.
+
+    Raises
+    ------
+    ParameterError
+        If a loss is not a number, or infinite although there is noise. Nothing is drawn then.
     """
 
     column: str
@@ -44,6 +66,23 @@ class ColumnGuarantee:
     domain_loss: float
     missing_epsilon: float
     parameters: dict[str, float]
+    points: int = 1
+    n_cells: int = 0
+    narrowest_cell: int = 0
+
+    def __post_init__(self) -> None:
+        losses = (self.epsilon, self.domain_loss, self.missing_epsilon)
+        has_noise = math.isfinite(self.parameters.get("epsilon", math.inf))
+        if not all(loss >= 0 for loss in losses) or (has_noise and math.isinf(self.epsilon)):
+            raise ParameterError(
+                f"column {self.column!r}: a loss of {self.epsilon} per unit, {self.domain_loss} over the domain and "
+                f"{self.missing_epsilon} for empty cells is no promise. Nothing was drawn"
+            )
+
+    @property
+    def cell_bits(self) -> float:
+        """Bits of each value that its published cell tells, ``log2(n_cells)``: they are not protected at all."""
+        return math.log2(self.n_cells) if self.n_cells else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +95,7 @@ class Guarantee:
         Name of the privacy definition, or ``none``.
     epsilon : float
         Sum over the columns of the exact loss between neighbouring values: two records of which every column
-        differs by one unit.
+        differs by one unit of its own.
     domain_loss : float
         Sum over the columns of the worst case over their domains: the record's LDP epsilon.
     unit, neighbours, protected : str
@@ -175,8 +214,22 @@ class RecordGuarantee:
         return {"notion": self.notion, **plain, "certified": self.certified}
 
 
-def compose(columns: tuple[ColumnGuarantee, ...], *, is_secure: bool, bounds_are_public: bool = True) -> Guarantee:
-    """The guarantee of releasing these columns of one record together: losses add up over the columns."""
+def compose(
+    columns: tuple[ColumnGuarantee, ...],
+    *,
+    is_secure: bool,
+    bounds_are_public: bool = True,
+    not_protected: tuple[str, ...] = (),
+) -> Guarantee:
+    """The guarantee of releasing these columns of one record together: losses add up over the columns.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnGuarantee
+    is_secure, bounds_are_public : bool
+    not_protected : tuple of str
+        What the release leaves open besides; see `exposed`.
+    """
     if not columns:
         return nothing_released()
     epsilon = sum(column.epsilon + column.missing_epsilon for column in columns)
@@ -193,32 +246,56 @@ def compose(columns: tuple[ColumnGuarantee, ...], *, is_secure: bool, bounds_are
             unit="",
             neighbours="",
             protected="At least one column was released without noise.",
-            not_protected=("every value of the columns released without noise",),
+            not_protected=("every value of the columns released without noise", *not_protected),
             certified=False,
             **common,
         )
-    is_local = any(column.mechanism == "local" for column in columns)
-    not_protected = ["the active party's labels and own columns", "which records take part"]
-    if is_local:
-        not_protected.append(
+    local = [column for column in columns if column.mechanism == "local"]
+    listed = ["the active party's labels and own columns", "which records take part"]
+    if local:
+        bits = sum(column.cell_bits for column in local)
+        listed.append(
             "the cell of each value released by a Local-Map: its index is published exactly, and so is the value where "
-            "the cell has one point"
+            f"the cell has one point; over all columns, {bits:.4g} bits of every record"
         )
     if not bounds_are_public:
-        not_protected.append("the extremes of the columns, because their bounds were taken from the data")
+        listed.append("the extremes of the columns, because their bounds were taken from the data")
     return Guarantee(
-        notion="dLDP inside the cells of Local-Map" if is_local else "dLDP",
-        unit="one step of the mapped integer domain, or any change of an unordered category",
-        neighbours="two records of which every released column differs by one unit"
-        + (", inside a cell where it is released by a Local-Map" if is_local else ""),
+        notion="dLDP inside the cells of Local-Map" if local else "dLDP",
+        unit=(
+            "a column's own step: one category of ordered ones; of numbers the step that the schema knows or, where it "
+            "knows none, one point of the mapped domain; any change of an unordered category"
+        ),
+        neighbours="two records of which every released column differs by one step of its own"
+        + (", inside a cell where it is released by a Local-Map" if local else ""),
         protected=(
             "The values of the released columns, against everyone who sees what was released, in proportion to "
             "the distance between records."
         ),
-        not_protected=tuple(not_protected),
+        not_protected=(*listed, *not_protected),
         certified=is_secure and bounds_are_public,
         **common,
     )
+
+
+def exposed(*, allow_routed: bool, redraws: bool) -> tuple[str, ...]:
+    """What a release leaves open besides the columns, for `compose`.
+
+    Parameters
+    ----------
+    allow_routed : bool
+        Whether split tests about new records may be answered from exact values.
+    redraws : bool
+        Whether a value that was changed since it was drawn is drawn anew.
+    """
+    return (ROUTED_ANSWERS,) * allow_routed + (CHANGED_VALUES,) * redraws
+
+
+def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
+    """The same guarantee with the number of split tests that `ROUTED_ANSWERS` speaks of, where that stands in it."""
+    counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
+    return replace(guarantee, not_protected=tuple(listed))
 
 
 def nothing_released() -> Guarantee:

@@ -93,11 +93,13 @@ class Kernel:
             return np.where(distance == 0, 0.0, np.inf)
         if self.is_clamped:
             return self.exponent * distance
-        # The norms' ratio is written so that nothing cancels, however small the exponent.
+        # The norms' ratio is written so that nothing cancels, however small the exponent, and that only powers of
+        # numbers below 1 occur, so that nothing overflows, however large it is.
         low, high = np.minimum(x, other), np.maximum(x, other)
         between = self.n - 1 - high - low
-        difference = np.expm1(-self.exponent * distance) * np.expm1(-self.exponent * between)
-        ratio = np.log1p(difference * np.exp(-self.exponent * (low + 1.0)) / self._total(low))
+        difference = np.expm1(-self.exponent * distance) * np.expm1(-self.exponent * np.abs(between))
+        from_end = np.minimum(low + 1.0, self.n - high)
+        ratio = np.log1p(np.sign(between) * difference * np.exp(-self.exponent * from_end) / self._total(low))
         return self.exponent * distance + np.where(other >= x, ratio, -ratio)
 
     def loss(self, t: int) -> float:

@@ -205,6 +205,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             rng=self._bits(seed),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
+            allow_routed=self.prediction == "routed",
         )
         shares: list[PassiveShare] = []
         self.model_: JointModel = self._run(

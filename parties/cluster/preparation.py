@@ -21,6 +21,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.kept_draws import find_kept
 from parties.cluster.partitions import Partitions, digest_own, look_through, partition_files, working_folder
 from parties.cluster.release import PartitionedRelease
 from parties.cluster.release_accounts import DueRelease, release_folder, release_on_account
@@ -199,6 +200,8 @@ class PartitionedPassive:
             made=DueRelease(self.found.n_rows, rng.is_secure, self.mechanisms, make or _nothing),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            allow_routed=run.allow_routed,
+            redraws=run.changed_values == "redraw",
         )
 
     def agree(self, account: Account, folder: RunFolder) -> PassiveJob:
@@ -223,9 +226,14 @@ class PartitionedPassive:
         return self.surveyed.releases(is_secure=bits(self.run).is_secure)
 
     def absent(self, releases: list[Release], store: ReleaseStore) -> list[Release]:
-        """Those of the releases that would have to be charged: all or none, they are not in `store`."""
-        folder = release_folder(self.surveyed, self._home, is_secure=bits(self.run).is_secure)
-        return releases if PartitionPlan.read(folder) is None else []
+        """Those of the releases that would have to be charged, of the records for which that is so."""
+        is_secure = bits(self.run).is_secure
+        if PartitionPlan.read(release_folder(self.surveyed, self._home, is_secure=is_secure)) is not None:
+            return []
+        if self.run.changed_values == "redraw":
+            return releases
+        found = find_kept(self.surveyed, store, is_secure=is_secure)
+        return [release for release, _ in found if len(release.cost.records)]
 
     @property
     def _home(self) -> Path:
@@ -279,7 +287,13 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
             run=run,
             schema=schema,
             found=found,
-            surveyed=survey_partitions(found.paths, mechanisms, id_columns=schema.id_columns, client=client),
+            surveyed=survey_partitions(
+                found.paths,
+                mechanisms,
+                id_columns=schema.id_columns,
+                client=client,
+                keeps=run.changed_values == "keep",
+            ),
             words=Aligner.of(run, schema).words,
             client=client,
         )

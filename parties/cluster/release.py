@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from opboost.desensitize import ColumnMechanism
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
+from parties.cluster.kept_draws import charge_new, keep_new
 from parties.cluster.release_plan import PartitionPlan, forget_keys, write_keys
 from parties.cluster.release_tasks import (
     Drawn,
@@ -36,6 +38,7 @@ from parties.errors import LedgerError, RunFolderError
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion, digest_of
 from parties.ledger.release_ledger import Ledger
+from parties.ledger.release_store import ReleaseStore
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import sweep, write_json
 
@@ -99,6 +102,7 @@ def release_partitions(
     occasion: Occasion,
     budget: Budget,
     surveyed: Surveyed | None = None,
+    store: ReleaseStore | None = None,
 ) -> PartitionedRelease:
     """Desensitize and rank columns of Parquet partitions, once; a folder that was begun is finished, never drawn anew.
 
@@ -120,6 +124,8 @@ def release_partitions(
     budget : Budget
     surveyed : Surveyed, optional
         The parts, if they were surveyed before.
+    store : ReleaseStore, optional
+        Keeps first draws: records that have one keep it, and the others' are put there. The survey must name records.
 
     Raises
     ------
@@ -141,23 +147,37 @@ def release_partitions(
         plan = PartitionPlan.read(folder)
         if plan is None:
             surveyed = surveyed or survey_partitions(paths, mechanisms, id_columns=id_columns, client=client)
-            plan = _begin(surveyed, folder, rng, ledger, occasion, budget)
         else:
             plan = plan if surveyed is None else _found_again(plan, surveyed, folder)
             plan.check(paths, mechanisms, ledger=ledger.name)
-        if (folder / "release.json").exists():
+        if plan is not None and (folder / "release.json").exists():
             _verify(plan, folder, client)
         else:
-            _finish(plan, folder, client, ledger)
+            # Nobody else finds or draws records of these meanwhile; what is drawn is kept before it is ranked.
+            with store.changing() if store is not None else nullcontext():
+                if plan is None:
+                    assert surveyed is not None
+                    plan = _begin(surveyed, folder, rng, ledger, occasion, budget, store)
+                _draw(plan, surveyed, folder, client, ledger, store)
+            _rank(plan, folder, client)
         _tidy(folder)
         return _read(plan, folder)
 
 
 def _begin(
-    surveyed: Surveyed, folder: Path, rng: BitSource, ledger: Ledger, occasion: Occasion, budget: Budget
+    surveyed: Surveyed,
+    folder: Path,
+    rng: BitSource,
+    ledger: Ledger,
+    occasion: Occasion,
+    budget: Budget,
+    store: ReleaseStore | None,
 ) -> PartitionPlan:
     """Pay for what is to be drawn, and write down from which keys."""
-    charges = ledger.charge(surveyed.releases(is_secure=rng.is_secure), {}, occasion, budget)
+    if store is None:
+        charges = tuple(ledger.charge(surveyed.releases(is_secure=rng.is_secure), {}, occasion, budget))
+    else:
+        charges = charge_new(surveyed, folder, ledger, store, occasion, budget, is_secure=rng.is_secure)
     write_keys(folder, len(surveyed.parts) * len(surveyed.mechanisms), rng=rng)
     plan = PartitionPlan(
         parts=surveyed.parts,
@@ -167,7 +187,7 @@ def _begin(
         mechanisms=surveyed.mechanisms,
         exact=tuple(found.exact for found in surveyed.surveys),
         ledger=ledger.name,
-        charges=tuple(charges),
+        charges=charges,
         is_secure=rng.is_secure,
     )
     plan.write(folder)
@@ -184,12 +204,21 @@ def _found_again(plan: PartitionPlan, surveyed: Surveyed, folder: Path) -> Parti
     return plan
 
 
-def _finish(plan: PartitionPlan, folder: Path, client: Client, ledger: Ledger) -> None:
-    """Draw, enter what was drawn into the ledger, rank."""
+def _draw(
+    plan: PartitionPlan,
+    surveyed: Surveyed | None,
+    folder: Path,
+    client: Client,
+    ledger: Ledger,
+    store: ReleaseStore | None,
+) -> None:
+    """Draw, and enter what was drawn into the ledger."""
     (folder / "codes").mkdir(mode=0o700, exist_ok=True)
-    (folder / "ranks").mkdir(mode=0o700, exist_ok=True)
     drawn = _summed(client, partial(draw_part, folder), len(plan.parts))
-    for c, charge in enumerate(plan.charges):
+    if store is not None:
+        assert surveyed is not None
+        keep_new(plan, folder, surveyed, ledger, store)
+    for c, charge in enumerate(plan.charges if store is None else ()):
         content = digest_of([drawn.written[part][c] for part in range(len(plan.parts))])
         if ledger.content(charge) not in (None, content):
             raise LedgerError(
@@ -202,6 +231,11 @@ def _finish(plan: PartitionPlan, folder: Path, client: Client, ledger: Ledger) -
         for counts, has_missing in zip(drawn.counts, drawn.has_missing, strict=True)
     ]
     write_json(folder / "counts.json", {"columns": columns})
+
+
+def _rank(plan: PartitionPlan, folder: Path, client: Client) -> None:
+    """Turn what was drawn into ranks."""
+    (folder / "ranks").mkdir(mode=0o700, exist_ok=True)
     parts = list(range(len(plan.parts)))
     digests: list[str] = client.gather(client.map(partial(rank_part, folder), parts, pure=False))
     write_json(folder / "release.json", {"ranks": digests})

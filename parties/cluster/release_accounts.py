@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
+from parties.cluster.kept_draws import has_all
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.release_plan import PartitionPlan
 from parties.cluster.survey import Surveyed
@@ -74,7 +75,7 @@ def release_on_account(
     home : Path
         Holds all releases, on a file system that the workers share.
     account : Account
-        Its store is not used: releases of partitions lie at `home`.
+        Releases of partitions lie at `home`; its store serves where first draws are kept, else not.
     id_columns : tuple of str
     may_draw : bool
         False if this run has released before: then the release must be there.
@@ -93,14 +94,15 @@ def release_on_account(
     folder = release_folder(surveyed, home, is_secure=account.rng.is_secure)
     ledger, plan = account.ledger, PartitionPlan.read(folder)
     ledger.refresh()
-    if plan is None and not may_draw:
+    store, is_secure = account.store if account.keeps else None, account.rng.is_secure
+    if plan is None and not may_draw and (store is None or not has_all(surveyed, store, is_secure=is_secure)):
         raise LedgerError(
             f"this run has released before, and {home} holds no release that fits: data, ids, partitions, schema or "
             "mechanism were changed, or the folder was. Drawing anew is another release: choose another run_id. "
             "Nothing was released"
         )
     is_made = plan is not None and (folder / "release.json").exists()
-    if plan is not None and is_made and not all(map(ledger.content, plan.charges)):
+    if plan is not None and is_made and not all(ledger.content(charge) for charge in plan.charges if charge):
         raise LedgerError(
             f"{ledger.path} does not know the release in {folder}. Restore the ledger that it was charged to. "
             "Nothing was released"
@@ -116,13 +118,15 @@ def release_on_account(
         occasion=account.occasion,
         budget=account.budget,
         surveyed=surveyed,
+        store=store,
     )
-    n_columns = len(surveyed.mechanisms)
     if plan is not None and is_made:
         reuses = {
-            mechanism.schema.name: Reuse((charge,), len(surveyed.records))
+            mechanism.schema.name: Reuse((charge,) if charge else (), len(surveyed.records))
             for mechanism, charge in zip(plan.mechanisms, plan.charges, strict=True)
         }
         ledger.charge([], reuses, account.occasion, account.budget)
-    account.note(*((0, n_columns) if is_made else (n_columns, 0)))
+    made = PartitionPlan.read(folder)
+    n_drawn = 0 if made is None or is_made else sum(map(bool, made.charges))
+    account.note(n_drawn, len(surveyed.mechanisms) - n_drawn)
     return found

@@ -15,11 +15,14 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.ranking import RankTable
 from parties.cluster.release_plan import PartitionPlan, bits_of
 from parties.errors import RunFolderError, TableError
-from parties.ledger.charged_release import record_keys
+from parties.ledger.drawn_cells import record_names
+from parties.ledger.pricing import record_keys
+from parties.ledger.release_store import Names
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import replacing
 from parties.tables.key_sets import RecordKeys
@@ -31,13 +34,17 @@ from parties.vertical.out_of_core import code_count, code_type, draw_codes, exac
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a part holds, before anything is drawn: digests, the ledger's keys of its records, values out of bounds."""
+    """What a part holds, before anything is drawn: digests, the ledger's keys of its records, values out of bounds.
+
+    Where first draws are kept, the names of its records in their order; else none.
+    """
 
     n_rows: int
     ids: str
     records: RecordKeys
     exact: tuple[str, ...]
     n_clipped: tuple[int, ...]
+    names: Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +63,12 @@ class Drawn:
         )
 
 
-def survey(part: Path, mechanisms: Sequence[ColumnMechanism], id_columns: Sequence[str]) -> Survey:
+def survey(part: Path, mechanisms: Sequence[ColumnMechanism], id_columns: Sequence[str], keeps: bool) -> Survey:
     """Read a part once, to know whose records are in it, that every cell fits, and what will be drawn from."""
     ids = read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
     exact, n_clipped = zip(*(exact_digest(part, mechanism) for mechanism in mechanisms), strict=True)
-    return Survey(len(ids), digest_of_ids(ids), record_keys(ids), exact, n_clipped)
+    names = record_names(ids if keeps else ids[:0])
+    return Survey(len(ids), digest_of_ids(ids), record_keys(ids), exact, n_clipped, names)
 
 
 def draw_part(folder: Path, part: int) -> Drawn:
@@ -70,7 +78,7 @@ def draw_part(folder: Path, part: int) -> Drawn:
     for c, mechanism in enumerate(plan.mechanisms):
         rng = bits_of(folder, part * len(plan.mechanisms) + c, is_secure=plan.is_secure)
         with replacing(_codes_path(folder, part, c), writer=f".{uuid4().hex}") as unfinished:
-            drawn = draw_codes(plan.parts[part], mechanism, unfinished, rng=rng)
+            drawn = draw_codes(plan.parts[part], mechanism, unfinished, rng=rng, kept=kept_codes(folder, part, c))
             if drawn.exact != plan.exact[part][c]:
                 raise TableError(f"{plan.parts[part].name} was changed while it was in use. Nothing of it was released")
         counts.append(drawn.counts)
@@ -94,6 +102,22 @@ def rank_part(folder: Path, part: int) -> str:
                 pieces = [_codes_piece(plan, folder, part, c, start) for c in range(len(plan.mechanisms))]
                 writer.write_table(pa.table([ranks[pieces[c]] for c, ranks in lookups], schema=schema))
         return file_digest(unfinished)
+
+
+def kept_codes(folder: Path, part: int, column: int) -> KeptCodes | None:
+    """First draws of a part that the release takes over, `NOT_DRAWN` where there is none; None if there are no such."""
+    path = kept_path(folder, part, column)
+    return np.load(path) if path.exists() else None
+
+
+def codes_of(plan: PartitionPlan, folder: Path, part: int, column: int) -> KeptCodes:
+    """What the release has for a column of a part, a missing cell as -1."""
+    return np.fromfile(_codes_path(folder, part, column), code_type(code_count(plan.mechanisms[column])))
+
+
+def kept_path(folder: Path, part: int, column: int) -> Path:
+    """Where the codes lie that a part takes over."""
+    return folder / "codes" / f"{part:06d}.{column}.kept.npy"
 
 
 def file_digest(path: Path) -> str:

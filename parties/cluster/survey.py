@@ -13,8 +13,9 @@ import numpy as np
 from opboost.desensitize import ColumnMechanism
 from parties.cluster.release_tasks import Survey, survey
 from parties.errors import TableError
-from parties.ledger.charged_release import planned_in_parts
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned_in_parts
+from parties.ledger.release_store import Names
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import stamp_of
 
@@ -36,6 +37,8 @@ class Surveyed:
         One for each part.
     records : ndarray of uint64
         What the ledger knows all records by, ascending.
+    keeps : bool
+        Whether first draws are kept; then the surveys name the records.
     """
 
     parts: tuple[Path, ...]
@@ -43,6 +46,12 @@ class Surveyed:
     mechanisms: tuple[ColumnMechanism, ...]
     surveys: tuple[Survey, ...]
     records: RecordKeys
+    keeps: bool = False
+
+    @property
+    def names(self) -> Names:
+        """What the store knows all records by, in their order."""
+        return np.concatenate([found.names for found in self.surveys])
 
     def n_clipped(self) -> dict[str, int]:
         """Per column of which there are any, values outside the public bounds that are moved to them."""
@@ -57,13 +66,19 @@ class Surveyed:
             [found.ids for found in self.surveys],
             self.records,
             is_secure=is_secure,
+            keeps=self.keeps,
         )
 
 
 def survey_partitions(
-    parts: Sequence[Path], mechanisms: Sequence[ColumnMechanism], *, id_columns: Sequence[str], client: Client
+    parts: Sequence[Path],
+    mechanisms: Sequence[ColumnMechanism],
+    *,
+    id_columns: Sequence[str],
+    client: Client,
+    keeps: bool = False,
 ) -> Surveyed:
-    """Read partitions once, to know what would be drawn from them.
+    """Read partitions once, to know what would be drawn from them; with `keeps`, and for which records by name.
 
     Raises
     ------
@@ -72,7 +87,7 @@ def survey_partitions(
     """
     paths = tuple(part.resolve() for part in parts)
     stamps = tuple(stamp_of(path) for path in paths)
-    look = partial(survey, mechanisms=tuple(mechanisms), id_columns=tuple(id_columns))
+    look = partial(survey, mechanisms=tuple(mechanisms), id_columns=tuple(id_columns), keeps=keeps)
     surveys: list[Survey] = client.gather(client.map(look, paths, pure=False))
     n_rows = sum(found.n_rows for found in surveys)
     records = distinct(np.concatenate([found.records for found in surveys]))
@@ -81,4 +96,4 @@ def survey_partitions(
             f"the partitions have {n_rows} rows and {len(records)} different ids; every record must be in one row. "
             "Nothing was released"
         )
-    return Surveyed(paths, stamps, tuple(mechanisms), tuple(surveys), records)
+    return Surveyed(paths, stamps, tuple(mechanisms), tuple(surveys), records, keeps)

@@ -97,17 +97,24 @@ def print_statement(found: Statement) -> None:
     """A ledger as a table."""
     table = Table()
     table.add_column("column")
-    for heading in ("one unit", "epsilon per unit", "remaining", "categories", "remaining", "draws", "re-used"):
+    table.add_column("one unit")
+    for heading in ("epsilon per unit", "categories", "cells, bits"):
+        table.add_column(heading, justify="right")
+        table.add_column("remaining", justify="right")
+    for heading in ("draws", "re-used"):
         table.add_column(heading, justify="right")
     for column in found.columns:
-        cells = [_spending(spending) for spending in (column.epsilon, column.category_epsilon)]
-        unit = f"{column.unit:.6g}" if column.unit else "-"
-        table.add_row(column.column, unit, *cells[0], *cells[1], str(column.n_releases), str(column.n_reuses))
+        spendings = (column.epsilon, column.category_epsilon, column.cell_bits)
+        costs = [text for spending in spendings for text in _spending(spending)]
+        unit = column.unit.words if column.unit is not None else "-"
+        table.add_row(escape(column.column), unit, *costs, str(column.n_releases), str(column.n_reuses))
     console = _console()
     typer.echo(f"{found.path}: {found.n_lines} lines, verified; released to {', '.join(found.peers) or 'nobody'}")
     console.print(table)
     spent, remaining = _spending(found.record)
     typer.echo(f"worst of {found.n_records} records, over all columns: spent {spent}, remaining {remaining}")
+    bits, left = _spending(found.record_cell_bits)
+    typer.echo(f"cells published exactly, of the record with most over all columns: {bits} bits, remaining {left}")
 
 
 def _spending(spending: Spending) -> tuple[str, str]:

@@ -34,6 +34,7 @@ HORIZONTAL_ROLES = ("coordinator", "worker", "owner")
 
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 Positive = Annotated[float, Field(gt=0)]
+Bits = Annotated[float, Field(ge=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
 
 
@@ -99,6 +100,11 @@ class LimitSection(_Section):
 
     epsilon: Positive | None = None
     category_epsilon: Positive | None = None
+    cell_bits: Bits | None = None
+
+    def limit(self) -> Limit:
+        """The same for the ledger."""
+        return Limit(self.epsilon, self.category_epsilon, self.cell_bits)
 
 
 class BudgetSection(LimitSection):
@@ -106,14 +112,15 @@ class BudgetSection(LimitSection):
 
     columns: dict[str, LimitSection] = {}
     per_record: Positive | None = None
+    cell_bits_per_record: Bits | None = None
 
     def budget(self, schema: TableSchema) -> Budget:
         """The limits, checked against the columns there are."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
             raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
-        columns = {name: Limit(own.epsilon, own.category_epsilon) for name, own in self.columns.items()}
-        return Budget(Limit(self.epsilon, self.category_epsilon), columns, self.per_record)
+        columns = {name: own.limit() for name, own in self.columns.items()}
+        return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 
 
 class LedgerSection(_Section):
@@ -185,6 +192,7 @@ class PassiveRun(_Run):
     opaque_names: bool = True
     share_thresholds: bool = False
     allow_routed: bool = True
+    changed_values: Literal["redraw", "keep"] = "redraw"
     seed: int | None = None
     ledger: LedgerSection = LedgerSection()
     serve: ServeSection = ServeSection()

@@ -11,7 +11,8 @@ from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_keys
 from parties.errors import EXPECTED_ERRORS, ConfigError, OverBudget
-from parties.ledger.charged_release import open_books, planned
+from parties.ledger.charged_release import open_books
+from parties.ledger.pricing import planned
 from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import own_columns, read_table

@@ -6,9 +6,13 @@ two values t units apart from each other by a factor of at most ``exp(t * e_i)``
 at most the product, ``exp(t * (e_1 + e_2 + ...))``. Randomised response composes in the same way, at any distance.
 Over the columns of a record the losses add up as in `opboost.privacy.guarantee.compose`.
 
-A unit is one step of the mapped domain at a column's *first* release. A later release on a finer domain or narrower
-bounds spreads that unit over several of its own steps and is charged for every one of them; on a coarser domain values
-one unit apart are at most one step apart, and the release is charged for that one.
+A unit is one step of the column itself; where none is known, one point of the mapped domain at the column's *first*
+release. Every release is charged the exact loss between two values one unit apart, read off its loss curve at as many
+points of its own domain as a unit spans there. For t units that bounds t times as much, since a loss curve never rises
+faster than its first steps together: between two values lie others.
+
+Bits of published cells add up too, since several releases have no more outcomes than the product of their numbers of
+cells.
 """
 
 from __future__ import annotations
@@ -21,14 +25,10 @@ from typing import Any
 import numpy as np
 
 from opboost.arrays import Values
+from opboost.desensitize import ROUNDING, points_within
 from parties.errors import OverBudget
+from parties.ledger.costs import Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, is_member, union, windows
-
-Sums = dict[str, tuple[float, float]]
-"""By column: epsilon per unit, and epsilon of categories."""
-
-# Sums of rounded costs may exceed a limit that they should meet by some units in the last place.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,16 @@ class Limit:
     Attributes
     ----------
     epsilon : float or None
-        Per unit of the mapped domain.
+        Per unit of the column.
     category_epsilon : float or None
         Of randomised response: for unordered categories, and for hiding whether a cell is empty.
+    cell_bits : float or None
+        Of the cells that a Local-Map publishes exactly.
     """
 
     epsilon: float | None = None
     category_epsilon: float | None = None
+    cell_bits: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +62,28 @@ class Budget:
         What differs for some columns.
     per_record : float or None
         For the sum of both kinds of epsilon over all columns of one record.
+    cell_bits_per_record : float or None
+        For the bits of published cells over all columns of one record.
     """
 
     default: Limit = Limit()
     columns: Mapping[str, Limit] = field(default_factory=dict)
     per_record: float | None = None
+    cell_bits_per_record: float | None = None
 
     def limit(self, column: str) -> Limit:
-        """What may be spent of this column."""
+        """What may be spent of this column.
+
+        Who limits an epsilon and says nothing of cells allows none: they would be lost whatever the epsilon.
+        """
         own = self.columns.get(column, Limit())
-        return Limit(
-            self.default.epsilon if own.epsilon is None else own.epsilon,
-            self.default.category_epsilon if own.category_epsilon is None else own.category_epsilon,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What the release of one column costs each of some records.
-
-    Attributes
-    ----------
-    column : str
-    epsilon : float
-        Per step of the release's own domain; 0 for a column that only randomised response protects.
-    category_epsilon : float
-    step : float
-        Width of that step in the column's own unit; 0 where there is none.
-    records : KeySet
-        Keys of the records, ascending. Two records that share a key by accident are charged for each other.
-    """
-
-    column: str
-    epsilon: float
-    category_epsilon: float
-    step: float
-    records: KeySet
+        epsilon = self.default.epsilon if own.epsilon is None else own.epsilon
+        category_epsilon = self.default.category_epsilon if own.category_epsilon is None else own.category_epsilon
+        cell_bits = self.default.cell_bits if own.cell_bits is None else own.cell_bits
+        if cell_bits is None and self.cell_bits_per_record is None:
+            limits = (epsilon, category_epsilon, self.per_record)
+            cell_bits = 0.0 if any(limit is not None and math.isfinite(limit) for limit in limits) else None
+        return Limit(epsilon, category_epsilon, cell_bits)
 
 
 class Balances:
@@ -104,36 +93,42 @@ class Balances:
     """
 
     def __init__(self) -> None:
-        self.units: dict[str, float] = {}
+        self.units: dict[str, Unit] = {}
         self.columns: set[str] = set()
         self._index: dict[str, int] = {}
-        self._costs: list[Sums] = []
+        self._costs: list[dict[str, Spent]] = []
         self._keys: RecordKeys = np.empty(0, np.uint64)
         self._set_of = np.empty(0, np.int64)
         self._new: list[tuple[RecordKeys, int]] = []
         self._large: list[tuple[KeySet, int]] = []
 
-    def epsilon_per_unit(self, cost: Cost) -> float:
-        """A release's epsilon per unit of its column, rather than per step of its own domain."""
-        unit = self.units.get(cost.column, cost.step)
-        if not unit or not cost.step:
-            return cost.epsilon
-        return cost.epsilon * max(1, math.ceil(unit / cost.step * (1 - ROUNDING)))
+    def charge_of(self, cost: Cost) -> Charge:
+        """What a release is to be charged: its loss per unit of its column, however many points that spans.
+
+        Raises
+        ------
+        LedgerError
+            If that is not a number.
+        """
+        unit = self.units.get(cost.column, cost.unit)
+        points = points_within(unit.size, cost.point) if unit is not None and cost.point else 1
+        spent = Spent(cost.loss(points), cost.category_epsilon, cost.cells.bits if cost.cells else 0.0)
+        return Charge(column=cost.column, spent=spent, unit=unit, points=points, records=cost.records)
 
     def knows(self, set_digest: str) -> bool:
         """Whether a set of records was charged before, so that `add` needs its digest alone."""
         return set_digest in self._index
 
-    def add(self, cost: Cost, set_digest: str) -> None:
-        """Count what was charged; `cost.epsilon` is per unit already, `cost.step` is the unit."""
-        if cost.step:
-            self.units.setdefault(cost.column, cost.step)
-        self.columns.add(cost.column)
+    def add(self, charge: Charge, set_digest: str) -> None:
+        """Count what was charged."""
+        if charge.unit is not None:
+            self.units.setdefault(charge.column, charge.unit)
+        self.columns.add(charge.column)
         if set_digest not in self._index:
-            self._keep_set(set_digest, cost.records, {})
+            self._keep_set(set_digest, charge.records, {})
         costs = self._costs[self._index[set_digest]]
-        spent = costs.get(cost.column, (0.0, 0.0))
-        costs[cost.column] = (spent[0] + cost.epsilon, spent[1] + cost.category_epsilon)
+        before = costs.get(charge.column, Spent())
+        costs[charge.column] = Spent(*(one + more for one, more in zip(before, charge.spent, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """All sums as plain values, with sets of records by their digests."""
@@ -142,22 +137,23 @@ class Balances:
 
     def take_up(self, document: Mapping[str, Any], records_of: Callable[[str], KeySet]) -> None:
         """The inverse of `to_dict`, into sums of nothing; `records_of` gives the records of a set."""
-        self.units, self.columns = dict(document["units"]), set(document["columns"])
+        self.units = {column: Unit(*unit) for column, unit in document["units"].items()}
+        self.columns = set(document["columns"])
         for digest, costs in document["sets"]:
-            self._keep_set(digest, records_of(digest), {column: (one[0], one[1]) for column, one in costs.items()})
+            self._keep_set(digest, records_of(digest), {column: Spent(*one) for column, one in costs.items()})
 
     @property
     def n_records(self) -> int:
         """How many records were ever charged."""
         return sum(len(records) for records in self._all_records())
 
-    def worst(self, column: str) -> tuple[float, float]:
-        """What was spent of a column: epsilon per unit and epsilon of categories, of the record that paid most."""
+    def worst(self, column: str) -> Spent:
+        """Of each kind, what was spent of a column by the record that paid most."""
         return self._most_spent(column, self._all_records())
 
-    def worst_record(self) -> float:
-        """What the record that paid most has paid over all columns."""
-        return max((float(self._total(records).max(initial=0.0)) for records in self._all_records()), default=0.0)
+    def worst_record(self) -> tuple[float, float]:
+        """Both kinds of epsilon together, and bits of cells: the most that a record has paid over all columns."""
+        return _largest(self._totals(records) for records in self._all_records())
 
     def check(self, costs: Sequence[Cost], budget: Budget) -> None:
         """Refuse costs that would exceed a limit for any record.
@@ -166,58 +162,69 @@ class Balances:
         ------
         OverBudget
             With every limit that would be exceeded.
+        LedgerError
+            If a cost is not a number.
         """
-        excess = [line for cost in costs for line in self._column_excess(cost, budget.limit(cost.column))]
-        if budget.per_record is not None:
-            excess += _excess("a record over all its columns", self._worst_after(costs), budget.per_record)
+        charges = [self.charge_of(cost) for cost in costs]
+        excess = [line for charge in charges for line in self._column_excess(charge, budget.limit(charge.column))]
+        limits = (budget.per_record, budget.cell_bits_per_record)
+        if any(limit is not None for limit in limits):
+            whats = ("a record over all its columns", "published cells of a record over all its columns, in bits,")
+            for what, spent, most in zip(whats, self._worst_after(charges), limits, strict=True):
+                excess += _excess(what, spent, most)
         if excess:
             raise OverBudget(f"over budget: {'; '.join(excess)}. Nothing was released")
 
-    def _worst_after(self, costs: Sequence[Cost]) -> float:
-        """What the record that would have paid most over all columns would have paid."""
-        sets = {id(cost.records): cost.records for cost in costs}
-        worst = 0.0
-        for records in union(list(sets.values())):
-            total = self._total(records)
-            is_of = {name: is_member(records, members) for name, members in sets.items()}
-            for cost in costs:
-                total[is_of[id(cost.records)]] += self.epsilon_per_unit(cost) + cost.category_epsilon
-            worst = max(worst, float(total.max(initial=0.0)))
-        return worst
+    def _worst_after(self, charges: Sequence[Charge]) -> tuple[float, float]:
+        """What the record that would have paid most over all columns would have paid; see `worst_record`."""
+        sets = {id(charge.records): charge.records for charge in charges}
 
-    def _column_excess(self, cost: Cost, limit: Limit) -> list[str]:
-        new = (self.epsilon_per_unit(cost), cost.category_epsilon)
-        limits = (limit.epsilon, limit.category_epsilon)
-        if not any(epsilon and most is not None for epsilon, most in zip(new, limits, strict=True)):
+        def totals() -> Iterator[Values]:
+            for records in union(list(sets.values())):
+                total = self._totals(records)
+                is_of = {name: is_member(records, members) for name, members in sets.items()}
+                for charge in charges:
+                    total[is_of[id(charge.records)]] += _total(charge.spent)
+                yield total
+
+        return _largest(totals())
+
+    def _column_excess(self, charge: Charge, limit: Limit) -> list[str]:
+        limits = (limit.epsilon, limit.category_epsilon, limit.cell_bits)
+        if not any(more and most is not None for more, most in zip(charge.spent, limits, strict=True)):
             return []
-        spent = self._most_spent(cost.column, windows(cost.records))
-        whats = (f"column {cost.column!r} per unit", f"categories of column {cost.column!r}")
+        spent = self._most_spent(charge.column, windows(charge.records))
+        whats = (
+            f"column {charge.column!r} per unit",
+            f"categories of column {charge.column!r}",
+            f"cells that a Local-Map publishes of column {charge.column!r}, in bits (`cell_bits` allows them),",
+        )
         return [
             line
-            for what, before, epsilon, most in zip(whats, spent, new, limits, strict=True)
-            if epsilon
-            for line in _excess(what, before + epsilon, most)
+            for what, before, more, most in zip(whats, spent, charge.spent, limits, strict=True)
+            if more
+            for line in _excess(what, before + more, most)
         ]
 
-    def _most_spent(self, column: str, pieces: Iterable[RecordKeys]) -> tuple[float, float]:
-        """Per kind of epsilon, what was spent of a column by the one of these records that spent most."""
-        worst = np.zeros(2)
+    def _most_spent(self, column: str, pieces: Iterable[RecordKeys]) -> Spent:
+        """Of each kind, what was spent of a column by the one of these records that spent most."""
+        worst = np.zeros(len(Spent._fields))
         for records in pieces:
-            spent = self._sums(records, lambda costs: costs.get(column, (0.0, 0.0)))
+            spent = self._sums(records, lambda costs: costs.get(column, Spent()))
             worst = np.maximum(worst, spent.max(axis=0, initial=0.0))
-        return float(worst[0]), float(worst[1])
+        return Spent(*worst.tolist())
 
-    def _total(self, records: RecordKeys) -> Values:
-        sums = self._sums(records, lambda costs: np.sum(list(costs.values()), axis=0).tolist())
-        return np.asarray(sums.sum(axis=1), dtype=np.float64)
+    def _totals(self, records: RecordKeys) -> Values:
+        """What each record has paid over all columns, shape ``(n_records, 2)``; see `worst_record`."""
+        return _total(self._sums(records, lambda costs: np.sum(list(costs.values()), axis=0).tolist()))
 
-    def _sums(self, records: RecordKeys, cost_of: Callable[[Sums], Sequence[float]]) -> Values:
-        """What each record has paid over the sets that it is in, shape ``(n_records, 2)``."""
+    def _sums(self, records: RecordKeys, cost_of: Callable[[dict[str, Spent]], Sequence[float]]) -> Values:
+        """What each record has paid over the sets that it is in, by kind."""
         self._merge()
         if not len(records):
-            return np.zeros((0, 2))
+            return np.zeros((0, len(Spent._fields)))
         first, end = (np.searchsorted(self._keys, records, side) for side in ("left", "right"))
-        spent = np.zeros((len(records), 2))
+        spent = np.zeros((len(records), len(Spent._fields)))
         for k in range(int((end - first).max(initial=0))):
             has_more = first + k < end
             sets, position = np.unique(self._set_of[(first + k)[has_more]], return_inverse=True)
@@ -230,7 +237,7 @@ class Balances:
         self._merge()
         return union([self._keys, *(members for members, _ in self._large)])
 
-    def _keep_set(self, digest: str, records: KeySet, costs: Sums) -> None:
+    def _keep_set(self, digest: str, records: KeySet, costs: dict[str, Spent]) -> None:
         index = self._index[digest] = len(self._costs)
         if isinstance(records, np.ndarray):
             self._new.append((records, index))
@@ -248,6 +255,19 @@ class Balances:
         self._keys = np.insert(self._keys, places, keys[order])
         self._set_of = np.insert(self._set_of, places, set_of[order])
         self._new = []
+
+
+def _total(spent: Sequence[float] | Values) -> Values:
+    """Both kinds of epsilon together, and bits of cells; along the last axis."""
+    epsilon, category_epsilon, cell_bits = np.moveaxis(np.asarray(spent), -1, 0)
+    return np.stack([epsilon + category_epsilon, cell_bits], axis=-1)
+
+
+def _largest(totals: Iterable[Values]) -> tuple[float, float]:
+    worst = np.zeros(2)
+    for total in totals:
+        worst = np.maximum(worst, total.max(axis=0, initial=0.0))
+    return float(worst[0]), float(worst[1])
 
 
 def _excess(what: str, spent: float, limit: float | None) -> list[str]:

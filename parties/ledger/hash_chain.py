@@ -33,6 +33,9 @@ from parties.errors import LedgerError
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.storage.sqlite import connect, reporting, transaction
 
+# Of the file with sums; one of another format is not used, and every line is added up again.
+_SUMS_FORMAT = 2
+
 # Sums are kept at an opening that finds so many lines more than the last time.
 LINES_PER_SUMS = 2000
 
@@ -205,14 +208,14 @@ class SealedLines:
         if hashlib.sha256(kept).hexdigest() != known.sums or self._content(known.lines) != known.content:
             return
         document = json.loads(kept)
-        if self._digest_at(known.lines) != known.digest or document["format"] != 1:
+        if self._digest_at(known.lines) != known.digest or document["format"] != _SUMS_FORMAT:
             return
         self._take_up(document["sums"])
         self.name, self.n_lines, self._digest, self._verified = document["name"], known.lines, known.digest, known
 
     def _keep_sums(self, sums: dict[str, Any]) -> _Verified:
         """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
-        kept = json.dumps({"format": 1, "name": self.name, "sums": sums}).encode()
+        kept = json.dumps({"format": _SUMS_FORMAT, "name": self.name, "sums": sums}).encode()
         _write_private(self.sums_path, kept)
         return _Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
 

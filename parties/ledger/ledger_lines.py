@@ -4,6 +4,7 @@
 
     opened    the ledger's own name
     charge    a column is about to be drawn: this is what it costs
+    cells     that column's mechanism publishes of each value the cell it lies in: so many bits, exactly
     stored    what was drawn for that charge is in the store, with this content
     reuse     it was needed again and taken from the store: costs nothing
     run       an owner of rows takes part in a run: this is what the run promises, and costs (`model_ledger`)
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue
 
-from parties.ledger.budget import Cost
+from parties.ledger.costs import Cells, Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, windows
 
 Fields = dict[str, Any]
@@ -82,8 +83,8 @@ class Reuse:
     n_records: int
 
 
-def charge_fields(release: Release, occasion: Occasion, *, epsilon: float, unit: float) -> Fields:
-    """The line of a charge; `epsilon` is per `unit`."""
+def charge_fields(release: Release, charge: Charge, occasion: Occasion) -> Fields:
+    """The line of a charge; its epsilon is the loss over `points` of the release's own domain, which are one `unit`."""
     return {
         "kind": "charge",
         **_when_and_why(occasion),
@@ -93,12 +94,28 @@ def charge_fields(release: Release, occasion: Occasion, *, epsilon: float, unit:
         "data": release.data,
         "ids": release.ids,
         "terms": release.terms,
-        "epsilon": _plain(epsilon),
-        "category_epsilon": _plain(release.cost.category_epsilon),
-        "unit": unit,
+        "epsilon": _plain(charge.spent.epsilon),
+        "category_epsilon": _plain(charge.spent.category_epsilon),
+        "unit": charge.unit.size if charge.unit is not None else 0.0,
+        "unit_words": charge.unit.words if charge.unit is not None else "",
+        "points": charge.points,
         "key": release.key,
-        "records": records_digest(release.cost.records),
-        "n_records": len(release.cost.records),
+        "records": records_digest(charge.records),
+        "n_records": len(charge.records),
+    }
+
+
+def cells_fields(column: str, cells: Cells, charge: Fields, occasion: Occasion) -> Fields:
+    """The line of the cells that a Local-Map publishes, of the records of the line of its charge."""
+    return {
+        "kind": "cells",
+        **_when_and_why(occasion),
+        "column": column,
+        "n_cells": cells.number,
+        "narrowest": cells.narrowest,
+        "bits": cells.bits,
+        "records": charge["records"],
+        "n_records": charge["n_records"],
     }
 
 
@@ -131,15 +148,25 @@ def opened_fields(name: str) -> Fields:
     return {"kind": "opened", "at": _now(), "name": name}
 
 
-def cost_of(line: Mapping[str, Any], records: KeySet) -> Cost:
-    """What a line of kind ``charge`` costs, per unit of its column."""
-    return Cost(
+def charged(line: Mapping[str, Any], records: KeySet) -> Charge:
+    """What a line of kind ``charge`` or ``cells`` cost."""
+    if line["kind"] == "cells":
+        return Charge(column=line["column"], spent=Spent(cell_bits=float(line["bits"])), unit=None, records=records)
+    words = line.get("unit_words", f"{line['unit']:.6g} original units, one point of the mapped domain")
+    return Charge(
         column=line["column"],
-        epsilon=float(line["epsilon"]),
-        category_epsilon=float(line["category_epsilon"]),
-        step=line["unit"],
+        spent=Spent(float(line["epsilon"]), float(line["category_epsilon"]), _bits_before(line)),
+        unit=Unit(line["unit"], words) if line["unit"] else None,
+        points=line.get("points", 1),
         records=records,
     )
+
+
+def _bits_before(line: Mapping[str, Any]) -> float:
+    """Bits of the cells that a charge's release published, where they have no line: versions before wrote none."""
+    if "points" in line or line["terms"].get("mechanism") != "local":
+        return 0.0
+    return math.log2(math.ceil(line["terms"]["domain_size"] / line["terms"]["theta"]))
 
 
 def canonical(document: JsonValue) -> str:

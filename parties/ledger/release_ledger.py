@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,8 +23,9 @@ from parties.ledger.ledger_lines import (
     Occasion,
     Release,
     Reuse,
+    cells_fields,
     charge_fields,
-    cost_of,
+    charged,
     packed,
     records_digest,
     reuse_fields,
@@ -110,7 +111,7 @@ class Ledger:
             self.balances.check([release.cost for release in releases], budget)
             for column, reuse in reuses.items():
                 add(reuse_fields(column, reuse, occasion))
-            return [add(self._charge(release, occasion)) for release in releases]
+            return [self._enter(add, release, occasion) for release in releases]
 
     def note_stored(self, contents: Mapping[int, str]) -> None:
         """Enter the digests of what was drawn, by charge."""
@@ -130,11 +131,15 @@ class Ledger:
         """Read and verify what other processes have added."""
         self._lines.refresh()
 
-    def _charge(self, release: Release, occasion: Occasion) -> Fields:
-        records, step = release.cost.records, release.cost.step
-        self._keep_records(records_digest(records), records)
-        unit = self.balances.units.get(release.cost.column, step) if step else 0.0
-        return charge_fields(release, occasion, epsilon=self.balances.epsilon_per_unit(release.cost), unit=unit)
+    def _enter(self, add: Callable[[Fields], int], release: Release, occasion: Occasion) -> int:
+        """Enter a release's charge and, of a Local-Map, its cells; returns the number of the charge."""
+        charge = self.balances.charge_of(release.cost)
+        line = charge_fields(release, charge, occasion)
+        self._keep_records(line["records"], charge.records)
+        number = add(line)
+        if release.cost.cells is not None:
+            add(cells_fields(charge.column, release.cost.cells, line, occasion))
+        return number
 
     def _keep_records(self, digest: str, keys: KeySet) -> None:
         """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
@@ -152,9 +157,11 @@ class Ledger:
         match line["kind"]:
             case "charge":
                 self._charges.setdefault(line["key"], []).append(line["number"])
-                self.balances.add(cost_of(line, self._records_once(line["records"])), line["records"])
+                self._count_charge(line)
                 self.n_releases[line["column"]] += 1
                 self.peers.add(line["peer"])
+            case "cells":
+                self._count_charge(line)
             case "stored":
                 self._contents[line["charge"]] = line["content"]
             case "reuse":
@@ -162,6 +169,9 @@ class Ledger:
                 self.peers.add(line["peer"])
             case _:
                 raise ValueError("a kind of line that this version does not know")
+
+    def _count_charge(self, line: dict[str, Any]) -> None:
+        self.balances.add(charged(line, self._records_once(line["records"])), line["records"])
 
     def _sums(self) -> dict[str, Any]:
         """Everything that was counted, as plain values."""

@@ -1,17 +1,18 @@
 """What was drawn, kept so that it never has to be drawn again. Private to its owner: it holds codes, not ranks.
 
 Every drawn column is one entry under the number of the ledger's line that charged it: an array in numpy's own format,
-the missing cells as -1. For single records (desensitized prediction) a second array names them, and an index finds a
-record's draw. The digest of an entry stands in the ledger; what does not match is refused, what the ledger does not
-know (a crash came between) is ignored, since it never left.
+the missing cells as -1. For single records (desensitized prediction, and first draws that are kept whatever becomes of
+the values) a second array names them, and an index finds a record's draw. The digest of an entry stands in the ledger;
+what does not match is refused, what the ledger does not know (a crash came between) is ignored, since it never left.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +29,15 @@ from parties.storage.sqlite import connect, reporting, transaction
 # Bytes of a record's key and of a family of releases in the index: no two records will share one.
 KEY_BYTES = 16
 
-# Keys per question to the index.
+Names = NDArray[np.bytes_]
+"""What single draws are found by, `KEY_BYTES` bytes each. Numpy shows them without zero bytes at their end."""
+
+NAME = np.dtype(f"S{KEY_BYTES}")
+
+# Stands for a cell that was not drawn, among codes of which a missing cell is -1.
+NOT_DRAWN = -2
+
+# Names per question to the index.
 _BATCH = 500
 
 _TABLES = (
@@ -37,6 +46,22 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS answered (family BLOB, record BLOB, charge INTEGER, position INTEGER, "
     "PRIMARY KEY (family, record, charge)) WITHOUT ROWID",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What was found of single draws.
+
+    Attributes
+    ----------
+    codes : ndarray of signed integers
+        Per name; `NOT_DRAWN` where there is none, a missing cell as -1.
+    charges : tuple of int
+        Lines of the ledger that paid for them.
+    """
+
+    codes: KeptCodes
+    charges: tuple[int, ...]
 
 
 class ReleaseStore:
@@ -79,38 +104,50 @@ class ReleaseStore:
     def find(self, key: str) -> int | None:
         """The charge of a stored release that may stand for one of this key."""
         for charge in self._ledger.stored(key):
-            if self._database.execute("SELECT 1 FROM drawn WHERE charge = ?", (charge,)).fetchone():
+            if self.holds(charge):
                 return charge
         return None
 
-    def answers(self, family: str, records: Sequence[bytes]) -> dict[bytes, tuple[int, int]]:
-        """The draws of single records, of those that have any: which charge paid for it, and the code.
+    def answers(self, family: str, names: Names) -> Drawn:
+        """The draws of single records under names that ascend, each once; the first of several draws counts.
 
         Raises
         ------
         LedgerError
             If one is not what the ledger says was drawn.
         """
-        places: dict[int, list[tuple[bytes, int]]] = {}
-        for start in range(0, len(records), _BATCH):
-            batch = records[start : start + _BATCH]
+        wanted, charges, positions = self._places(family, names)
+        codes, paid = np.full(len(names), NOT_DRAWN, np.int64), []
+        for charge in np.unique(charges).tolist():
+            if self._ledger.content(charge) is None:
+                continue
+            drawn, stored = self._read(charge)
+            of_charge = charges == charge
+            rows, places = np.searchsorted(names, wanted[of_charge]), positions[of_charge]
+            if not ((places >= 0) & (places < len(stored))).all() or (stored[places] != wanted[of_charge]).any():
+                raise self._damaged(charge)
+            is_first = codes[rows] == NOT_DRAWN
+            codes[rows[is_first]] = drawn[places[is_first]]
+            paid.append(charge)
+        smallest = np.min_scalar_type(min(NOT_DRAWN, -1 - int(codes.max(initial=0))))
+        return Drawn(codes.astype(smallest), tuple(paid))
+
+    def _places(self, family: str, names: Names) -> tuple[Names, NDArray[np.int64], NDArray[np.int64]]:
+        """Of all draws under these names, in any order: name, charge, and place in the entry of that charge."""
+        found: list[Names] = [np.empty(0, NAME)]
+        numbers = [np.empty((0, 2), np.int64)]
+        for start in range(0, len(names), _BATCH):
+            batch = _as_bytes(names[start : start + _BATCH])
             rows = self._database.execute(
                 "SELECT record, charge, position FROM answered WHERE family = ? AND record IN "
                 f"({', '.join('?' * len(batch))})",
                 (_short(family), *batch),
-            )
-            for record, charge, position in rows:
-                places.setdefault(charge, []).append((record, position))
-        found: dict[bytes, tuple[int, int]] = {}
-        for charge in sorted(places):
-            if self._ledger.content(charge) is None:
-                continue
-            codes, names = self._read(charge)
-            for record, position in places[charge]:
-                if not 0 <= position < len(names) or bytes(names[position]) != record:
-                    raise self._damaged(charge)
-                found.setdefault(record, (charge, int(codes[position])))
-        return found
+            ).fetchall()
+            if rows:
+                found.append(np.frombuffer(b"".join(row[0] for row in rows), NAME))
+                numbers.append(np.array([row[1:] for row in rows], np.int64))
+        charges, positions = np.concatenate(numbers).T
+        return np.concatenate(found), charges, positions
 
     def verify(self) -> None:
         """Compare everything that is stored with the ledger.
@@ -126,19 +163,27 @@ class ReleaseStore:
                 if self._ledger.content(charge) is not None:
                     self._read(charge)
 
-    def put(self, charge: int, codes: KeptCodes, *, family: str = "", records: Sequence[bytes] = ()) -> str:
+    def holds(self, charge: int) -> bool:
+        """Whether something is kept for a charge."""
+        return self._database.execute("SELECT 1 FROM drawn WHERE charge = ?", (charge,)).fetchone() is not None
+
+    def put(self, charge: int, codes: KeptCodes, *, family: str = "", names: Names | None = None) -> str:
         """Keep what was drawn for a charge; returns its digest, for the ledger."""
-        header, kept, names = _packed(codes, records)
-        n_bytes, digest = len(header) + kept.itemsize * len(codes) + len(names), hashlib.sha256()
+        names = np.empty(0, NAME) if names is None else names
+        header, kept, end = _packed(codes, names)
+        n_bytes, digest = len(header) + kept.itemsize * len(codes) + len(end), hashlib.sha256()
         self._database.execute("INSERT INTO drawn VALUES (?, zeroblob(?))", (charge, n_bytes))
         pieces = (codes[i : i + WINDOW_ROWS].astype(kept).tobytes() for i in range(0, len(codes), WINDOW_ROWS))
         with self._database.blobopen("drawn", "content", charge) as blob:
-            for piece in chain([header], pieces, [names]):
+            for piece in chain([header], pieces, [end]):
                 blob.write(piece)
                 digest.update(piece)
+        # In the order of the index, a million of them take half the time.
+        order = np.argsort(names)
+        places = zip(_as_bytes(names[order]), order.tolist(), strict=True)
         self._database.executemany(
             "INSERT INTO answered VALUES (?, ?, ?, ?)",
-            ((_short(family), record, charge, position) for position, record in enumerate(records)),
+            ((_short(family), name, charge, position) for name, position in places),
         )
         return digest.hexdigest()
 
@@ -152,7 +197,7 @@ class ReleaseStore:
         """
         return self._read(charge)[0]
 
-    def _read(self, charge: int) -> tuple[KeptCodes, NDArray[np.uint8]]:
+    def _read(self, charge: int) -> tuple[KeptCodes, Names]:
         row = self._database.execute("SELECT content FROM drawn WHERE charge = ?", (charge,)).fetchone()
         if row is None or hashlib.sha256(row[0]).hexdigest() != self._ledger.content(charge):
             raise self._damaged(charge)
@@ -188,19 +233,25 @@ def store_path(ledger: Ledger) -> Path:
     return ledger.path.with_suffix(".releases.sqlite")
 
 
-def _packed(codes: KeptCodes, records: Sequence[bytes]) -> tuple[bytes, np.dtype[Any], bytes]:
+def _packed(codes: KeptCodes, names: Names) -> tuple[bytes, np.dtype[Any], bytes]:
     """What stands before the codes in numpy's own format, the smallest type that holds them, and what stands after."""
     smallest = np.dtype(np.min_scalar_type(-1 - int(codes.max(initial=0))))
-    header, names = io.BytesIO(), io.BytesIO()
+    header, end = io.BytesIO(), io.BytesIO()
     shape = {"descr": np.lib.format.dtype_to_descr(smallest), "fortran_order": False, "shape": codes.shape}
     np.lib.format.write_array_header_1_0(header, shape)
-    np.save(names, np.frombuffer(b"".join(records), np.uint8).reshape(-1, KEY_BYTES))
-    return header.getvalue(), smallest, names.getvalue()
+    np.save(end, names.view(np.uint8).reshape(-1, KEY_BYTES))
+    return header.getvalue(), smallest, end.getvalue()
 
 
-def _unpack(data: bytes) -> tuple[KeptCodes, NDArray[np.uint8]]:
+def _unpack(data: bytes) -> tuple[KeptCodes, Names]:
     content = io.BytesIO(data)
-    return np.load(content), np.load(content)
+    return np.load(content), np.load(content).reshape(-1).view(NAME)
+
+
+def _as_bytes(names: Names) -> list[bytes]:
+    """Names with all their bytes."""
+    whole: list[bytes] = names.view(f"V{KEY_BYTES}").tolist()
+    return whole
 
 
 def _short(digest: str) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 from parties.config.vertical import PassiveRun, read_role, read_run, read_schema
 from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
+from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore, store_path
 
@@ -19,7 +20,7 @@ DEFAULT_PATH = Path("runs/ledger.sqlite")
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Of one kind of epsilon: what was spent, and what may be; None is no limit."""
+    """Of one kind of cost: what was spent, and what may be; None is no limit."""
 
     spent: float
     limit: float | None
@@ -39,20 +40,23 @@ class ColumnStatement:
     Attributes
     ----------
     column : str
-    unit : float
-        One unit of distance, in the column's own unit (positions, for ordered categories); 0 where there is none.
+    unit : Unit or None
+        The difference that `epsilon` is for; None where there is no distance.
     epsilon : Spending
         dLDP, per unit.
     category_epsilon : Spending
         Randomised response.
+    cell_bits : Spending
+        Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
     """
 
     column: str
-    unit: float
+    unit: Unit | None
     epsilon: Spending
     category_epsilon: Spending
+    cell_bits: Spending
     n_releases: int
     n_reuses: int
 
@@ -71,6 +75,8 @@ class Statement:
         Records of which anything was released.
     record : Spending
         Both kinds of epsilon over all columns of the worst record.
+    record_cell_bits : Spending
+        Bits of published cells over all columns of the record with most of them.
     columns : tuple of ColumnStatement
     """
 
@@ -79,14 +85,17 @@ class Statement:
     peers: tuple[str, ...]
     n_records: int
     record: Spending
+    record_cell_bits: Spending
     columns: tuple[ColumnStatement, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
         document: dict[str, Any] = _plain(asdict(self))
-        document["record"]["remaining"] = _plain(self.record.remaining)
+        for kind in ("record", "record_cell_bits"):
+            document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
         for column, entry in zip(self.columns, document["columns"], strict=True):
-            for kind in ("epsilon", "category_epsilon"):
+            entry["unit"] = None if column.unit is None else column.unit._asdict()
+            for kind in ("epsilon", "category_epsilon", "cell_bits"):
                 entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
         return document
 
@@ -124,25 +133,27 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
 
 def statement(ledger: Ledger, budget: Budget) -> Statement:
     """Sum up a ledger that was verified when it was opened."""
+    epsilon, cell_bits = ledger.balances.worst_record()
     return Statement(
         path=ledger.path,
         n_lines=ledger.n_lines,
         peers=tuple(sorted(ledger.peers)),
         n_records=ledger.balances.n_records,
-        record=Spending(ledger.balances.worst_record(), budget.per_record),
+        record=Spending(epsilon, budget.per_record),
+        record_cell_bits=Spending(cell_bits, budget.cell_bits_per_record),
         columns=tuple(_columns(ledger, budget)),
     )
 
 
 def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
     for name in sorted(ledger.balances.columns | set(budget.columns)):
-        epsilon, category_epsilon = ledger.balances.worst(name)
-        limit = budget.limit(name)
+        spent, limit = ledger.balances.worst(name), budget.limit(name)
         yield ColumnStatement(
             column=name,
-            unit=ledger.balances.units.get(name, 0.0),
-            epsilon=Spending(epsilon, limit.epsilon),
-            category_epsilon=Spending(category_epsilon, limit.category_epsilon),
+            unit=ledger.balances.units.get(name),
+            epsilon=Spending(spent.epsilon, limit.epsilon),
+            category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
+            cell_bits=Spending(spent.cell_bits, limit.cell_bits),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
         )

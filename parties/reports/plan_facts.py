@@ -27,15 +27,15 @@ from opboost.map_analysis import (
 )
 from opboost.order_metrics import expected_weighted_kendall
 from opboost.preprocess import encode
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, compose
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.privacy.local import RandomisedResponse
 from parties.config.vertical import PassiveRun, read_run
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.ledger_statement import Statement, read_statement
-from parties.reports.sentences import column_sentence, everyday_difference, loss_between
-from parties.vertical.preparation import bits, prepare_passive
+from parties.reports.sentences import column_sentence, everyday_difference
+from parties.vertical.preparation import prepare_passive
 
 # Multiples of the chosen budget at which a column's order is shown.
 ORDER_MULTIPLES = tuple(2.0**k for k in range(-6, 4))
@@ -128,6 +128,10 @@ class Plan:
         What was spent before; None if there is no ledger yet.
     opaque_names, share_thresholds, allow_routed : bool
         What else the run file lets out.
+    most_tests : int or None
+        Split tests that were agreed on as the most; None leaves the number to the active party.
+    redraws : bool
+        Whether a value that was changed since it was released is drawn anew.
     """
 
     party: str
@@ -140,6 +144,8 @@ class Plan:
     opaque_names: bool
     share_thresholds: bool
     allow_routed: bool
+    most_tests: int | None
+    redraws: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +178,7 @@ def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: 
         peer=run.active.name,
         run_id=run.run_id,
         n_records=prepared.table.n_rows,
-        guarantee=compose(tuple(m.guarantee() for m in prepared.mechanisms), is_secure=bits(run).is_secure),
+        guarantee=prepared.job().guarantee(),
         columns=tuple(
             _column_plan(column, candidates, wanted_order) for column, candidates in zip(columns, found, strict=True)
         ),
@@ -180,6 +186,8 @@ def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: 
         opaque_names=run.opaque_names,
         share_thresholds=run.share_thresholds,
         allow_routed=run.allow_routed,
+        most_tests=run.active.agreed.tests,
+        redraws=run.changed_values == "redraw",
     )
 
 
@@ -221,11 +229,10 @@ def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_orde
     is_numeric = not isinstance(mechanism.value, RandomisedResponse)
     has_order = is_numeric and int((column.counts > 0).sum()) > 1 and len(column.counts) <= MAX_TABLE_DOMAIN
     table = mechanism.value.log_probabilities() if len(column.counts) <= MAX_TABLE_DOMAIN else None
-    lower, upper = mechanism.schema.bounds
     difference = None
     if is_numeric:
         size, points = everyday_difference(mechanism)
-        difference = Difference(size=size, points=points, loss=loss_between(mechanism, points))
+        difference = Difference(size=size, points=points, loss=mechanism.loss(points))
     return ColumnPlan(
         promise=mechanism.guarantee(),
         sentence=column_sentence(mechanism),
@@ -233,7 +240,7 @@ def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_orde
         n_values=int(column.counts.sum()),
         n_missing=column.n_missing,
         n_clipped=column.n_clipped,
-        unit=(upper - lower) / (len(column.counts) - 1) if is_numeric else None,
+        unit=mechanism.point if is_numeric else None,
         difference=difference,
         candidates=candidates,
         orders=_orders(mechanism, column.counts) if has_order else (),

@@ -38,14 +38,24 @@ def plan_page(plan: Plan) -> Page:
 
 def _summary(plan: Plan) -> Section:
     rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
+    number_of_tests = "as many tests as its model has, which it says at the greeting"
+    if plan.most_tests is not None:
+        number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
+    routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
     lets_out = (
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; exact routing bits for new records are "
-        f"{'answered' if plan.allow_routed else 'refused'}."
+        f"{routed}."
+    )
+    changes = (
+        f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "
+        "(`changed_values: redraw`)."
+        if plan.redraws
+        else "The first draw of every record and column stays, even if the value is changed (`changed_values: keep`)."
     )
     told = (
         f"{plan.party} would release ranks of {len(plan.columns)} desensitized columns of at most "
-        f"{plan.n_records:,} records to {plan.peer}. {lets_out}"
+        f"{plan.n_records:,} records to {plan.peer}. {lets_out} {changes}"
     )
     return Section("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
 

@@ -49,10 +49,11 @@ def active_page(facts: ActiveFacts) -> Page:
 def passive_page(facts: PassiveFacts) -> Page:
     """B's page."""
     history = facts.history
+    n_tests = sum(one.n_tests for one in facts.columns)
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for new records are {'answered' if facts.allows_routed else 'refused'}."
+        f"for new records are {f'answered, {n_tests} for each' if facts.allows_routed else 'refused'}."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
     return Page(

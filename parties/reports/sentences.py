@@ -13,9 +13,6 @@ from opboost.schema import Kind
 # Odds above this are written as a power of e: nobody is protected by them.
 LARGEST_ODDS = 10_000.0
 
-# A range with whole bounds and at least so many units between them is taken for one of whole numbers.
-WHOLE_RANGE = 10.0
-
 # An everyday difference should cost about so much; it is the largest round one that costs no more.
 EVERYDAY_LOSS = 1.0
 
@@ -36,31 +33,23 @@ def everyday_difference(mechanism: ColumnMechanism) -> tuple[float, int]:
     """A round difference in the column's own unit, and how many points of the domain it may span.
 
     The largest of 1, 2 and 5 times a power of ten that loses at most `EVERYDAY_LOSS`; if none does, the smallest that
-    makes sense. Ordered categories differ by whole positions, and so do numbers whose bounds are whole.
+    makes sense. Ordered categories differ by whole positions, and numbers by no less than the step that is known.
     """
     assert not isinstance(mechanism.value, RandomisedResponse)
-    lower, upper = mechanism.schema.bounds
-    per_point = (upper - lower) / (mechanism.settings.domain_size - 1)
     if mechanism.schema.kind is Kind.ORDERED:
-        return 1.0, math.ceil(1 / per_point - 1e-9)
-    is_whole = lower.is_integer() and upper.is_integer() and upper - lower >= WHOLE_RANGE
+        return 1.0, mechanism.points(1.0)
+    lower, upper = mechanism.schema.bounds
+    least = mechanism.schema.own_step or 10.0 ** math.floor(math.log10(mechanism.point))
     best = 0.0
-    for power in range(0 if is_whole else math.floor(math.log10(per_point)), math.floor(math.log10(upper - lower)) + 1):
+    for power in range(math.floor(math.log10(least)), math.floor(math.log10(upper - lower)) + 1):
         for digit in (1, 2, 5):
             difference = digit * 10.0**power
-            points = math.ceil(difference / per_point - 1e-9)
-            if difference > upper - lower or points < 1:
+            if not least <= difference <= upper - lower:
                 continue
-            if best == 0 or loss_between(mechanism, points) <= EVERYDAY_LOSS:
+            if best == 0 or mechanism.loss(mechanism.points(difference)) <= EVERYDAY_LOSS:
                 best = difference
     best = best or upper - lower
-    return best, math.ceil(best / per_point - 1e-9)
-
-
-def loss_between(mechanism: ColumnMechanism, points: int) -> float:
-    """Exact loss between values so many points apart; for a Local-Map, of one cell."""
-    value = mechanism.value
-    return value.loss_within(points) if isinstance(value, LocalMap) else value.loss(points)
+    return best, mechanism.points(best)
 
 
 def column_sentence(mechanism: ColumnMechanism) -> str:
@@ -89,19 +78,24 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
     difference, points = everyday_difference(mechanism)
     lower, upper = schema.bounds
     if schema.kind is Kind.ORDERED:
-        apart, whole = f"whose {schema.name} differs by one step", f"all {len(schema.categories)} steps"
+        apart = f"whose {schema.name} differs by one category"
+        whole = f"from the first of its {len(schema.categories)} categories to the last"
     else:
-        apart, whole = f"whose {schema.name} differs by {difference:,.10g}", f"the whole range {lower:,g} to {upper:,g}"
-    most = odds(loss_between(mechanism, points))
+        apart = f"whose {schema.name} differs by {difference:,.10g}"
+        whole = f"over the whole range {lower:,g} to {upper:,g}"
+    most = odds(mechanism.loss(points))
     if isinstance(value, LocalMap):
+        promise = mechanism.guarantee()
         return (
-            f"Which of {value.cells.n_cells} cells of {schema.name} a record lies in is published exactly. Two records "
-            f"of one cell {apart} are told apart with odds at most {most}."
+            f"Which of {promise.n_cells} cells of {schema.name} a record lies in is published exactly: "
+            f"{promise.cell_bits:.3g} bits, and the narrowest cell has {promise.narrowest_cell} of "
+            f"{mechanism.settings.domain_size} points. Two records of one cell {apart} are told apart with odds at "
+            f"most {most}."
         )
     note = ""
     if isinstance(value, AdjMap):
         note = " Two values on the two sides of a cell's border lose the most for so small a difference."
     return (
-        f"Two records {apart} are told apart with odds at most {most}; over {whole}, with odds at most "
+        f"Two records {apart} are told apart with odds at most {most}; {whole}, with odds at most "
         f"{odds(value.loss(value.domain.size - 1))}.{note}"
     )

@@ -31,6 +31,11 @@ _LEAKAGE = (
         "ranks of desensitized values, within the guarantee; new records scored in mode routed: one exact bit per test",
     ),
     (
+        "changes of values",
+        "none",
+        "whether a record or a column was changed since it was released before, unless B keeps its first draws",
+    ),
+    (
         "who is in the data",
         "B learns which of its ids all parties know, and how many A has",
         "A learns which of its ids B knows, and how many B has",
@@ -81,8 +86,9 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
         blocks.append(Grid("The guarantee of all columns together", ("", "value"), rows))
         blocks.append(
             Prose(
-                "Epsilon is per unit of distance: t units apart it is t times as much, over a whole domain of n points "
-                "(n - 1) times. It is a weaker promise than plain epsilon-LDP with the same number."
+                "Epsilon is per unit of distance, a step of the column: t steps apart it is at most t times as much. "
+                "It is a weaker promise than plain epsilon-LDP with the same number; that would promise the worst case "
+                "between any two records."
             )
         )
     if not guarantee.is_secure:
@@ -95,7 +101,7 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
     """The promise of each column by itself."""
     return Grid(
         "The promise, column by column",
-        ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness"),
+        ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness", "cells"),
         tuple(
             (
                 one.column,
@@ -104,6 +110,9 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
                 one.unit,
                 number(one.domain_loss),
                 number(one.missing_epsilon) if one.missing_epsilon else "-",
+                f"{one.n_cells} published, {one.cell_bits:.3g} bits, the narrowest of {one.narrowest_cell} points"
+                if one.n_cells
+                else "-",
             )
             for one in columns
         ),
@@ -117,20 +126,25 @@ def ledger_section(statement: Statement | None) -> Section:
     rows = tuple(
         (
             one.column,
+            one.unit.words if one.unit is not None else "-",
             number(one.epsilon.spent),
             _remaining(one.epsilon),
             number(one.category_epsilon.spent),
             _remaining(one.category_epsilon),
+            number(one.cell_bits.spent),
+            _remaining(one.cell_bits),
             str(one.n_releases),
             str(one.n_reuses),
         )
         for one in statement.columns
     )
-    headings = ("column", "epsilon per unit", "remaining", "categories", "remaining", "draws", "used again")
+    costs = [heading for cost in ("epsilon per unit", "categories", "cells, bits") for heading in (cost, "remaining")]
+    headings = ("column", "one unit", *costs, "draws", "used again")
     told = (
         f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
-        f"{_remaining(statement.record)}."
+        f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
+        f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
     )
     return Section("Ledger", (Prose(told), Grid("Spent over all runs, and remaining", headings, rows)))
 

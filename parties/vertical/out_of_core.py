@@ -13,19 +13,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism, desensitize
 from opboost.preprocess import EncodedColumn, encode
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
 from opboost.schema import Kind
 from opboost.vertical import RankColumn
+from parties.ledger.release_store import NOT_DRAWN
 from parties.progress import Progress, no_progress
 from parties.storage.mapped_ranks import MappedRanks
 from parties.tables.parquet import reporting_faults
@@ -157,8 +159,15 @@ def exact_digest(data: Path, mechanism: ColumnMechanism) -> tuple[str, int]:
     return digest.hexdigest(), n_clipped
 
 
-def draw_codes(data: Path, mechanism: ColumnMechanism, target: Path, *, rng: BitSource) -> DrawnCodes:
+def draw_codes(
+    data: Path, mechanism: ColumnMechanism, target: Path, *, rng: BitSource, kept: KeptCodes | None = None
+) -> DrawnCodes:
     """First pass: draw a stored column's release into a file.
+
+    Parameters
+    ----------
+    kept : ndarray of signed integers, optional
+        Codes that were drawn before, per row, which stay: a missing cell as -1, `NOT_DRAWN` where there is none.
 
     Notes
     -----
@@ -168,15 +177,18 @@ def draw_codes(data: Path, mechanism: ColumnMechanism, target: Path, *, rng: Bit
     counts, has_missing = np.zeros(n_codes, np.int64), False
     exact, written = hashlib.sha256(), hashlib.sha256()
     with target.open("wb") as file:
-        for piece in stored_pieces(data, mechanism.schema.name):
+        for start, piece in zip(count(0, PIECE_ROWS), stored_pieces(data, mechanism.schema.name), strict=False):
             encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
             exact.update(_exact_bytes(encoded))
             released = desensitize(mechanism, encoded, rng=rng)
-            counts += np.bincount(released.codes[~released.is_missing], minlength=n_codes)
-            has_missing |= bool(released.is_missing.any())
-            codes = memoryview(np.where(released.is_missing, -1, released.codes).astype(code_type(n_codes))).cast("B")
-            written.update(codes)
-            file.write(codes)
+            codes = np.where(released.is_missing, -1, released.codes).astype(code_type(n_codes))
+            if kept is not None:
+                before = kept[start : start + len(codes)]
+                codes = np.where(before == NOT_DRAWN, codes, before).astype(codes.dtype)
+            counts += np.bincount(codes[codes >= 0], minlength=n_codes)
+            has_missing |= bool((codes < 0).any())
+            written.update(memoryview(codes).cast("B"))
+            file.write(memoryview(codes).cast("B"))
     return DrawnCodes(counts, has_missing, exact.hexdigest(), written.hexdigest())
 
 

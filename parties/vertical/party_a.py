@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pydantic import JsonValue
 
 from opboost.fit_quality import training_quality
+from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
 from opboost.trees.boosting import OnRound, RoundReport
 from opboost.vertical import (
@@ -61,7 +62,11 @@ def train_jointly(
         phase.enter("having split ranks resolved")
         routers = _have_resolved(channels, tests)
         phase.enter("saving the model")
-        guarantees = {peer: receipt.guarantee for peer, receipt in receipts.items() if receipt.guarantee}
+        guarantees = {
+            peer: with_tests(receipt.guarantee, len(tests[peer].ranks))
+            for peer, receipt in receipts.items()
+            if receipt.guarantee
+        }
         ensemble = bind(trained, tests)
         is_held_out = job.validation.is_held_out if job.validation is not None else None
         # Trees that were grown elsewhere have their rows there.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn
-from opboost.privacy.guarantee import Guarantee, compose
+from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
 from opboost.ranking import rankings
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
@@ -99,6 +99,10 @@ class PassiveJob:
         What was agreed that the active party does.
     resolved : ResolvedTests
         Which split tests earlier attempts of the run resolved.
+    allow_routed : bool
+        Whether split tests about new records may be answered from exact values.
+    redraws : bool
+        Whether `release`, or what made `made`, draws anew what was changed since it was drawn, which tells the change.
     """
 
     party: str
@@ -117,6 +121,8 @@ class PassiveJob:
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
     resolved: ResolvedTests = field(default_factory=ResolvedTests)
+    allow_routed: bool = True
+    redraws: bool = False
 
     def __post_init__(self) -> None:
         if self.made is None:
@@ -137,6 +143,7 @@ class PassiveJob:
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
             is_secure=self.rng.is_secure if self.made is None else self.made.is_secure,
             bounds_are_public=self.bounds_are_public,
+            not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws),
         )
 
     def hello(self, task: Task = Task.TRAIN) -> Hello:
@@ -173,7 +180,7 @@ class PassiveShare:
     ----------
     router : Router
     guarantee : Guarantee
-        Of the training release.
+        Of the training release, with the number of split tests that new records are asked.
     n_clipped : dict of str to int
         Per column, values outside the public bounds that were moved to them.
     """
@@ -232,7 +239,7 @@ def train(
         progress("waiting for the trees", 1, 1)
         counts = zip(job.mechanisms if job.made is None else (), encoded.n_clipped, strict=True)
         clipped = {mechanism.schema.name: n for mechanism, n in counts if n}
-        share = PassiveShare(router=router, guarantee=guarantee, n_clipped=clipped)
+        share = PassiveShare(router=router, guarantee=with_tests(guarantee, tests.n_tests), n_clipped=clipped)
         phase.enter("saving its share")
         save(share)
         # The run is over here; an active party that left before it could hear so asks again when it is started again.

@@ -12,14 +12,15 @@ import numpy as np
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
-from opboost.preprocess import encode
+from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
 from parties.errors import ConfigError, TableError, naming
-from parties.ledger.charged_release import planned
+from parties.ledger.drawn_cells import find_cells
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.journal import Inputs, Journal, Records
 from parties.tables.party_table import PartyTable, own_columns, read_table, select
@@ -148,17 +149,26 @@ class PreparedPassive:
             order=aligned.orders.get(run.active.name),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            allow_routed=run.allow_routed,
+            redraws=run.changed_values == "redraw",
         )
 
     def planned(self) -> list[Release]:
-        """What releasing all records of the table would be entered as; nothing is charged."""
+        """What releasing all records of the table would be entered as, if nothing was drawn before."""
         job = self.job()
-        encoded = [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
-        return planned(job.mechanisms, encoded, self.table.ids, is_secure=job.rng.is_secure)
+        keeps = self.run.changed_values == "keep"
+        return planned(job.mechanisms, self._encoded(job), self.table.ids, is_secure=job.rng.is_secure, keeps=keeps)
 
     def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
-        """Those of the releases that would have to be drawn."""
-        return [release for release in releases if store.find(release.key) is None]
+        """Those of the releases that would have to be drawn, of the records for which that is so."""
+        if self.run.changed_values == "redraw":
+            return [release for release in releases if store.find(release.key) is None]
+        job, ids = self.job(), self.table.ids
+        cells = find_cells(job.mechanisms, self._encoded(job), ids, store, is_secure=job.rng.is_secure, keeps=True)
+        return [c.release for c in cells if len(c.new)]
+
+    def _encoded(self, job: PassiveJob) -> list[EncodedColumn]:
+        return [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
 
 
 def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:

@@ -29,7 +29,8 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
     budget = run.ledger.budget.budget(schema)
     with open_books(run.ledger.path) as (ledger, store):
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
-        yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=bits(run))
+        keeps = run.changed_values == "keep"
+        yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=bits(run), keeps=keeps)
 
 
 @contextmanager

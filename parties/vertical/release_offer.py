@@ -122,9 +122,9 @@ def first_row(held: Held | None, column: int, n_rows: int) -> int:
 
 
 def _without_names(guarantee: Guarantee) -> Guarantee:
-    """The guarantee as the other side may read it: a unit tells the width of the bounds, so it stays here."""
+    """The guarantee as the other side may read it: a unit tells the width of the bounds, so its words stay here."""
     columns = (
-        replace(promise, column=f"column {i}", unit="one step of the mapped domain")
+        replace(promise, column=f"column {i}", unit="one step of the column")
         for i, promise in enumerate(guarantee.columns)
     )
     return replace(guarantee, columns=tuple(columns))

@@ -6,14 +6,15 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings, desensitize, epsilon_in_units, exact
 from opboost.errors import ParameterError
-from opboost.preprocess import EncodedColumn
+from opboost.preprocess import EncodedColumn, encode
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law
@@ -31,6 +32,8 @@ ROUNDING = 1e-9
 NUMERIC = ColumnSchema(name="age", lower=0, upper=90)
 WITH_STATE = ColumnSchema(name="age", lower=0, upper=90, missing=Missing.CATEGORY)
 CITY = ColumnSchema(name="city", kind=Kind.UNORDERED, categories=("a", "b", "c"), missing=Missing.CATEGORY)
+
+GRADES = ColumnSchema(name="grade", kind=Kind.ORDERED, categories=tuple("abcde"))
 
 budgets = st.floats(0.01, 8)
 settings_of_maps = st.builds(
@@ -87,6 +90,90 @@ def test_no_figure_of_the_guarantee_is_exceeded_by_what_is_published(chosen, sch
 def test_the_loss_of_neighbours_is_not_overstated_either(chosen):
     mechanism = ColumnMechanism(NUMERIC, chosen)
     assert neighbours_lose(mechanism) == pytest.approx(mechanism.guarantee().epsilon, rel=ROUNDING)
+
+
+@st.composite
+def columns_with_steps(draw: st.DrawFn) -> tuple[ColumnSchema, list[object]]:
+    """A column whose own step is known, and all its values."""
+    n = draw(st.integers(2, 12))
+    if draw(st.booleans()):
+        names = tuple(f"g{i}" for i in range(n))
+        return ColumnSchema(name="grade", kind=Kind.ORDERED, categories=names), list(names)
+    step, lower = draw(st.sampled_from([0.25, 1.0, 3.0])), draw(st.integers(-20, 20))
+    schema = ColumnSchema(name="count", lower=lower, upper=lower + (n - 1) * step, step=step)
+    return schema, [lower + i * step for i in range(n)]
+
+
+def own_neighbours_lose(mechanism: ColumnMechanism, values: list[object]) -> float:
+    """The largest gap between the releases of two values of the column that are next to each other, over one cell."""
+    table = mechanism.value.log_probabilities()
+    column = pd.Series(values, dtype=object if mechanism.schema.kind is Kind.ORDERED else float)
+    codes = encode(column, mechanism.schema, domain=mechanism.settings.domain).codes - 1
+    cell = mechanism.value.cells.cell_of(codes) if isinstance(mechanism.value, LocalMap) else np.zeros(len(codes))
+    return max(
+        (gap(table, codes[i], codes[i + 1]) for i in range(len(codes) - 1) if cell[i] == cell[i + 1]), default=0.0
+    )
+
+
+@given(settings_of_maps, columns_with_steps(), st.integers(12, 60))
+@settings(max_examples=150, deadline=None)
+def test_the_guarantee_speaks_of_the_columns_own_steps(chosen, column, domain_size):
+    (schema, values), chosen = column, replace(chosen, domain_size=domain_size)
+    assume(chosen.mechanism != "local" or chosen.theta > (domain_size - 1) // (len(values) - 1))
+    mechanism = ColumnMechanism(schema, chosen)
+    promise = mechanism.guarantee()
+    assert own_neighbours_lose(mechanism, values) <= promise.epsilon * (1 + ROUNDING)
+    if (domain_size - 1) % (len(values) - 1) == 0 and chosen.mechanism == "global" and chosen.law is Law.CLAMPED:
+        assert own_neighbours_lose(mechanism, values) == pytest.approx(promise.epsilon, rel=ROUNDING)
+
+
+def test_one_of_four_categories_is_333_of_1000_points_and_loses_so_many_times_the_budget():
+    tier = ColumnSchema(name="tier", kind=Kind.ORDERED, categories=("basic", "bronze", "silver", "gold"))
+    mechanism = ColumnMechanism(tier, MechanismSettings(epsilon=0.1))
+    promise = mechanism.guarantee()
+    assert promise.epsilon == pytest.approx(33.3)
+    assert (promise.points, promise.unit) == (333, "one category, 333 points of the mapped domain")
+    assert own_neighbours_lose(mechanism, list(tier.categories)) == pytest.approx(33.3)
+    # What a point loses is no promise for a category.
+    assert own_neighbours_lose(mechanism, list(tier.categories)) > 300 * mechanism.loss(1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "points", "unit"),
+    [
+        (NUMERIC, 12, "1 original unit, 12 points of the mapped domain"),
+        (replace(NUMERIC, upper=90_000), 1, "1 original unit"),
+        (replace(NUMERIC, upper=1), 1, "0.001001 original units, one point of the mapped domain"),
+        (replace(NUMERIC, upper=90.5), 1, "0.0905906 original units, one point of the mapped domain"),
+        (replace(NUMERIC, upper=1, step=0.25), 250, "0.25 original units, 250 points of the mapped domain"),
+        (replace(NUMERIC, step=0.01), 1, "0.01 original units"),
+    ],
+)
+def test_a_number_has_the_step_that_its_schema_knows_or_is_promised_by_the_point(schema, points, unit):
+    promise = ColumnMechanism(schema, MechanismSettings(epsilon=0.1)).guarantee()
+    assert (promise.points, promise.unit) == (points, unit)
+    assert promise.epsilon == pytest.approx(0.1 * points)
+
+
+def test_the_cells_of_a_local_map_are_told_with_the_bits_that_they_publish():
+    promise = ColumnMechanism(NUMERIC, MechanismSettings(mechanism="local", theta=300)).guarantee()
+    assert (promise.n_cells, promise.narrowest_cell, promise.cell_bits) == (4, 100, 2.0)
+    assert ColumnMechanism(NUMERIC, MechanismSettings()).guarantee().cell_bits == 0
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("kind", [GlobalMap, LocalMap, AdjMap])
+def test_a_loss_that_is_no_number_is_no_promise(monkeypatch, kind, broken):
+    mechanism = ColumnMechanism(NUMERIC, MechanismSettings(mechanism=kind.name))
+    monkeypatch.setattr(kind, "loss_within" if kind is LocalMap else "loss", lambda *_: broken)
+    with pytest.raises(ParameterError, match=r"column 'age': the loss .* is no promise\. Nothing was drawn"):
+        mechanism.guarantee()
+
+
+def test_a_budget_whose_loss_no_double_holds_is_no_promise():
+    mechanism = ColumnMechanism(NUMERIC, MechanismSettings(epsilon=1e308))
+    with pytest.raises(ParameterError, match="comes out as inf"):
+        mechanism.guarantee()
 
 
 @given(budgets, budgets, st.integers(2, 25))
@@ -275,7 +362,18 @@ def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than
 
 def test_a_local_map_that_would_publish_every_value_is_refused():
     with pytest.raises(ParameterError, match="theta must be at least 2"):
-        ColumnMechanism(NUMERIC, MechanismSettings(mechanism="local", theta=1))
+        ColumnMechanism(replace(NUMERIC, upper=0.5), MechanismSettings(mechanism="local", theta=1))
+
+
+@pytest.mark.parametrize(
+    ("schema", "theta"), [(GRADES, 249), (replace(NUMERIC, step=5), 55), (replace(NUMERIC, upper=10), 99)]
+)
+def test_a_local_map_whose_cells_hold_one_value_of_the_column_each_is_refused(schema, theta):
+    """A grade spans 249.75 points, 5 of 90 years 55.5 points and 1 of 10 years 99.9."""
+    words = f"neighbouring values are {theta} points apart.*publish every value exactly; theta must be at least"
+    with pytest.raises(ParameterError, match=words):
+        ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta))
+    ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta + 1))
 
 
 @pytest.mark.parametrize("schema", [NUMERIC, WITH_STATE, CITY], ids=["numbers", "with a state", "categories"])

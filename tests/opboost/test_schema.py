@@ -42,6 +42,10 @@ def test_the_fill_of_a_numeric_column_is_a_float():
         ({"lower": math.nan, "upper": 1}, "finite"),
         ({"lower": 0, "upper": math.inf}, "finite"),
         ({"lower": 0, "upper": 1, "categories": SIZES}, "cannot have categories"),
+        ({"lower": 0, "upper": 1, "step": 0}, r"step must lie in \(0, 1\]"),
+        ({"lower": 0, "upper": 1, "step": -1}, "step must lie in"),
+        ({"lower": 0, "upper": 1, "step": 2}, "step must lie in"),
+        ({"lower": 0, "upper": 1, "step": math.nan}, "step must lie in"),
         ({"lower": 0, "upper": 1, "fill": 0.5}, "go together"),
         ({"lower": 0, "upper": 1, "missing": Missing.IMPUTE}, "go together"),
         ({"lower": 0, "upper": 1, "missing": Missing.CATEGORY, "fill": 0.5}, "go together"),
@@ -64,6 +68,7 @@ def test_a_numeric_column_that_contradicts_itself_is_refused_by_name(description
         ({"categories": ("one", "two", "one")}, "found 3, 2 of them distinct"),
         ({"categories": SIZES, "lower": 0}, "cannot have bounds"),
         ({"categories": SIZES, "upper": 2}, "cannot have bounds"),
+        ({"categories": SIZES, "step": 1}, "cannot have bounds or a step"),
         ({"categories": SIZES, "missing": Missing.IMPUTE}, "go together"),
         ({"categories": SIZES, "missing": Missing.IMPUTE, "fill": "huge"}, "not one of its categories"),
     ],
@@ -71,6 +76,22 @@ def test_a_numeric_column_that_contradicts_itself_is_refused_by_name(description
 def test_a_categorical_column_that_contradicts_itself_is_refused_by_name(kind, description, words):
     with pytest.raises(SchemaError, match=rf"column 'size'.*{words}"):
         ColumnSchema(name="size", kind=kind, **description)
+
+
+@pytest.mark.parametrize(
+    ("column", "step"),
+    [
+        (AGE, 1.0),
+        (ColumnSchema(name="age", lower=0, upper=120, step=5), 5.0),
+        (ColumnSchema(name="age", lower=0.5, upper=120), None),
+        (ColumnSchema(name="age", lower=0, upper=9), None),
+        (ColumnSchema(name="age", lower=0, upper=9, step=1), 1.0),
+        (ColumnSchema(name="size", kind=Kind.ORDERED, categories=SIZES), 1.0),
+        (ColumnSchema(name="size", kind=Kind.UNORDERED, categories=SIZES), None),
+    ],
+)
+def test_a_column_knows_its_own_step_or_that_it_knows_none(column, step):
+    assert column.own_step == step
 
 
 def test_a_table_lists_its_columns_in_order():
@@ -114,12 +135,13 @@ def test_categories_that_a_file_gives_as_numbers_are_read_as_text():
     [
         (
             {"low": 0, "upper": 1},
-            "unknown keys low; allowed are categories, fill, kind, lower, missing, outside, upper",
+            "unknown keys low; allowed are categories, fill, kind, lower, missing, outside, step, upper",
         ),
         ({"kind": "date"}, "kind is 'date'; allowed are numeric, ordered, unordered"),
         ({"lower": 0, "upper": 1, "missing": "drop"}, "missing is 'drop'; allowed are refuse, category, impute"),
         ({"lower": 0, "upper": 1, "outside": "drop"}, "outside is 'drop'; allowed are clip, refuse"),
         ({"lower": "0", "upper": 1}, "lower must be a number"),
+        ({"lower": 0, "upper": 1, "step": "one"}, "step must be a number"),
         ({"lower": 0, "upper": True}, "upper must be a number"),
         ({"kind": "ordered", "categories": "ab"}, "categories must be a list; found str"),
         ({"kind": "ordered", "categories": {"a": 1}}, "categories must be a list; found dict"),

@@ -11,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import ParameterError
-from opboost.privacy.guarantee import ColumnGuarantee, RecordGuarantee, compose, nothing_released
+from opboost.privacy.guarantee import (
+    CHANGED_VALUES,
+    ROUTED_ANSWERS,
+    ColumnGuarantee,
+    RecordGuarantee,
+    compose,
+    nothing_released,
+    with_tests,
+)
 
 AGE = ColumnGuarantee(
     column="age",
@@ -86,8 +94,35 @@ def test_a_local_map_is_said_to_publish_its_cells():
     assert "index is published exactly" not in str(compose((CITY, AGE), is_secure=True))
 
 
+def test_the_bits_that_cells_publish_add_up_and_name_no_column():
+    local = replace(AGE, mechanism="local", domain_loss=math.inf, n_cells=8, narrowest_cell=2)
+    (told,) = [one for one in compose((local, local), is_secure=True).not_protected if "cell" in one]
+    assert "6 bits of every record" in told
+    assert "age" not in told
+
+
+def test_what_else_is_open_stands_under_not_protected_and_routed_answers_with_their_number():
+    guarantee = compose((AGE,), is_secure=True, not_protected=(ROUTED_ANSWERS, CHANGED_VALUES))
+    assert guarantee.not_protected[-2:] == (ROUTED_ANSWERS, CHANGED_VALUES)
+    counted = with_tests(guarantee, 17)
+    assert counted.not_protected[-2].startswith(ROUTED_ANSWERS)
+    assert "17 exact bits per record" in str(counted)
+    assert with_tests(compose((AGE,), is_secure=True), 17) == compose((AGE,), is_secure=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"epsilon": math.nan}, {"domain_loss": math.nan}, {"missing_epsilon": math.nan}, {"epsilon": -0.1},
+     {"epsilon": math.inf}],
+)  # fmt: skip
+def test_a_column_whose_loss_is_no_number_has_no_guarantee(change):
+    with pytest.raises(ParameterError, match=r"column 'age': .* is no promise\. Nothing was drawn"):
+        replace(AGE, **change)
+
+
 def test_one_column_without_noise_leaves_no_guarantee_at_all():
-    guarantee = compose((CITY, replace(AGE, epsilon=math.inf, domain_loss=math.inf)), is_secure=True)
+    bare = replace(AGE, epsilon=math.inf, domain_loss=math.inf, parameters={"epsilon": math.inf})
+    guarantee = compose((CITY, bare), is_secure=True)
     assert guarantee.notion == "none"
     assert not guarantee.certified
     assert str(guarantee).startswith("No privacy guarantee.")

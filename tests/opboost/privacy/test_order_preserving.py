@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from scipy.stats import chisquare
 from opboost.errors import ParameterError
 from opboost.privacy.adj_map import MAX_UNEVEN_DOMAIN, AdjMap
 from opboost.privacy.domain import IntegerDomain, Partition
-from opboost.privacy.laws import Law, kernel
+from opboost.privacy.laws import LEAST_EPSILON, Kernel, Law, kernel
 from opboost.privacy.order_preserving import CHUNK, GlobalMap, LocalMap
 from opboost.rng import seeded
 
@@ -146,6 +147,94 @@ def test_the_reported_loss_is_the_enumerated_one_neither_exceeded_nor_loose(mech
 def test_the_loss_found_on_large_domains_by_looking_at_few_pairs_is_the_enumerated_one(mechanism, t):
     curve = loss_curve(mechanism.log_probabilities())
     assert mechanism.loss(t) == pytest.approx(curve[min(t, len(curve) - 1)], rel=ROUNDING, abs=1e-11)
+
+
+# Over so many points every exponent of a weight below -745 underflows, and above 709 it would overflow.
+wide_epsilons = st.floats(-8.5, 4).map(lambda log: 10**log)
+
+
+@st.composite
+def wide_maps(draw: st.DrawFn) -> GlobalMap | LocalMap | AdjMap:
+    """Any budget, domain, width and share: of a size that no table can be made for."""
+    n = draw(st.integers(2, 10**6))
+    theta = draw(st.one_of(st.integers(1, min(n, 30)), st.integers(max(1, n // 30), n)))
+    common = {"epsilon": draw(wide_epsilons), "domain": IntegerDomain(0, n - 1), "law": draw(laws)}
+    match draw(st.sampled_from(["global", "local", "adj"])):
+        case "global":
+            return GlobalMap(**common)
+        case "local":
+            return LocalMap(**common, theta=theta)
+    alpha = 10 ** draw(st.floats(-3, 3))
+    common["epsilon"] = max(common["epsilon"], LEAST_EPSILON * (1 + alpha) * max(1, 1 / (alpha * theta)))
+    return AdjMap(**common, theta=theta, alpha=alpha)
+
+
+@given(wide_maps(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_the_loss_of_every_map_is_a_finite_number_that_rises_with_the_distance(mechanism, data):
+    loss = mechanism.loss_within if isinstance(mechanism, LocalMap) else mechanism.loss
+    n = mechanism.domain.size
+    distances = sorted({0, 1, n - 1, *data.draw(st.lists(st.integers(1, n - 1), max_size=2))})
+    losses = [loss(t) for t in distances]
+    assert all(map(math.isfinite, losses))
+    assert losses[0] == 0
+    assert losses == sorted(losses)
+
+
+@given(
+    st.builds(
+        lambda cells, **rest: AdjMap(**cells, **rest),
+        cells(),
+        epsilon=st.floats(10, 3000),
+        law=laws,
+        alpha=st.floats(0.05, 10),
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_the_loss_of_an_adj_map_is_the_enumerated_one_where_weights_underflow(mechanism):
+    curve = loss_curve(mechanism.log_probabilities())
+    assert [mechanism.loss(t) for t in range(len(curve))] == pytest.approx(curve, rel=ROUNDING)
+
+
+def log_weight(chosen: Kernel, x: int, y: int) -> Decimal:
+    """``log P[x, y]`` of a normalised kernel by the sum of two geometric series, to as many digits as are asked for."""
+    q = (-Decimal(chosen.exponent)).exp()
+    total = (1 - q ** (x + 1) + q * (1 - q ** (chosen.n - 1 - x))) / (1 - q)
+    return -Decimal(chosen.exponent) * abs(x - y) - total.ln()
+
+
+def log_probability(mechanism: AdjMap, x: int, y: int) -> Decimal:
+    """``log P[x, y]`` of an Adj-Map with even cells."""
+    theta, n = mechanism.theta, mechanism.domain.size
+    start = y // theta * theta
+    width = min(theta, n - start)
+    inner = kernel(mechanism.law, width, mechanism.epsilon_ner)
+    centre = min(max(x - start, 0), width - 1)
+    return log_weight(mechanism.outer, x // theta, y // theta) + log_weight(inner, centre, y - start)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.28), (100_000, 0.02), (100_000, 3.0)])
+@pytest.mark.parametrize("law", [Law.EXPONENTIAL, Law.CALIBRATED, Law.BOUNDED_LAPLACE])
+def test_the_loss_of_an_adj_map_on_many_points_is_that_of_its_closed_form(n, epsilon, law):
+    """Every pair near either end of the domain, at three distances, and every output in the first one's cell."""
+    mechanism = AdjMap(epsilon=epsilon, domain=IntegerDomain(0, n - 1), law=law, theta=7, alpha=2)
+    with localcontext(prec=60):
+        for t in (1, 5, 16):
+            lows = [*range(10), *range(n - 10 - t, n - t)]
+            pairs = [pair for low in lows for pair in ((low, low + t), (low + t, low))]
+            ratios = [
+                log_probability(mechanism, x, y) - log_probability(mechanism, other, y)
+                for x, other in pairs
+                for y in {x, x // 7 * 7, min(x // 7 * 7 + 6, n - 1)}
+            ]
+            assert mechanism.loss(t) == pytest.approx(float(max(ratios)), rel=ROUNDING)
+            assert Decimal(mechanism.loss(t)) >= max(ratios)
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e308])
+def test_a_share_that_leaves_a_part_of_the_budget_without_a_number_is_refused(alpha):
+    with pytest.raises(ParameterError, match=r"alpha .* leaves a budget of .* cells; .*Nothing was drawn"):
+        AdjMap(epsilon=0.1, domain=HUNDRED, theta=10, alpha=alpha)
 
 
 @given(local_maps)

@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.metrics import default_metric
+from opboost.privacy.guarantee import ROUTED_ANSWERS
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import SquaredError
 from opboost.vertical import OwnColumn, bind, train
@@ -45,6 +46,9 @@ def _frame(n_rows: int = 200, seed: int = 0) -> pd.DataFrame:
 
 
 BOUNDS = {"age": (18, 90), "visits": (0, 11)}
+
+# Points of the default domain that one year and one visit can span, together.
+POINTS_APART = math.ceil(999 / 72) + math.ceil(999 / 11)
 
 
 def _numbers(frame: pd.DataFrame) -> np.ndarray:
@@ -180,15 +184,26 @@ def test_the_guarantee_counts_what_hiding_the_gaps_costs(
         bounds=BOUNDS, epsilon=epsilon, missing="category", category_epsilon=category_epsilon, **SMALL
     ).fit(frame, _numbers(frame))
     assert [column.missing_epsilon for column in model.guarantee_.columns] == [expected, expected]
-    assert model.guarantee_.epsilon == pytest.approx(2 * (epsilon + expected), rel=1e-9)
+    assert model.guarantee_.epsilon == pytest.approx(POINTS_APART * epsilon + 2 * expected, rel=1e-9)
     assert np.isfinite(model.predict(frame)).all()
 
 
 def test_without_gaps_to_hide_the_guarantee_is_the_sum_over_the_columns() -> None:
     model = OpBoostRegressor(bounds=BOUNDS, epsilon=0.5, domain_size=100, **SMALL).fit(_frame(), _numbers(_frame()))
     assert model.guarantee_.notion == "dLDP"
-    assert model.guarantee_.epsilon == pytest.approx(2 * 0.5, rel=1e-9)
+    assert model.guarantee_.epsilon == pytest.approx((math.ceil(99 / 72) + math.ceil(99 / 11)) * 0.5, rel=1e-9)
     assert model.guarantee_.domain_loss == pytest.approx(2 * 0.5 * 99, rel=1e-9)
+
+
+@pytest.mark.parametrize("prediction", ["routed", "desensitized", "local"])
+def test_routed_answers_stand_with_their_number_under_what_is_not_protected(prediction: Any) -> None:
+    model = OpBoostRegressor(bounds=BOUNDS, prediction=prediction, **SMALL).fit(_frame(), _numbers(_frame()))
+    told = [words for words in model.guarantee_.not_protected if words.startswith(ROUTED_ANSWERS)]
+    n_tests = len(model._share.router.tests.sources)
+    assert n_tests > 1
+    expected = [f"the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"]
+    assert [words.rpartition("; ")[2] for words in told] == (expected if prediction == "routed" else [])
+    assert not [words for words in model.guarantee_.not_protected if "was changed" in words]
 
 
 @pytest.mark.parametrize("random_state", [0, np.int64(3), np.random.RandomState(0)], ids=["int", "int64", "generator"])

@@ -24,9 +24,11 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.release_plan import KEY_BYTES, bits_of, write_keys
+from parties.cluster.survey import survey_partitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, OverBudget, RunFolderError, TableError
 from parties.ledger.budget import Budget, Limit
+from parties.ledger.charged_release import Account, open_books
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 
@@ -170,6 +172,87 @@ def test_a_driver_that_is_started_again_finishes_the_same_release(
     found = release(parts, tmp_path / "release", client, rng=rng.seeded(99))
     assert_same(found, on_one_machine(parts))
     assert charges(tmp_path) == len(MECHANISMS)
+
+
+def keep(parts: list[Path], folder: Path, client: Client) -> PartitionedRelease:
+    """Release with first draws kept, from fresh secret bits."""
+    surveyed = survey_partitions(parts, MECHANISMS, id_columns=["id"], client=client, keeps=True)
+    with open_books(folder.parent / "ledger.sqlite") as (ledger, store):
+        return release_partitions(
+            parts,
+            MECHANISMS,
+            folder,
+            id_columns=["id"],
+            client=client,
+            rng=rng.secure(),
+            ledger=ledger,
+            occasion=OCCASION,
+            budget=Budget(),
+            surveyed=surveyed,
+            store=store,
+        )
+
+
+def drawn_codes(found: PartitionedRelease) -> list[np.ndarray]:
+    """Codes by column, a missing cell as -1; indicators of a category as they are."""
+    ranks = ranks_of(found)
+    return [np.append(column.table.codes, -1)[ranks[f"c{i}"]] for i, column in enumerate(found.columns)]
+
+
+def change_values(part: Path, seed: int) -> None:
+    frame, draw = pd.read_parquet(part), np.random.default_rng(seed)
+    visits = pd.Series(draw.integers(0, 51, len(frame)) * 1.0).where(draw.random(len(frame)) > 0.5)
+    spend, town = draw.uniform(0, 100, len(frame)), draw.choice(TOWNS, len(frame))
+    frame.assign(spend=spend, visits=visits, town=town).to_parquet(part)
+
+
+def test_records_of_partitions_keep_their_first_draw_whatever_becomes_of_them(
+    tmp_path: Path, parts: list[Path], client: Client
+) -> None:
+    first = keep(parts[:2], tmp_path / "first", client)
+    for seed, part in enumerate(parts[:2]):
+        change_values(part, seed)
+    second = keep(parts[:2], tmp_path / "second", client)
+    pd.testing.assert_frame_equal(ranks_of(second), ranks_of(first))
+    third = keep(parts[:3], tmp_path / "third", client)
+    for before, after in zip(drawn_codes(first), drawn_codes(third), strict=True):
+        np.testing.assert_array_equal(after[: 2 * N_ROWS], before)
+    with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
+        assert ledger.n_releases == {"spend": 2, "visits": 2, "town": 2}
+        assert ledger.n_reuses == {"spend": 2, "visits": 2, "town": 2}
+        promise = MECHANISMS[2].guarantee()
+        assert ledger.balances.worst("town").category_epsilon == promise.epsilon
+        assert ledger.balances.n_records == 3 * N_ROWS
+        store.verify()
+        # One table that is asked record by record finds the same draws.
+        account = Account(
+            ledger=ledger, store=store, budget=Budget(), occasion=OCCASION, rng=rng.secure(), keeps=True
+        )  # fmt: skip
+        asked = pd.read_parquet(parts[2])
+        columns = [encode(asked[m.schema.name], m.schema, domain=m.settings.domain) for m in MECHANISMS]
+        (spend, *_) = account.records(MECHANISMS, columns, pd.Index(asked["id"].astype(str), dtype=object))
+        np.testing.assert_array_equal(spend.codes, drawn_codes(third)[0][2 * N_ROWS :])
+    twin = release(parts[:2], tmp_path / "twin", client, rng=rng.secure())
+    assert not ranks_of(twin).equals(ranks_of(first))
+
+
+@pytest.mark.parametrize("place", ["_summed", "keep_new", "_rank"])
+def test_a_driver_that_is_started_again_keeps_the_draws_that_it_paid_for(
+    tmp_path: Path, parts: list[Path], client: Client, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    keep(parts[:1], tmp_path / "before", client)
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"parties.cluster.release.{place}", fail)
+        with pytest.raises(KeyboardInterrupt):
+            keep(parts[:2], tmp_path / "release", client)
+    found = keep(parts[:2], tmp_path / "release", client)
+    again = keep(parts[:2], tmp_path / "again", client)
+    pd.testing.assert_frame_equal(ranks_of(again), ranks_of(found))
+    assert charges(tmp_path) == 2 * len(MECHANISMS)
 
 
 def test_keys_never_serve_two_tables(tmp_path: Path, parts: list[Path], client: Client) -> None:

@@ -212,6 +212,29 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
         assert [path.name for path in (site.path / "runs").rglob("work.*")] == []
 
 
+@pytest.mark.parametrize("changed_values", ["keep", "redraw"])
+def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
+    parties: Any, outcomes: Outcomes, changed_values: str
+) -> None:
+    parties.shop.run["changed_values"] = changed_values
+    assert train_both(parties, outcomes) == {}
+    for part in sorted((parties.shop.path / "parts").iterdir()):
+        frame = pd.read_parquet(part)
+        frame.assign(spend=100 - frame["spend"], visits=50 - frame["visits"]).to_parquet(part, index=False)
+    for site in (parties.bank, parties.shop):
+        site.run["run_id"] = "summer"
+    assert train_both(parties, outcomes) == {}
+    is_kept = changed_values == "keep"
+    assert (rank_digests(parties.shop, "summer") == rank_digests(parties.shop, "spring")) == is_kept
+    assert charges(parties.shop)["charge"] == (2 if is_kept else 4)
+    if is_kept:
+        drawn = [line for line in log_lines(parties.shop, "summer") if line["event"] == "released"]
+        assert [(line["n_drawn"], line["n_reused"]) for line in drawn] == [(0, 2)]
+        found = predict_both(parties, outcomes, mode="desensitized")
+        assert found["shop"] == 400, found
+        assert charges(parties.shop)["charge"] == 2
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "alignment": ("bank", {"align": {"method": "psi"}}, "take.* records .* in common already.*found psi"),
     "rows-held-out": ("bank", {"model": {"validation_fraction": 0.2}}, "holds no rows out: leave model.validation_fra"),

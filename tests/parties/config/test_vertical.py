@@ -100,13 +100,21 @@ def test_the_ledger_lies_beside_the_run_folders_and_limits_nothing_unless_told_o
 
 
 def test_a_budget_limits_every_column_some_columns_and_a_record(tmp_path: Path) -> None:
-    columns = {"age": {"epsilon": 0.2}, "town": {"category_epsilon": 6}}
-    budget = {"epsilon": 0.5, "category_epsilon": 9, "columns": columns, "per_record": 30}
+    columns = {"age": {"epsilon": 0.2, "cell_bits": 3}, "town": {"category_epsilon": 6}}
+    budget = {
+        "epsilon": 0.5,
+        "category_epsilon": 9,
+        "cell_bits": 1,
+        "columns": columns,
+        "per_record": 30,
+        "cell_bits_per_record": 4,
+    }
     run = read(tmp_path, {**PASSIVE, "ledger": {"budget": budget}}, PassiveRun)
     schema, _ = read_schema_of(tmp_path, SCHEMA)
     found = run.ledger.budget.budget(schema)
-    assert found.per_record == 30
-    assert [found.limit(name) for name in ("age", "town", "debt")] == [Limit(0.2, 9), Limit(0.5, 6), Limit(0.5, 9)]
+    assert (found.per_record, found.cell_bits_per_record) == (30, 4)
+    limits = [Limit(0.2, 9, 3), Limit(0.5, 6, 1), Limit(0.5, 9, 1)]
+    assert [found.limit(name) for name in ("age", "town", "debt")] == limits
     with pytest.raises(ConfigError, match=r"ledger\.budget\.columns names columns that the schema lacks: colour"):
         BudgetSection.model_validate({"columns": {"colour": {"epsilon": 1}}}).budget(schema)
 

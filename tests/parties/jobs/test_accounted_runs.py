@@ -199,20 +199,21 @@ def predict(sites: Any, mode: str, name: str, *ids: str) -> None:
 def test_the_command_tells_what_training_and_prediction_have_spent_and_what_remains(sites: Any) -> None:
     # Many trees, so that some test is on `visits` too, which does not matter to the labels, whatever the noise.
     sites.bank.run["model"] = {"n_estimators": 40, "max_depth": 4}
-    sites.shop.run["ledger"] = {"budget": {"epsilon": 1.0, "columns": {"visits": {"epsilon": 2}}, "per_record": 9}}
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 10.0, "columns": {"visits": {"epsilon": 20}}, "per_record": 40}}
     # Trees enough that they ask for both columns, whatever the noise.
     sites.bank.run["model"] = {"n_estimators": 40, "max_depth": 5}
     assert [code for code, _, _ in finish(sites.bank.start("party-a"), sites.shop.start("party-b"))] == [0, 0]
     trained = statement(sites.shop)
     spend, visits = trained["columns"]
-    assert (spend["column"], spend["unit"], spend["n_releases"]) == ("spend", pytest.approx(100 / 999), 1)
-    assert spend["epsilon"] == {
-        "spent": pytest.approx(0.5), "limit": 1.0, "remaining": pytest.approx(0.5),
-    }  # fmt: skip
+    unit = {"size": 1.0, "words": "1 original unit"}
+    assert (spend["column"], spend["unit"], spend["n_releases"]) == ("spend", unit, 1)
+    # One unit of 100 is 10 of 1000 points, and one visit of 50 is 20.
+    assert spend["epsilon"] == {"spent": pytest.approx(5.0), "limit": 10.0, "remaining": pytest.approx(5.0)}
+    assert spend["cell_bits"] == {"spent": 0.0, "limit": 0.0, "remaining": 0.0}
     assert spend["category_epsilon"] == {"spent": 0.0, "limit": None, "remaining": None}
     assert visits["category_epsilon"] == {"spent": 3.0, "limit": None, "remaining": None}
-    assert visits["epsilon"]["limit"] == 2
-    assert (trained["record"]["spent"], trained["record"]["remaining"]) == (pytest.approx(4.0), pytest.approx(5.0))
+    assert (visits["epsilon"]["spent"], visits["epsilon"]["limit"]) == (pytest.approx(10.0), 20)
+    assert (trained["record"]["spent"], trained["record"]["remaining"]) == (pytest.approx(18.0), pytest.approx(22.0))
     assert (trained["n_records"], trained["peers"]) == (400, ["bank"])
 
     predict(sites, "routed", "routed.csv", "k0001", "k0002")
@@ -220,19 +221,20 @@ def test_the_command_tells_what_training_and_prediction_have_spent_and_what_rema
     for _ in range(2):
         predict(sites, "desensitized", f"d{_}.csv", "k0001", "k0002")
     asked = statement(sites.shop)
-    assert asked["record"]["spent"] == pytest.approx(8.0)
+    assert asked["record"]["spent"] == pytest.approx(36.0)
     assert [(c["n_releases"], c["n_reuses"]) for c in asked["columns"]] == [(2, 1), (2, 1)]
     assert (sites.bank.path / "d0.csv").read_text() == (sites.bank.path / "d1.csv").read_text()
 
     ((code, out, error),) = finish(sites.shop.start("ledger"))
     assert (code, error) == (0, "")
     assert f"{ledger_of(sites.shop)}: {asked['n_lines']} lines, verified; released to bank" in out
-    assert "worst of 400 records, over all columns: spent 8, remaining 1" in out
+    assert "worst of 400 records, over all columns: spent 36, remaining 4" in out
+    assert "cells published exactly, of the record with most over all columns: 0 bits" in out
     assert [word for word in ("spend", "visits", "unlimited") if word not in out] == []
 
 
 def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not_given_instead(sites: Any) -> None:
-    sites.shop.run["ledger"] = {"budget": {"epsilon": 0.6}}
+    sites.shop.run["ledger"] = {"budget": {"columns": {"spend": {"epsilon": 6}}}}
     assert [code for code, _, _ in finish(sites.bank.start("party-a"), sites.shop.start("party-b"))] == [0, 0]
     (bank_code, _, bank_error), (shop_code, _, shop_error) = finish(
         sites.bank.start("predict", "--mode", "desensitized"), sites.shop.start("predict")
@@ -240,10 +242,10 @@ def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not
     assert (bank_code, shop_code) == (1, 1)
     assert "its account does not allow this. Nothing was released" in bank_error.splitlines()[-1]
     assert shop_error.splitlines()[-1].startswith(
-        "error: over budget: column 'spend' per unit would have spent 1 of 0.6"
+        "error: over budget: column 'spend' per unit would have spent 10 of 6"
     )
     assert not (sites.bank.run_folder / "predictions.csv").exists()
-    assert statement(sites.shop)["columns"][0]["epsilon"]["spent"] == pytest.approx(0.5)
+    assert statement(sites.shop)["columns"][0]["epsilon"]["spent"] == pytest.approx(5.0)
 
 
 def test_the_command_fails_on_a_ledger_or_a_store_that_cannot_be_trusted(sites: Any, outcomes: Outcomes) -> None:
@@ -289,4 +291,4 @@ def test_a_ledger_may_be_read_without_a_run_file_and_then_shows_no_limits(sites:
     train_both(sites, outcomes)
     result = CliRunner().invoke(app, ["ledger", "--path", str(ledger_of(sites.shop)), "--format", "json"])
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["record"] == {"spent": pytest.approx(4.0), "limit": None, "remaining": None}
+    assert json.loads(result.stdout)["record"] == {"spent": pytest.approx(18.0), "limit": None, "remaining": None}

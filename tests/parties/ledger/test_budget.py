@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.preprocess import encode
+from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.schema import ColumnSchema
-from parties.errors import OverBudget
-from parties.ledger.budget import Balances, Budget, Cost, Limit
+from parties.errors import LedgerError, OverBudget
+from parties.ledger.budget import Balances, Budget, Limit
+from parties.ledger.costs import Cells, Cost, Unit
 
 
 def keys(*numbers: int) -> Any:
@@ -23,16 +26,35 @@ def keys(*numbers: int) -> Any:
 
 
 def cost(
-    column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, step: float = 1.0, to: Any = None
+    column: str = "spend",
+    *,
+    epsilon: float = 0.1,
+    category: float = 0.0,
+    cells: int = 0,
+    step: float = 1.0,
+    unit: float | None = None,
+    to: Any = None,
 ) -> Cost:
-    records = keys(1, 2, 3) if to is None else to
-    return Cost(column=column, epsilon=epsilon, category_epsilon=category, step=step, records=records)
+    """A release that loses `epsilon` for every point, each `step` wide; its column's unit is a point, or `unit`."""
+    return Cost(
+        column=column,
+        loss=lambda points: points * epsilon,
+        category_epsilon=category,
+        cells=Cells(cells, 2) if cells else None,
+        point=step,
+        unit=Unit(unit or step, "one point") if step else None,
+        records=keys(1, 2, 3) if to is None else to,
+    )
+
+
+def add(balances: Balances, one: Cost) -> None:
+    balances.add(balances.charge_of(one), one.records[:].tobytes().hex())
 
 
 def charged(*costs: Cost) -> Balances:
     balances = Balances()
     for one in costs:
-        balances.add(one, one.records.tobytes().hex())
+        add(balances, one)
     return balances
 
 
@@ -42,6 +64,7 @@ CHARGES = st.lists(
         st.sets(st.integers(0, 7), min_size=1),
         st.sampled_from([0.0, 0.125, 1.0]),
         st.sampled_from([0.0, 3.0]),
+        st.sampled_from([0, 2, 8]),
     ),
     max_size=12,
 )
@@ -51,17 +74,17 @@ CHARGES = st.lists(
 @given(charges=CHARGES, n_before=st.integers(0, 12))
 def test_a_column_has_spent_what_its_worst_record_has(charges: list[Any], n_before: int) -> None:
     balances = Balances()
-    paid: dict[str, np.ndarray] = {"age": np.zeros((8, 2)), "town": np.zeros((8, 2))}
-    for i, (column, records, epsilon, category) in enumerate(charges):
-        one = cost(column, epsilon=epsilon, category=category, to=keys(*records))
-        balances.add(one, str(sorted(records)))
-        paid[column][sorted(records)] += (epsilon, category)
+    paid: dict[str, np.ndarray] = {"age": np.zeros((8, 3)), "town": np.zeros((8, 3))}
+    for i, (column, records, epsilon, category, cells) in enumerate(charges):
+        add(balances, cost(column, epsilon=epsilon, category=category, cells=cells, to=keys(*records)))
+        paid[column][sorted(records)] += (epsilon, category, math.log2(cells) if cells else 0)
         if i == n_before:  # a look in between must not disturb the sums
             balances.worst_record()
     for column, sums in paid.items():
         assert balances.worst(column) == tuple(sums.max(axis=0))
-    assert balances.worst_record() == sum(paid.values()).sum(axis=1).max()
-    assert balances.n_records == len(set().union(*(records for _, records, _, _ in charges)))
+    total = sum(paid.values())
+    assert balances.worst_record() == (total[:, :2].sum(axis=1).max(), total[:, 2].max())
+    assert balances.n_records == len(set().union(*(records for _, records, *_ in charges)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -70,7 +93,7 @@ def test_a_check_refuses_exactly_what_would_exceed_a_limit(charges: list[Any], l
     balances, budget = Balances(), Budget(Limit(epsilon=limit), per_record=2 * limit)
     paid = {"age": np.zeros(8), "town": np.zeros(8)}
     total = np.zeros(8)
-    for column, records, epsilon, category in charges:
+    for column, records, epsilon, category, _ in charges:
         one, rows = cost(column, epsilon=epsilon, category=category, to=keys(*records)), sorted(records)
         too_much = epsilon > 0 and (paid[column][rows] + epsilon).max() > limit
         if too_much or (total[rows] + epsilon + category).max() > 2 * limit:
@@ -78,14 +101,14 @@ def test_a_check_refuses_exactly_what_would_exceed_a_limit(charges: list[Any], l
                 balances.check([one], budget)
             continue
         balances.check([one], budget)
-        balances.add(one, str(rows))
+        add(balances, one)
         paid[column][rows] += epsilon
         total[rows] += epsilon + category
 
 
 def test_records_that_never_meet_do_not_pay_for_each_other() -> None:
     balances = charged(cost(to=keys(1, 2)), cost(to=keys(3, 4)))
-    assert balances.worst("spend") == (0.1, 0.0)
+    assert balances.worst("spend") == (0.1, 0.0, 0.0)
     balances.check([cost(to=keys(5, 6))], Budget(Limit(0.1)))
     with pytest.raises(OverBudget, match=r"column 'spend' per unit would have spent 0\.2 of 0\.1"):
         balances.check([cost(to=keys(6, 4))], Budget(Limit(0.1)))
@@ -119,26 +142,117 @@ def test_a_limit_that_was_lowered_does_not_stop_other_columns() -> None:
 
 
 @pytest.mark.parametrize(("first", "second", "paid"), [(10.0, 5.0, 2), (10.0, 3.0, 4), (10.0, 10.0, 1), (3.0, 10.0, 1)])
-def test_a_finer_release_pays_for_every_step_in_a_unit_and_a_coarser_one_for_one(
+def test_a_finer_release_pays_for_every_point_in_a_unit_and_a_coarser_one_for_one(
     first: float, second: float, paid: int
 ) -> None:
-    assert charged(cost(step=first)).epsilon_per_unit(cost(step=second)) == pytest.approx(0.1 * paid, rel=1e-12)
+    charge = charged(cost(step=first)).charge_of(cost(step=second))
+    assert charge.spent.epsilon == pytest.approx(0.1 * paid, rel=1e-12)
+    assert charge.points == paid
 
 
+def test_the_unit_is_the_columns_own_step_whatever_the_first_release_was() -> None:
+    balances = charged(cost(step=0.01, unit=1.0))
+    assert balances.units["spend"].size == 1.0
+    assert balances.worst("spend").epsilon == pytest.approx(10)
+    add(balances, cost(step=2.0, unit=1.0))
+    assert balances.worst("spend").epsilon == pytest.approx(10.1)
+    # What an earlier version began in points stays in points.
+    balances = charged(cost(step=0.01))
+    add(balances, cost(step=0.01, unit=1.0))
+    assert (balances.units["spend"].size, balances.worst("spend").epsilon) == (0.01, pytest.approx(0.2))
+
+
+@pytest.mark.parametrize("broken", [math.nan, -0.1])
+def test_a_cost_that_is_no_number_is_refused_although_nothing_is_limited(broken: float) -> None:
+    for one in (cost(epsilon=broken), cost(category=broken)):
+        with pytest.raises(LedgerError, match=r"must be a number of at least 0\. Nothing was released"):
+            Balances().check([one], Budget())
+
+
+MAPS: dict[str, dict[str, Any]] = {
+    "clamped": {},
+    "exponential": {"law": "exponential"},
+    "adj": {"mechanism": "adj", "theta": 4},
+    "adj of many cells": {"mechanism": "adj", "theta": 3, "alpha": 5.0, "law": "calibrated"},
+}
+
+
+@pytest.mark.parametrize("own", MAPS.values(), ids=MAPS)
+@pytest.mark.parametrize("step", [None, 1.0, 2.5])
 @pytest.mark.parametrize("sizes", [(11, 31), (31, 11), (11, 27), (27, 27)])
-def test_what_was_spent_bounds_the_exact_loss_of_all_releases_together(sizes: tuple[int, int]) -> None:
-    schema = ColumnSchema(name="x", lower=0, upper=10)
-    values = pd.Series(np.linspace(0, 10, 301))
-    balances, loss = Balances(), np.zeros((301, 301))
+def test_what_was_spent_bounds_the_exact_loss_of_all_releases_together(
+    sizes: tuple[int, int], step: float | None, own: dict[str, Any]
+) -> None:
+    """By the exact tables of both releases, for all pairs of values; what one spends per point is lost by a pair."""
+    schema = ColumnSchema(name="x", lower=0, upper=9.9, step=step)
+    values = pd.Series(np.linspace(0, 9.9, 199))
+    balances, loss = Balances(), np.zeros((199, 199))
+    apart = np.abs(values.to_numpy()[:, None] - values.to_numpy()[None, :])
     for size in sizes:
-        mechanism = ColumnMechanism(schema, MechanismSettings(epsilon=0.3, domain_size=size))
-        release = cost("x", epsilon=mechanism.guarantee().epsilon, step=10 / (size - 1))
-        per_unit = cost("x", epsilon=balances.epsilon_per_unit(release), step=10 / (sizes[0] - 1))
-        balances.add(per_unit, "all")
-        log_table = mechanism.value.log_probabilities()  # type: ignore[union-attr]
+        mechanism = ColumnMechanism(schema, MechanismSettings(epsilon=0.3, domain_size=size, **own))
+        unit = Unit(mechanism.unit, mechanism.unit_in_words)
+        release = replace(cost("x"), loss=mechanism.loss, point=mechanism.point, unit=unit)
+        add(balances, release)
+        log_table = mechanism.value.log_probabilities()
         rows = log_table[encode(values, schema, domain=mechanism.settings.domain).codes - 1]
         loss += (rows[:, None, :] - rows[None, :, :]).max(axis=2)
-    spent, _ = balances.worst("x")
-    apart = np.abs(values.to_numpy()[:, None] - values.to_numpy()[None, :])
-    n_units = np.ceil(apart * (sizes[0] - 1) / 10 - 1e-9)
-    assert (loss <= n_units * spent * (1 + 1e-9) + 1e-12).all()
+        n_units = np.ceil(apart / balances.units["x"].size - 1e-9)
+        if step is None and balances.worst("x").epsilon == balances.charge_of(release).spent.epsilon:
+            assert loss[n_units == 1].max() == pytest.approx(balances.worst("x").epsilon)
+    assert (loss <= n_units * balances.worst("x").epsilon * (1 + 1e-9) + 1e-12).all()
+
+
+def test_an_adj_map_is_charged_its_loss_over_a_step_and_not_that_of_every_point_in_it() -> None:
+    """The twin, so many times the loss between two points, charges three times what is lost."""
+    schema = ColumnSchema(name="age", lower=0, upper=198)
+    mechanism = ColumnMechanism(schema, MechanismSettings(mechanism="adj", epsilon=0.1, theta=100))
+    release = replace(
+        cost("age"), loss=mechanism.loss, point=mechanism.point, unit=Unit(mechanism.unit, mechanism.unit_in_words)
+    )
+    charge = Balances().charge_of(release)
+    assert charge.points == 6
+    table = mechanism.value.log_probabilities()
+    enumerated = max(float(np.abs(table[t:] - table[: 1000 - t]).max()) for t in range(1, 7))
+    assert charge.spent.epsilon == pytest.approx(enumerated)
+    assert 6 * mechanism.loss(1) > 3 * charge.spent.epsilon
+
+
+def test_published_cells_are_an_account_of_their_own() -> None:
+    balances = charged(cost(cells=8), cost(cells=4), cost("age", cells=2), cost("town"))
+    assert balances.worst("spend") == (pytest.approx(0.2), 0.0, 5.0)
+    assert balances.worst_record() == (pytest.approx(0.4), 6.0)
+    budget = Budget(Limit(cell_bits=6), {"age": Limit(cell_bits=1)}, cell_bits_per_record=7)
+    balances.check([cost(cells=2)], budget)
+    with pytest.raises(OverBudget) as refusal:
+        balances.check([cost(cells=4), cost("age", cells=2)], budget)
+    assert str(refusal.value) == (
+        "over budget: cells that a Local-Map publishes of column 'spend', in bits (`cell_bits` allows them), would "
+        "have spent 7 of 6; cells that a Local-Map publishes of column 'age', in bits (`cell_bits` allows them), would "
+        "have spent 2 of 1; published cells of a record over all its columns, in bits, would have spent 9 of 7. "
+        "Nothing was released"
+    )
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(Limit(50)), Budget(per_record=50), Budget(columns={"spend": Limit(category_epsilon=50)})]
+)
+def test_who_limits_an_epsilon_allows_no_cells_unless_he_says_how_many_bits(budget: Budget) -> None:
+    balances = Balances()
+    balances.check([cost()], budget)
+    with pytest.raises(OverBudget, match=r"cells that a Local-Map publishes of column 'spend'.* spent 1 of 0"):
+        balances.check([cost(cells=2)], budget)
+    balances.check([cost(cells=2)], replace(budget, columns={"spend": Limit(cell_bits=1)}))
+    balances.check([cost(cells=2)], replace(budget, cell_bits_per_record=1))
+    for no_limit in (Budget(), Budget(Limit(math.inf))):
+        balances.check([cost(cells=2)], no_limit)
+
+
+def test_the_best_guess_gains_by_no_more_than_the_bits_of_all_published_cells() -> None:
+    """By enumeration, for an attacker who knows nothing but two publications of cells of one of 60 points."""
+    domain = IntegerDomain(1, 60)
+    first, second = (Partition.of_width(domain, width) for width in (7, 11))
+    outcomes = set(zip(first.cell_of(np.arange(60)).tolist(), second.cell_of(np.arange(60)).tolist(), strict=True))
+    gain = len(outcomes)  # every outcome lets one value be named for certain: from 1 of 60 to this many of 60
+    balances = charged(cost(cells=first.n_cells), cost(cells=second.n_cells))
+    assert gain <= 2 ** balances.worst("spend").cell_bits
+    assert gain > 2 ** math.log2(first.n_cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import shutil
@@ -15,7 +16,8 @@ import pytest
 
 from parties.errors import LedgerError, OverBudget
 from parties.ledger import hash_chain
-from parties.ledger.budget import Budget, Cost, Limit
+from parties.ledger.budget import Budget, Limit
+from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
 from parties.ledger.release_ledger import Ledger
@@ -23,11 +25,20 @@ from parties.ledger.release_ledger import Ledger
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 N_TIMES = 12
 
+# The first one, and every time two charges, cells, two digests and a reuse.
+N_LINES = 1 + 6 * N_TIMES
+
 
 def release(column: str, data: str, *, epsilon: float = 0.1, n: int = 3) -> Release:
     cost = Cost(
-        column=column, epsilon=epsilon, category_epsilon=0.5, step=2.0, records=np.arange(n, dtype=np.uint64)
-    )  # fmt: skip
+        column=column,
+        loss=lambda points: points * epsilon,
+        category_epsilon=0.5,
+        cells=Cells(3, 40) if column == "age" else None,
+        point=2.0,
+        unit=Unit(2.0, "2 original units"),
+        records=np.arange(n, dtype=np.uint64),
+    )
     return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
 
 
@@ -84,7 +95,7 @@ def test_kept_sums_say_what_the_lines_say(kept: Path, monkeypatch: pytest.Monkey
     kept.with_suffix(".sums.json").unlink()
     n_all, slow = counted(monkeypatch, kept)
     assert fast == slow
-    assert n_few < 20 < n_all == 1 + 5 * N_TIMES
+    assert n_few < 20 < n_all == N_LINES
     assert counted(monkeypatch, kept) == (0, slow)
 
 
@@ -93,7 +104,7 @@ def test_infinite_costs_survive_in_kept_sums(tmp_path: Path, short: None) -> Non
     with Ledger(path) as ledger:
         ledger.charge([release("age", "x", epsilon=math.inf)] * 30, {}, SPRING, Budget())
     Ledger(path).__exit__()
-    assert json.loads(path.with_suffix(".head.json").read_text())["verified"]["lines"] == 31
+    assert json.loads(path.with_suffix(".head.json").read_text())["verified"]["lines"] == 61
     with Ledger(path) as ledger, pytest.raises(OverBudget):
         ledger.charge([release("age", "y")], {}, SPRING, Budget(Limit(5.0)))
 
@@ -144,7 +155,7 @@ def test_the_meddling_above_is_what_is_found(kept: Path) -> None:
 
 
 def test_every_line_that_is_changed_is_found(kept: Path, tmp_path: Path) -> None:
-    for number in range(1, 2 + 5 * N_TIMES, 4):
+    for number in range(1, 1 + N_LINES, 4):
         for file in tmp_path.glob("ledger.*"):
             (tmp_path / "copy").mkdir(exist_ok=True)
             shutil.copy(file, tmp_path / "copy" / file.name)
@@ -170,6 +181,15 @@ def older(path: Path) -> None:
         path.with_suffix(suffix).write_bytes(content)
 
 
+def of_another_format(path: Path) -> None:
+    """Sums as a version before kept them, and a head that knows them."""
+    sums, head = path.with_suffix(".sums.json"), path.with_suffix(".head.json")
+    sums.write_text(json.dumps({**json.loads(sums.read_text()), "format": 1}))
+    document = json.loads(head.read_text())
+    document["verified"]["sums"] = hashlib.sha256(sums.read_bytes()).hexdigest()
+    head.write_text(json.dumps(document))
+
+
 def garbled(path: Path) -> None:
     path.with_suffix(".sums.json").write_bytes(b"\xff")
 
@@ -178,7 +198,7 @@ def gone(path: Path) -> None:
     path.with_suffix(".sums.json").unlink()
 
 
-@pytest.mark.parametrize("change", [richer, older, garbled, gone])
+@pytest.mark.parametrize("change", [richer, older, of_another_format, garbled, gone])
 def test_sums_that_are_not_those_of_the_head_count_nothing(
     kept: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
@@ -194,7 +214,7 @@ def test_a_head_of_an_earlier_version_is_read(tmp_path: Path, short: None, monke
     spend(path, 2)
     head = path.with_suffix(".head.json")
     head.write_text(json.dumps({key: json.loads(head.read_text())[key] for key in ("lines", "digest")}))
-    assert counted(monkeypatch, path)[0] == 11
+    assert counted(monkeypatch, path)[0] == 13
 
 
 def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,4 +226,4 @@ def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.Mon
     write = hash_chain._write_private
     gone(kept)
     monkeypatch.setattr(hash_chain, "_write_private", no_room)
-    assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [1 + 5 * N_TIMES] * 2
+    assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [N_LINES] * 2

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.errors import LedgerError, OverBudget
-from parties.ledger.budget import Budget, Cost, Limit
+from parties.ledger.budget import Budget, Limit
+from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
-from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, seal
+from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
 from parties.ledger.release_ledger import Ledger
 from parties.session.termination import last_words
 
@@ -33,7 +35,14 @@ def release(
     column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, data: str = "d", n: int = 3
 ) -> Release:
     records = np.arange(n, dtype=np.uint64)
-    cost = Cost(column=column, epsilon=epsilon, category_epsilon=category, step=2.0, records=records)
+    cost = Cost(
+        column=column,
+        loss=lambda points: points * epsilon,
+        category_epsilon=category,
+        point=2.0,
+        unit=Unit(2.0, "2 original units"),
+        records=records,
+    )
     return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
 
 
@@ -86,9 +95,9 @@ def test_a_charge_says_what_to_whom_at_what_cost_and_when(charged: Path) -> None
 
 def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
     with Ledger(charged) as ledger:
-        assert ledger.balances.worst("spend") == (0.1, 0.0)
-        assert ledger.balances.worst("town") == (0.1, 3.0)
-        assert ledger.balances.worst_record() == pytest.approx(3.2)
+        assert ledger.balances.worst("spend") == (0.1, 0.0, 0.0)
+        assert ledger.balances.worst("town") == (0.1, 3.0, 0.0)
+        assert ledger.balances.worst_record() == pytest.approx((3.2, 0.0))
         assert ledger.stored(release().key) == {2: "c"}
         assert ledger.stored(release("town", category=3.0).key) == {}
         assert (ledger.content(2), ledger.content(3)) == ("c", None)
@@ -98,7 +107,7 @@ def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
 def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> None:
     with Ledger(charged) as ledger:
         assert ledger.charge([], {"spend": Reuse((2,), 3)}, SPRING, Budget(Limit(0.0001), per_record=0.0001)) == []
-        assert ledger.balances.worst("spend") == (0.1, 0.0)
+        assert ledger.balances.worst("spend") == (0.1, 0.0, 0.0)
         assert ledger.n_reuses["spend"] == 1
     line = lines(charged)[-1]
     assert {key: line[key] for key in ("kind", "charges", "epsilon", "category_epsilon", "n_records")} == {
@@ -141,19 +150,87 @@ def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
         ledger.charge([release(epsilon=math.inf)], {}, SPRING, NO_LIMIT)
     assert lines(path)[1]["epsilon"] == "inf"
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend") == (math.inf, 0.0)
+        assert ledger.balances.worst("spend") == (math.inf, 0.0, 0.0)
 
 
 def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
     fine = release(data="other")
     fine = Release(
-        schema="s", mechanism="fine", data="d", ids="i", terms={},
-        cost=Cost(column="spend", epsilon=0.1, category_epsilon=0, step=0.5, records=fine.cost.records),
+        schema="s", mechanism="fine", data="d", ids="i", terms={}, cost=replace(fine.cost, point=0.5),
     )  # fmt: skip
     with Ledger(charged) as ledger:
         ledger.charge([fine], {}, SPRING, NO_LIMIT)
         assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
     assert (lines(charged)[-1]["epsilon"], lines(charged)[-1]["unit"]) == (0.4, 2.0)
+
+
+def test_the_cells_of_a_local_map_have_a_line_of_their_own(path: Path) -> None:
+    local = replace(release(), cost=replace(release().cost, cells=Cells(10, 100)))
+    with Ledger(path) as ledger:
+        numbers = ledger.charge([local, release("age")], {}, SPRING, NO_LIMIT)
+        assert ledger.balances.worst("spend") == (0.1, 0.0, math.log2(10))
+        assert ledger.balances.worst_record() == pytest.approx((0.2, math.log2(10)))
+        assert ledger.n_releases == {"spend": 1, "age": 1}
+    charge, cells, other = lines(path)[1:]
+    assert numbers == [charge["number"], other["number"]] == [2, 4]
+    assert {key: cells[key] for key in ("kind", "column", "n_cells", "narrowest", "bits", "records", "n_records")} == {
+        "kind": "cells",
+        "column": "spend",
+        "n_cells": 10,
+        "narrowest": 100,
+        "bits": math.log2(10),
+        "records": charge["records"],
+        "n_records": 3,
+    }
+    with Ledger(path) as ledger:
+        assert ledger.balances.worst("spend").cell_bits == math.log2(10)
+        with pytest.raises(OverBudget, match=r"column 'spend'.*would have spent 6\.64386 of 4"):
+            ledger.charge([replace(local, data="other")], {}, SPRING, Budget(Limit(cell_bits=4)))
+
+
+def test_a_charge_says_of_what_difference_it_speaks(charged: Path) -> None:
+    assert [(line["unit"], line["unit_words"], line["points"]) for line in lines(charged)[1:3]] == [
+        (2.0, "2 original units", 1),
+        (2.0, "2 original units", 1),
+    ]
+    with Ledger(charged) as ledger:
+        assert ledger.balances.units["spend"] == Unit(2.0, "2 original units")
+
+
+# A charge as versions wrote it that knew neither units of columns nor lines of cells.
+CHARGE_BEFORE = {
+    "kind": "charge",
+    "at": "2025-01-01T00:00:00.000+00:00",
+    "run_id": "spring",
+    "task": "train",
+    "peer": "bank",
+    "column": "spend",
+    "schema": "s",
+    "mechanism": "m",
+    "data": "d",
+    "ids": "i",
+    "epsilon": 0.1,
+    "category_epsilon": 0.5,
+    "unit": 0.25,
+    "key": "k",
+    "n_records": 3,
+    "terms": {"mechanism": "local", "theta": 100.0, "domain_size": 950.0},
+}
+
+
+def test_a_charge_of_a_version_before_keeps_its_meaning_and_its_cells_are_counted(path: Path) -> None:
+    with Ledger(path) as ledger:
+        digest = records_digest(release().cost.records)
+        with ledger._lines.adding() as add:
+            ledger._keep_records(digest, release().cost.records)
+            add({**CHARGE_BEFORE, "records": digest})
+    with Ledger(path) as ledger:
+        assert ledger.balances.worst("spend") == (0.1, 0.5, math.log2(10))
+        assert ledger.balances.units["spend"] == (0.25, "0.25 original units, one point of the mapped domain")
+        # A later release is charged in that unit still: 0.25 is less than one of its points.
+        ledger.charge([release()], {}, SPRING, NO_LIMIT)
+        assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)
+    assert (lines(path)[-1]["unit"], lines(path)[-1]["points"]) == (0.25, 1)
 
 
 def test_two_openings_of_one_ledger_see_each_others_charges(path: Path) -> None:
@@ -163,7 +240,7 @@ def test_two_openings_of_one_ledger_see_each_others_charges(path: Path) -> None:
             theirs.charge([release()], {}, SPRING, Budget(Limit(0.15)))
         theirs.charge([release("age")], {}, SPRING, Budget(Limit(0.15)))
         mine.refresh()
-        assert mine.balances.worst("age") == theirs.balances.worst("age") == (0.1, 0.0)
+        assert mine.balances.worst("age") == theirs.balances.worst("age") == (0.1, 0.0, 0.0)
 
 
 RACER = """
@@ -378,7 +455,7 @@ def test_a_crash_between_line_and_head_keeps_the_charge_and_the_next_user_moves_
     head = charged.with_suffix(".head.json")
     assert json.loads(head.read_text())["lines"] == 4
     with Ledger(charged) as ledger:
-        assert ledger.balances.worst("age") == (0.1, 0.0)
+        assert ledger.balances.worst("age") == (0.1, 0.0, 0.0)
     assert json.loads(head.read_text())["lines"] == 5
 
 

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -119,11 +120,12 @@ def test_a_release_costs_what_its_guarantee_says_per_column_and_per_record(path:
     promises = [mechanism.guarantee() for mechanism in mechanisms()]
     with Ledger(path) as ledger:
         balances = ledger.balances
-        assert balances.worst("spend") == (promises[0].epsilon, 0.0)
-        assert balances.worst("visits") == (promises[1].epsilon, 2.0)
-        assert balances.worst("town") == (0.0, 4.0)
-        assert balances.units == {"spend": 1.0, "visits": 0.5}
-        assert balances.worst_record() == pytest.approx(sum(p.epsilon + p.missing_epsilon for p in promises))
+        assert balances.worst("spend") == (promises[0].epsilon, 0.0, 0.0)
+        assert balances.worst("visits") == (promises[1].epsilon, 2.0, 0.0)
+        assert balances.worst("town") == (0.0, 4.0, 0.0)
+        assert balances.units == {"spend": (1.0, "1 original unit"), "visits": (1.0, "1 original unit")}
+        total = sum(p.epsilon + p.missing_epsilon for p in promises)
+        assert balances.worst_record() == pytest.approx((total, 0.0))
 
 
 CHANGES: dict[str, tuple[Job, int]] = {
@@ -181,9 +183,9 @@ def test_a_run_that_has_released_draws_nothing_anew(path: Path) -> None:
 def test_seeded_bits_are_charged_like_no_noise_and_never_stand_in_for_secure_ones(path: Path) -> None:
     seeded = on_account(path, train(), rng=rng.seeded(1))
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend") == (math.inf, 0.0)
-        assert ledger.balances.worst("visits") == (math.inf, math.inf)
-        assert ledger.balances.worst("town") == (0.0, math.inf)
+        assert ledger.balances.worst("spend") == (math.inf, 0.0, 0.0)
+        assert ledger.balances.worst("visits") == (math.inf, math.inf, 0.0)
+        assert ledger.balances.worst("town") == (0.0, math.inf, 0.0)
     secure = on_account(path, train())
     assert same(seeded, secure) == [False] * 3
     with pytest.raises(OverBudget):
@@ -207,18 +209,19 @@ STAGES = {
 
 
 @pytest.mark.parametrize(("place", "name", "n_charged"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize("keeps", [False, True], ids=["redraw", "keep"])
 @pytest.mark.parametrize("job", [train(), predict(range(20))], ids=["columns", "records"])
 def test_after_a_crash_the_next_attempt_pays_for_what_it_draws(
-    path: Path, monkeypatch: pytest.MonkeyPatch, job: Job, place: Any, name: str, n_charged: int
+    path: Path, monkeypatch: pytest.MonkeyPatch, job: Job, keeps: bool, place: Any, name: str, n_charged: int
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(place, name, crash)
         with pytest.raises(Crash):
-            on_account(path, job)
+            on_account(path, job, keeps=keeps)
     assert kinds(path)["charge"] == n_charged
-    first = on_account(path, job)
+    first = on_account(path, job, keeps=keeps)
     assert (kinds(path)["charge"], kinds(path)["stored"]) == (n_charged + 3, 3)
-    assert same(first, on_account(path, job)) == [True] * 3
+    assert same(first, on_account(path, job, keeps=keeps)) == [True] * 3
 
 
 def test_a_crash_after_the_draw_and_before_the_store_is_committed_costs_a_draw_but_never_gives_two_for_one(
@@ -258,7 +261,7 @@ def test_a_process_that_is_killed_between_charge_and_store_has_paid_for_nothing(
     on_account(path, train())
     assert kinds(path) == {"opened": 1, "charge": 6, "stored": 3}
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 8.0)
+        assert ledger.balances.worst("town") == (0.0, 8.0, 0.0)
 
 
 TWICE = """
@@ -324,11 +327,91 @@ def test_a_record_whose_value_or_mechanism_changed_is_drawn_anew(path: Path) -> 
     assert kinds(path)["charge"] == 6  # the town has no budget per unit
 
 
+def by_record(columns: Sequence[ReleasedColumn], rows: Sequence[int]) -> list[dict[int, tuple[int, bool]]]:
+    """Per column, what came out for each row of the table."""
+    return [
+        dict(zip(rows, zip(column.codes.tolist(), column.is_missing.tolist(), strict=True), strict=True))
+        for column in columns
+    ]
+
+
+ALL = list(range(N_ROWS))
+FEWER = [7, 3, 150, 42]
+PAIRS: dict[str, tuple[tuple[Any, Any], list[int]]] = {
+    "trained twice": ((train, train), ALL),
+    "asked twice": ((partial(predict, FEWER), partial(predict, FEWER)), FEWER),
+    "trained, then asked": ((train, partial(predict, FEWER)), FEWER),
+    "asked, then trained": ((partial(predict, FEWER), train), FEWER),
+}
+
+
+def view_before_and_after(path: Path, jobs: Any, rows: list[int], *, keeps: bool) -> tuple[Any, Any]:
+    """What a peer gets of some records before and after their values were changed, all of them."""
+    changed = table(seed=99)
+    found = []
+    for job, data in zip(jobs, (table(), changed), strict=True):
+        columns = on_account(path, job(data=data), keeps=keeps)
+        asked = ALL if len(columns[0].codes) == N_ROWS else FEWER
+        found.append([{row: one[row] for row in rows} for one in by_record(columns, asked)])
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(("jobs", "rows"), PAIRS.values(), ids=PAIRS)
+def test_where_first_draws_are_kept_a_change_of_every_value_shows_in_nothing(
+    path: Path, jobs: Any, rows: list[int]
+) -> None:
+    """Whatever the values become, a record comes out as before; its twin, which draws anew, shows that it changed."""
+    before, after = view_before_and_after(path, jobs, rows, keeps=True)
+    assert after == before
+    before, after = view_before_and_after(path.with_name("twin.sqlite"), jobs, rows, keeps=False)
+    assert after != before
+
+
+def test_of_a_table_that_grew_new_records_alone_are_drawn_and_charged(path: Path) -> None:
+    half = N_ROWS // 2
+
+    def grown(rows: Sequence[int], seed: int) -> Job:
+        which, data = mechanisms(), table(seed).iloc[list(rows)]
+        return lambda account: list(account.columns(which, encoded(which, data), IDS[list(rows)]))
+
+    first = by_record(on_account(path, grown(range(half), 4), keeps=True), range(half))
+    shuffled = np.random.default_rng(3).permutation(N_ROWS).tolist()
+    second = by_record(on_account(path, grown(shuffled, 5), keeps=True), shuffled)
+    for before, after in zip(first, second, strict=True):
+        assert {row: after[row] for row in range(half)} == before
+    charged = [line for line in lines(path) if line["kind"] == "charge"]
+    assert [line["n_records"] for line in charged] == [half] * 3 + [N_ROWS - half] * 3
+    assert {line["terms"]["changed_values"] for line in charged} == {"keep"}
+    reuses = [line for line in lines(path) if line["kind"] == "reuse"]
+    assert [(line["charges"], line["n_records"]) for line in reuses] == [([2], half), ([3], half), ([4], half)]
+    with Ledger(path) as ledger:
+        assert ledger.balances.worst("town") == (0.0, 4.0, 0.0)
+        assert ledger.balances.n_records == N_ROWS
+
+
+def test_draws_that_are_kept_and_draws_that_are_not_never_stand_in_for_each_other(path: Path) -> None:
+    drawn = on_account(path, train())
+    kept = on_account(path, train(), keeps=True)
+    assert same(drawn, kept) == [False] * 3
+    assert same(on_account(path, train()), drawn) == [True] * 3
+    assert same(on_account(path, train(), keeps=True), kept) == [True] * 3
+    assert kinds(path)["charge"] == 6
+
+
+def test_a_run_that_has_released_keeps_to_it_although_its_data_changed_and_draws_no_new_record(path: Path) -> None:
+    first = on_account(path, train(), keeps=True)
+    assert same(on_account(path, train(data=table(9), may_draw=False), keeps=True), first) == [True] * 3
+    others = pd.Index([*IDS[1:], "stranger"], dtype=object)
+    with pytest.raises(LedgerError, match=r"for 3 of its 3 columns the store lacks the draws of some records"):
+        on_account(path, train(ids=others, may_draw=False), keeps=True)
+    assert kinds(path)["charge"] == 3
+
+
 def test_a_record_pays_for_training_and_prediction_together(path: Path) -> None:
     on_account(path, train())
     on_account(path, predict([0]))
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 8.0)
+        assert ledger.balances.worst("town") == (0.0, 8.0, 0.0)
         assert ledger.balances.n_records == N_ROWS
     limit = Budget(Limit(category_epsilon=9))
     with pytest.raises(

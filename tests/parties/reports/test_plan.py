@@ -20,12 +20,13 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.errors import DataError, ParameterError
 from opboost.order_metrics import bayes_attack, expected_weighted_kendall
 from opboost.preprocess import encode
+from opboost.privacy.guarantee import CHANGED_VALUES, ROUTED_ANSWERS, with_tests
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cli import app
 from parties.config.vertical import PassiveRun, read_run, read_schema
 from parties.reports.choices import Grid, choices_for, label, settings_of
 from parties.reports.plan_facts import plan_of
-from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, loss_between, odds
+from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, odds
 from parties.reports.writing import report_of
 
 
@@ -49,10 +50,31 @@ def mechanism(lower: float = 0, upper: float = 5000, **settings: Any) -> ColumnM
 
 def test_the_plans_guarantee_is_the_runs(finished: Any) -> None:
     plan = plan_of(finished.shop.write(), Grid(mechanisms=("global",)), wanted_order=())
-    assert plan.guarantee.to_dict() == json.loads((finished.shop.run_folder / "guarantee.json").read_text())
+    n_tests = len(json.loads((finished.shop.run_folder / "model.json").read_text())["tests"])
+    promised = json.loads((finished.shop.run_folder / "guarantee.json").read_text())
+    assert with_tests(plan.guarantee, n_tests).to_dict() == promised
+    assert ROUTED_ANSWERS in plan.guarantee.not_protected
+    assert f"{n_tests} exact bits per record" in str(promised["not_protected"])
     assert [column.promise for column in plan.columns] == list(plan.guarantee.columns)
     assert plan.ledger is not None
     assert plan.ledger.n_records == 400
+
+
+def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_changed_values(shop: Any) -> None:
+    text = report_of(shop.write()).text("md")
+    assert "as many tests as its model has, which it says at the greeting" in text
+    assert "drawn anew, which tells bank that it was changed" in text
+    assert CHANGED_VALUES in text
+    shop.run["active"]["agreed"] = {"tests": 70}
+    shop.run["changed_values"] = "keep"
+    text = report_of(shop.write()).text("md")
+    assert "answered, one bit per split test and record: at most 70 tests, as was agreed on" in text
+    assert "The first draw of every record and column stays" in text
+    assert CHANGED_VALUES not in text
+    shop.run["allow_routed"] = False
+    text = report_of(shop.write()).text("md")
+    assert "exact routing bits for new records are refused" in text
+    assert ROUTED_ANSWERS not in text
 
 
 def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:
@@ -152,11 +174,11 @@ def test_the_odds_of_a_sentence_hold_for_every_pair_so_far_apart(settings: dict[
         ratios = np.abs(table[codes[0]] - table[codes[1]])
     worst = float(np.nanmax(np.where(np.isfinite(ratios), ratios, 0)))
     assert np.abs(codes[0] - codes[1]).max() <= points
-    assert worst <= loss_between(one, points)
+    assert worst <= one.loss(points)
     said = re.search(r"at most ([\d.,]+) to 1", column_sentence(one))
-    if loss_between(one, points) <= math.log(LARGEST_ODDS):
+    if one.loss(points) <= math.log(LARGEST_ODDS):
         assert said is not None
-        assert math.exp(loss_between(one, points)) <= float(said[1].replace(",", "")) * (1 + 1e-6)
+        assert math.exp(one.loss(points)) <= float(said[1].replace(",", "")) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(

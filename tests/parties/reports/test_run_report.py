@@ -90,7 +90,7 @@ def test_the_passive_partys_report_has_its_ledger_and_nothing_of_the_trees(finis
     tests = json.loads((finished.shop.run_folder / "model.json").read_text())["tests"]
     assert sum(column["n_tests"] for column in found["columns"]) == len(tests)
     assert found["ledger"]["n_records"] == 400
-    assert [column["epsilon"]["spent"] for column in found["ledger"]["columns"]] == pytest.approx([0.5, 0.5])
+    assert [column["epsilon"]["spent"] for column in found["ledger"]["columns"]] == pytest.approx([5.0, 10.0])
     text = (finished.shop.run_folder / "report.html").read_text() + json.dumps(found)
     assert not [word for word in ("auc", "gains", "logloss", "age") if f'"{word}"' in text]
     assert str(finished.shop.path) not in text

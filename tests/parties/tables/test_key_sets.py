@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.errors import OverBudget
-from parties.ledger.budget import Balances, Budget, Cost
+from parties.ledger.budget import Balances, Budget
+from parties.ledger.costs import Cost, Unit
 from parties.storage.spool import ArraySpool, SpooledArray
 from parties.tables import key_sets
 from parties.tables.key_sets import RecordKeys, distinct, is_member, kept_set, union, windows
@@ -57,8 +59,19 @@ def test_no_sets_have_no_keys() -> None:
     assert is_member(np.array([3], np.uint64), stored(np.empty(0, np.uint64))).tolist() == [False]
 
 
-def cost_of(records: object, column: str, epsilon: float) -> Cost:
-    return Cost(column=column, epsilon=epsilon, category_epsilon=epsilon / 2, step=0.5, records=records)  # type: ignore[arg-type]
+def cost_of(records: Any, column: str, epsilon: float) -> Cost:
+    return Cost(
+        column=column,
+        loss=lambda points: points * epsilon,
+        category_epsilon=epsilon / 2,
+        point=0.5,
+        unit=Unit(0.5, "half a point"),
+        records=records,
+    )
+
+
+def add(balances: Balances, one: Cost, name: str) -> None:
+    balances.add(balances.charge_of(one), name)
 
 
 def test_large_sets_cost_each_record_what_small_ones_do(window: int) -> None:
@@ -66,13 +79,13 @@ def test_large_sets_cost_each_record_what_small_ones_do(window: int) -> None:
     whole, looked_through, paid = Balances(), Balances(), np.zeros((30, 2))
     for i in range(12):
         keys, column = np.unique(rng.integers(0, 30, 1 + i, np.uint64)), f"c{i % 2}"
-        whole.add(cost_of(keys, column, 0.1 + i), f"set {i}")
-        looked_through.add(cost_of(stored(keys) if i % 3 else keys, column, 0.1 + i), f"set {i}")
+        add(whole, cost_of(keys, column, 0.1 + i), f"set {i}")
+        add(looked_through, cost_of(stored(keys) if i % 3 else keys, column, 0.1 + i), f"set {i}")
         paid[keys.astype(int), i % 2] += 0.1 + i
         assert looked_through.n_records == whole.n_records == int((paid.sum(axis=1) > 0).sum())
         for c in range(2):
-            assert looked_through.worst(f"c{c}") == pytest.approx((paid[:, c].max(), paid[:, c].max() / 2))
-        assert looked_through.worst_record() == pytest.approx(1.5 * paid.sum(axis=1).max())
+            assert looked_through.worst(f"c{c}") == pytest.approx((paid[:, c].max(), paid[:, c].max() / 2, 0))
+        assert looked_through.worst_record() == pytest.approx((1.5 * paid.sum(axis=1).max(), 0))
     asked = np.array([1, 2, 4, 29], np.uint64)
     total = 1.5 * (paid[[1, 2, 4, 29]].sum(axis=1).max() + 2)
     costs = [cost_of(stored(asked), column, 1.0) for column in ("c0", "c1")]
