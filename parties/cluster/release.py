@@ -37,7 +37,7 @@ from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion, digest_of
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import sweep, write_json
+from parties.storage.atomic_files import make_folder, sweep, write_json
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -135,7 +135,7 @@ def release_partitions(
     Privacy: one release of every column under ``mechanism.guarantee()``, charged to the ledger before the first draw.
     The workers hold raw data and, while they draw, keys; they must be this party's alone.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     paths = [part.resolve() for part in parts]
     with RunFolder(folder).locked():
         plan = PartitionPlan.read(folder)
@@ -186,8 +186,8 @@ def _found_again(plan: PartitionPlan, surveyed: Surveyed, folder: Path) -> Parti
 
 def _finish(plan: PartitionPlan, folder: Path, client: Client, ledger: Ledger) -> None:
     """Draw, enter what was drawn into the ledger, rank."""
-    (folder / "codes").mkdir(mode=0o700, exist_ok=True)
-    (folder / "ranks").mkdir(mode=0o700, exist_ok=True)
+    make_folder(folder / "codes")
+    make_folder(folder / "ranks")
     drawn = _summed(client, partial(draw_part, folder), len(plan.parts))
     for c, charge in enumerate(plan.charges):
         content = digest_of([drawn.written[part][c] for part in range(len(plan.parts))])
