@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from opboost.trees.tree import Ensemble
     from opboost.trees.xgboost_model import from_xgboost, to_xgboost
 
+    __version__: str
+
 __all__ = [
     "AdjMap",
     "ColumnSchema",
@@ -67,8 +69,17 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """The public names too that are not loaded yet."""
+    return sorted({*globals(), *__all__, "__version__"})
+
+
 def __getattr__(name: str) -> object:
     """Load a public name when it is first asked for, so that a command line need not load everything."""
+    if name == "__version__":
+        import importlib.metadata
+
+        return importlib.metadata.version("opboost")
     if name not in _HOMES:
         raise AttributeError(f"module 'opboost' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

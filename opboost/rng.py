@@ -8,6 +8,9 @@ on it.
 from __future__ import annotations
 
 import hashlib
+import os
+from threading import Lock
+from typing import NoReturn
 
 import numpy as np
 from Crypto.Cipher import AES
@@ -31,9 +34,12 @@ class BitSource:
     -----
     The stream depends on the key alone, not on how many words are asked for at a time. `fork` gives an independent
     stream, so work can be divided among columns or threads without the result depending on the division.
+
+    No bits are drawn twice: threads that share a source take turns, a process that was forked from the source's own is
+    refused, and so are copies.
     """
 
-    __slots__ = ("_cipher", "_forks", "_key", "is_secure")
+    __slots__ = ("_cipher", "_forks", "_key", "_lock", "_process", "is_secure")
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
         if len(key) != 32:
@@ -41,23 +47,54 @@ class BitSource:
         self._key = key
         self._cipher = AES.new(key, AES.MODE_CTR, nonce=b"", initial_value=0)
         self._forks: set[str] = set()
+        # The cipher lets other threads run while it encrypts.
+        self._lock = Lock()
+        self._process = os.getpid()
         self.is_secure = is_secure
 
     def __repr__(self) -> str:
         return f"BitSource(is_secure={self.is_secure})"
 
+    def __reduce__(self) -> NoReturn:
+        raise ParameterError("a bit source cannot be copied: both would draw the same bits")
+
+    def check_process(self) -> None:
+        """Refuse a process that was forked from the source's own; for those who keep what they drew ahead.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if os.getpid() != self._process:
+            raise ParameterError(
+                "this bit source was made in another process, of which this one is a copy: both would draw the same "
+                "bits. Make a source in each process; nothing was drawn"
+            )
+
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Draw the next `count` words, shape ``(count,)``."""
+        """Draw the next `count` words, shape ``(count,)``.
+
+        Raises
+        ------
+        ParameterError
+            In a process that was forked from the source's own.
+        """
+        self.check_process()
         out = np.zeros(count, np.uint64)
         view = memoryview(out).cast("B")
-        self._cipher.encrypt(view, output=view)
+        with self._lock:
+            self._cipher.encrypt(view, output=view)
         return out
 
     def fork(self, label: str) -> BitSource:
         """Open an independent stream, named by `label`. No label serves twice: bits must never be drawn again."""
-        if label in self._forks:
-            raise ParameterError(f"the stream {label!r} was opened before; its bits must not be drawn a second time")
-        self._forks.add(label)
+        self.check_process()
+        with self._lock:
+            if label in self._forks:
+                raise ParameterError(
+                    f"the stream {label!r} was opened before; its bits must not be drawn a second time"
+                )
+            self._forks.add(label)
         key = hashlib.blake2b(label.encode(), key=self._key, person=b"opboost fork", digest_size=32).digest()
         return BitSource(key, is_secure=self.is_secure)
 

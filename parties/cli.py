@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import signal
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -221,13 +222,19 @@ for inspecting in (keygen, ledger, report, doctor):
     app.command()(inspecting)
 
 
-def main() -> None:
-    """Entry point of the console script. A party that is told to stop says goodbye to its peers first."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script and the launchers. A party that is told to stop notifies its peers first.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        A command and its options; by default those of the process.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     gc.set_threshold(GARBAGE_OBJECTS)
     try:
-        app()
+        app(arguments, prog_name="opboost")
     except Stopped as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise

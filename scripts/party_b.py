@@ -2,7 +2,7 @@
 
 import sys
 
-from parties.cli import app
+from parties.cli import main
 
 if __name__ == "__main__":
-    app(["party-b", *sys.argv[1:]])
+    main(["party-b", *sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 import sys
 
-from parties.cli import app
+from parties.cli import main
 
 if __name__ == "__main__":
-    app(["predict", *sys.argv[1:]])
+    main(["predict", *sys.argv[1:]])

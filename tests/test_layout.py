@@ -6,8 +6,11 @@ import ast
 import fnmatch
 import graphlib
 import importlib
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -309,6 +312,16 @@ def test_the_public_names_are_sorted_and_each_can_be_had() -> None:
         for name in node.names
     }
     assert declared - {"import_module", "TYPE_CHECKING"} == set(opboost.__all__)
+
+
+def test_the_package_lists_its_public_names_before_any_is_loaded_and_knows_its_version() -> None:
+    code = (
+        "import sys, opboost; names = dir(opboost); "
+        "print(sorted({*opboost.__all__, '__version__'} - set(names)), names == sorted(set(names)), "
+        "opboost.__version__, 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == f"[] True {version('opboost')} False\n"
 
 
 def test_any_other_name_is_refused_as_by_any_module() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,7 @@ class Deal:
         self._rng = rng
         self._is_left = np.ones(n_records, dtype=np.bool_)
         self._n_dealt = 0
+        self._lock = Lock()
 
     def next_part(self, is_eligible: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """The records of the next part, ascending.
@@ -90,6 +92,10 @@ class Deal:
         AccountError
             If all parts have been dealt. No record is handed out then.
         """
+        with self._lock:
+            return self._dealt(is_eligible)
+
+    def _dealt(self, is_eligible: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         if self._n_dealt == self.coins.n_parts:
             raise AccountError(f"all {self._n_dealt} parts have been dealt; a record must not be used twice")
         uniform = (self._rng.words(len(self._is_left)) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -8,6 +8,7 @@ Nothing that comes from another party is ever given to a cluster as a pickle.
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -63,8 +64,10 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
 
     # Workers of one thread: the compiled loops of a second one would contend for the same cores. What can run only on a
     # worker that is gone is given up after a while. What fails on a worker is told here, once.
+    # What they put aside on disk is for this party alone: a temporary folder has mode 0700.
     with (
-        dask.config.set({"distributed.scheduler.no-workers-timeout": f"{WAIT_S}s"}),
+        tempfile.TemporaryDirectory(prefix="opboost-dask-") as scratch,
+        dask.config.set({"distributed.scheduler.no-workers-timeout": f"{WAIT_S}s", "temporary-directory": scratch}),
         distributed.LocalCluster(
             n_workers=section.workers,
             threads_per_worker=1,

@@ -26,9 +26,11 @@ from opboost.trees.losses import Loss
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import replacing
 from parties.tables.parquet import read_stored, stored_names
 from parties.tables.party_table import PartyTable, check_columns, encoded_ids, read_labels, read_table, select
 from parties.tables.record_ids import read_ids, split
+from protocols.private_files import private_folder
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -154,12 +156,12 @@ def working_folder(home: Path) -> Iterator[Path]:
     place = home / f"{_WORK}.{uuid4().hex}"
     made = [folder for folder in (home, *home.parents) if not folder.exists()]
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(home)
         for old in home.glob(f"{_WORK}.*"):
             # One that is in use belongs to another run.
             with suppress(RunFolderError), RunFolder(old).locked():
                 shutil.rmtree(old, ignore_errors=True)
-        place.mkdir(mode=0o700)
+        private_folder(place)
     except OSError as error:
         raise RunFolderError(f"{home} cannot be written: {error.strerror}. Nothing was sent") from None
     try:
@@ -186,9 +188,10 @@ def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) 
             frame[schema.label] = piece.labels
         paths.append(folder / f"{len(paths):06d}.parquet")
         try:
-            frame.to_parquet(paths[-1], index=False)
-        except OSError as error:
-            raise RunFolderError(f"{paths[-1]} cannot be written: {error.strerror}. Nothing was sent") from None
+            with replacing(paths[-1]) as unfinished:
+                frame.to_parquet(unfinished, index=False)
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}. Nothing was sent") from None
     return tuple(paths)
 
 

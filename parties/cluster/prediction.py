@@ -25,7 +25,7 @@ from opboost.routing import PackedAnswers, Router
 from opboost.schema import ColumnSchema
 from opboost.trees.tree import Ensemble
 from opboost.vertical import feature_matrix
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.parquet import read_stored
 
@@ -56,7 +56,7 @@ def answer_partitions(router: Router, parts: Sequence[Path], folder: Path, *, cl
     Privacy: the bits are exact and carry no differential privacy. Nothing is counted or limited here: the caller
     decides whether they may leave.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     targets = [folder / f"{number:06d}.parquet" for number in range(len(parts))]
     answer = partial(_answer, router_to_dict(router))
     client.gather(client.map(answer, [part.resolve() for part in parts], targets, pure=False))
@@ -93,7 +93,7 @@ def predict_partitions(
     absent = sorted(set(ensemble.owners) - set(bits))
     if absent or any(len(answers) != len(paths) for answers in bits.values()):
         raise DataError(f"every partition needs the answers of {', '.join(ensemble.owners)}. No score was computed")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     targets = [folder / f"{number:06d}.parquet" for number in range(len(paths))]
     answers = [{owner: bits[owner][number] for owner in ensemble.owners} for number in range(len(paths))]
     predict = partial(_predict, ensemble, tuple(schemas))

@@ -13,7 +13,6 @@ partitions ascend too.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +36,7 @@ from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.progress import Progress
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.parquet import read_stored
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Session, Statuses
@@ -170,8 +169,8 @@ class PartitionScorer:
         """
         score = partial(_score, self.ensemble, self.schema, self.reveal)
         answers, scores = self.folder / "answers", self.folder / "scores"
-        answers.mkdir(mode=0o700)
-        scores.mkdir(mode=0o700)
+        make_folder(answers)
+        make_folder(scores)
         statuses, pending = [], []
         for number, path in enumerate(self.paths):
             bits, status = asking.ask(ids_of(path, self.schema.id_columns), desensitized=desensitized)
@@ -183,8 +182,8 @@ class PartitionScorer:
             statuses.append(status)
             progress("predicting", number + 1, len(self.paths))
         self.client.gather(pending)
+        make_folder(target.parent)
         try:
-            os.makedirs(target.parent, exist_ok=True)
             shutil.move(scores, target)
         except OSError as error:
             raise RunFolderError(f"{target} cannot be written: {error.strerror}") from None

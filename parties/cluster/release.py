@@ -40,7 +40,7 @@ from parties.ledger.ledger_lines import Occasion, digest_of
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import sweep, write_json
+from parties.storage.atomic_files import make_folder, sweep, write_json
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -141,7 +141,7 @@ def release_partitions(
     Privacy: one release of every column under ``mechanism.guarantee()``, charged to the ledger before the first draw.
     The workers hold raw data and, while they draw, keys; they must be this party's alone.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     paths = [part.resolve() for part in parts]
     with RunFolder(folder).locked():
         plan = PartitionPlan.read(folder)
@@ -213,7 +213,7 @@ def _draw(
     store: ReleaseStore | None,
 ) -> None:
     """Draw, and enter what was drawn into the ledger."""
-    (folder / "codes").mkdir(mode=0o700, exist_ok=True)
+    make_folder(folder / "codes")
     drawn = _summed(client, partial(draw_part, folder), len(plan.parts))
     if store is not None:
         assert surveyed is not None
@@ -235,7 +235,7 @@ def _draw(
 
 def _rank(plan: PartitionPlan, folder: Path, client: Client) -> None:
     """Turn what was drawn into ranks."""
-    (folder / "ranks").mkdir(mode=0o700, exist_ok=True)
+    make_folder(folder / "ranks")
     parts = list(range(len(plan.parts)))
     digests: list[str] = client.gather(client.map(partial(rank_part, folder), parts, pure=False))
     write_json(folder / "release.json", {"ranks": digests})

@@ -138,13 +138,10 @@ def write_keys(folder: Path, count: int, *, rng: BitSource) -> None:
     material = rng.words(count * KEY_BYTES // 8).tobytes()
     if len({material[i : i + KEY_BYTES] for i in range(0, len(material), KEY_BYTES)}) < count:
         raise RunFolderError("two partitions got one key, so that their noise would be the same. Nothing was drawn")
-    with replacing(folder / _KEYS) as partial:
-        partial.unlink(missing_ok=True)
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(material)
-            file.flush()
-            os.fsync(descriptor)
+    with replacing(folder / _KEYS) as partial, partial.open("wb") as file:
+        file.write(material)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def bits_of(folder: Path, place: int, *, is_secure: bool) -> BitSource:

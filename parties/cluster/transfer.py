@@ -22,7 +22,7 @@ from opboost.errors import DataError
 from opboost.vertical import RankColumn
 from parties.cluster.release import PartitionedRelease
 from parties.cluster.training import RankPartitions
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 from parties.vertical.release_offer import PackedColumn, rank_type
 
@@ -103,7 +103,7 @@ def cut_into_partitions(
     mapped = tuple(column.ranks for column in columns if isinstance(column.ranks, MappedRanks))
     if len(owners) != 1 or len(mapped) != len(columns) or any(len(ranks) != sum(rows) for ranks in mapped):
         raise DataError(f"columns of one party in files of {sum(rows)} rows are needed. No partition was written")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     ends = np.cumsum(rows).tolist()
     targets = [folder / f"{number:06d}.parquet" for number in range(len(rows))]
     starts = [end - n for end, n in zip(ends, rows, strict=True)]

@@ -23,6 +23,7 @@ from parties.config.vertical import ActiveRun, DesensitizeSection, read_run, rea
 from parties.errors import ConfigError, PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob
@@ -116,8 +117,8 @@ def clear(out: Path, names: Sequence[str]) -> None:
     marker = out / MARKER
     if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
-    out.mkdir(parents=True, exist_ok=True)
-    marker.write_text("This folder belongs to `opboost demo`, which empties it when it is run again.\n")
+    make_folder(out)
+    write_text(marker, "This folder belongs to `opboost demo`, which empties it when it is run again.\n")
     for name in names:
         shutil.rmtree(out / name, ignore_errors=True)
 
@@ -128,10 +129,10 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
     folders = {party: out.resolve() / party for party in (BANK, RETAILER)}
     for party, folder in folders.items():
         generate(folder / "keys", party)
-        shutil.copyfile(sample / f"{party}.schema.yaml", folder / "schema.yaml")
-        shutil.copyfile(sample / f"{party}.csv.gz", folder / "data.csv.gz")
+        copy(sample / f"{party}.schema.yaml", folder / "schema.yaml")
+        copy(sample / f"{party}.csv.gz", folder / "data.csv.gz")
     for party, peer in ((BANK, RETAILER), (RETAILER, BANK)):
-        shutil.copyfile(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
+        copy(folders[peer] / "keys" / f"{peer}.public", folders[party] / "keys" / f"{peer}.public")
     _write_ids(folders)
     address = f"tcp://127.0.0.1:{free_port()}"
     shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "align": {"method": "psi"}}
@@ -155,7 +156,7 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
         "desensitize": desensitize,
     }
     for party, run in ((BANK, bank), (RETAILER, retailer)):
-        (folders[party] / "run.yaml").write_text(yaml.safe_dump(run, sort_keys=False))
+        write_text(folders[party] / "run.yaml", yaml.safe_dump(run, sort_keys=False))
     return folders
 
 
@@ -168,7 +169,7 @@ def _write_ids(folders: dict[str, Path]) -> None:
     np.random.default_rng(SEED).shuffle(common)
     test = set(common[: round(TEST_SHARE * len(common))].tolist())
     for name, ids in (("test", test), ("train", bank - test)):
-        (folders[BANK] / f"{name}_ids.txt").write_text("\n".join(sorted(ids)) + "\n")
+        write_text(folders[BANK] / f"{name}_ids.txt", "\n".join(sorted(ids)) + "\n")
 
 
 def free_port() -> int:

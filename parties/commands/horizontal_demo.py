@@ -5,7 +5,6 @@ The bundled sample's columns, which two parties hold, are put together for this,
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +37,7 @@ from parties.config.vertical import read_section
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import copy, write_text
 from protocols.transport.keys import generate
 
 HUB = "hub"
@@ -118,19 +118,19 @@ def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path
     for name, folder in folders.items():
         for other in names:
             if other != name:
-                shutil.copyfile(folders[other] / "keys" / f"{other}.public", folder / "keys" / f"{other}.public")
-        (folder / "schema.yaml").write_text(yaml.safe_dump(_schema(), sort_keys=False))
+                copy(folders[other] / "keys" / f"{other}.public", folder / "keys" / f"{other}.public")
+        write_text(folder / "schema.yaml", yaml.safe_dump(_schema(), sort_keys=False))
     parts, test = _divided_rows()
     for name, part in zip(OWNERS, parts, strict=True):
-        part.to_csv(folders[name] / "data.csv", index=False)
-    test.to_csv(folders[OWNERS[0]] / "test.csv", index=False)
+        write_text(folders[name] / "data.csv", part.to_csv(index=False))
+    write_text(folders[OWNERS[0]] / "test.csv", test.to_csv(index=False))
     home = OWNERS[0] if scheme == "inprivate" else HUB
     files = _chain_files() if scheme == "inprivate" else _star_files()
     for name, run in files.items():
         common = {"party": name, "run_id": "demo", "schema": "schema.yaml", "secret_key": f"keys/{name}.secret"}
         # One report is enough for a demo.
         document = {**common, **run, "report": name == home, "training": training}
-        (folders[name] / "run.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+        write_text(folders[name] / "run.yaml", yaml.safe_dump(document, sort_keys=False))
     return folders
 
 

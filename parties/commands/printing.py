@@ -14,6 +14,7 @@ from rich.table import Table
 from parties.doctor.check_result import Finding, Status
 from parties.reports.ledger_statement import Spending, Statement
 from parties.reports.page import Page
+from protocols.transport.sanitize import readable
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}
 
@@ -22,11 +23,11 @@ def print_page(page: Page) -> None:
     """The first tables of a report, which say most of it in words."""
     console = _console()
     for _, grid in page.grids[:2]:
-        table = Table(title=grid.caption, title_justify="left")
+        table = Table(title=_shown(grid.caption), title_justify="left")
         for heading in grid.headings:
             table.add_column(heading, overflow="fold")
         for row in grid.rows:
-            table.add_row(*map(escape, row))
+            table.add_row(*map(_shown, row))
         console.print(table)
 
 
@@ -120,6 +121,11 @@ def print_statement(found: Statement) -> None:
 def _spending(spending: Spending) -> tuple[str, str]:
     remaining = "unlimited" if spending.remaining is None else f"{spending.remaining:.4g}"
     return f"{spending.spent:.4g}", remaining
+
+
+def _shown(text: str) -> str:
+    """A text that may hold a name which a peer chose: one line, without markup and without what a terminal obeys."""
+    return escape(readable(text, len(text)))
 
 
 def _console() -> Console:

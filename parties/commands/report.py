@@ -12,7 +12,7 @@ from parties.commands.printing import print_page
 from parties.errors import ConfigError
 from parties.reports.choices import MECHANISMS, Grid
 from parties.reports.writing import Report
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import write_text
 
 
 def asked_grid(
@@ -52,6 +52,5 @@ def deliver(found: Report, form: str, out: Path | None) -> None:
     elif out is None:
         typer.echo(found.text(form), nl=False)
     else:
-        with replacing(out) as partial:
-            partial.write_text(found.text(form))
+        write_text(out, found.text(form))
         typer.echo(f"report: {out}")

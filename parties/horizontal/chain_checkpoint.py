@@ -21,6 +21,7 @@ from opboost.rng import BitSource
 from opboost.trees.tree import Tree
 from parties.errors import RunFolderError
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import make_folder
 
 _DTYPES = {
     "columns": np.int32, "thresholds": np.float64, "missing_left": np.bool_, "lefts": np.int32, "rights": np.int32,
@@ -68,7 +69,7 @@ class KeptTurns:
         """
         if not self._folder.has_released:
             fresh = rng.words(4).tobytes()
-            (self._folder.path / "turns").mkdir(exist_ok=True)
+            make_folder(self._folder.path / "turns")
             self._folder.write_json("coins.json", {"rows": rows, "coins": fresh.hex(), "is_secure": rng.is_secure})
             self._folder.mark_release()
         kept = self._folder.read_json("coins.json")

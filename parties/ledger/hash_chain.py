@@ -32,6 +32,7 @@ from Crypto.Random import get_random_bytes
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.storage.sqlite import connect, reporting, transaction
+from protocols.private_files import private_opener
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 2
@@ -274,8 +275,8 @@ def _write_private(path: Path, content: bytes) -> None:
     """Write a file that its owner alone can read, as a whole; it outlives a power cut."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=private_opener) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

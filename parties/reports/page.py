@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from parties.storage.csv_cells import as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +108,10 @@ def to_html(page: Page) -> str:
 
 
 def to_markdown(page: Page) -> str:
-    """The page as Markdown; of figures only the captions."""
-    lines = [f"# {page.title}", "", page.lead]
+    """The page as Markdown; of figures only the captions. No name or value becomes markup, a link or an image."""
+    lines = [f"# {_escaped(page.title)}", "", _escaped(page.lead)]
     for section in page.sections:
-        lines += ["", f"## {section.heading}"]
+        lines += ["", f"## {_escaped(section.heading)}"]
         for block in section.blocks:
             lines += ["", *_markdown_of(block)]
     return "\n".join(lines) + "\n"
@@ -117,25 +120,26 @@ def to_markdown(page: Page) -> str:
 def _markdown_of(block: Block) -> list[str]:
     match block:
         case Prose(text, is_strong):
-            return [f"**{text}**" if is_strong else text]
+            return [f"**{_escaped(text)}**" if is_strong else _escaped(text)]
         case Figure(caption=caption):
-            return [f"*Figure: {caption}*"]
+            return [f"*Figure: {_escaped(caption)}*"]
         case Grid(caption, headings, rows):
-            cells = [headings, ("---",) * len(headings), *rows]
-            return [f"{caption}:", "", *("| " + " | ".join(map(_cell, row)) + " |" for row in cells)]
+            cells = [list(map(_escaped, row)) for row in (headings, *rows)]
+            cells.insert(1, ["---"] * len(headings))
+            return [f"{_escaped(caption)}:", "", *("| " + " | ".join(row) + " |" for row in cells)]
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\`\[\]<>|])", r"\\\1", " ".join(text.splitlines()))
 
 
 def to_csv(page: Page) -> str:
-    """All tables, a line per cell: section, table, row, column, value."""
+    """All tables, a line per cell: section, table, row, column, value; none that a spreadsheet would compute."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("section", "table", "row", "column", "value"))
     for heading, grid in page.grids:
         for row in grid.rows:
             for name, value in zip(grid.headings[1:], row[1:], strict=True):
-                writer.writerow((heading, grid.caption, row[0], name, value))
+                writer.writerow(map(as_text, (heading, grid.caption, row[0], name, value)))
     return text.getvalue()

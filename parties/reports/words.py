@@ -37,8 +37,9 @@ _LEAKAGE = (
     ),
     (
         "who is in the data",
-        "B learns which of its ids all parties know, and how many A has",
-        "A learns which of its ids B knows, and how many B has",
+        "B learns which of its ids all parties know, and how many A has; at prediction, which ids are scored",
+        "A learns which of its ids B knows, and how many B has; at prediction, whether B's data file holds any id "
+        "that A asks for",
     ),
 )
 

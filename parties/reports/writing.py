@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, read_any_run, read_role
-from parties.errors import ConfigError, RunFolderError
+from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
@@ -19,7 +19,7 @@ from parties.reports.plan_page import plan_page
 from parties.reports.run_facts import ActiveFacts, run_facts
 from parties.reports.run_page import active_page, passive_page
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import replacing, write_json
+from parties.storage.atomic_files import make_folder, write_json, write_text
 
 FORMAT, VERSION = "opboost-report", 1
 
@@ -56,12 +56,8 @@ class Report:
 
     def write(self) -> None:
         """Write the HTML and the JSON file, in place of earlier ones."""
-        try:
-            self.home.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.home.parent} cannot be made: {error.strerror}") from None
-        with replacing(self.home) as partial:
-            partial.write_text(self.text("html"))
+        make_folder(self.home.parent)
+        write_text(self.home, self.text("html"))
         write_json(self.home.with_suffix(".json"), self.document)
 
 

@@ -32,7 +32,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.vertical import ListedTests
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import write_json
+from parties.storage.atomic_files import make_folder, write_json
 
 FOLDER = "journal"
 
@@ -212,10 +212,7 @@ class Journal:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _write(self, name: str, document: Any) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
+        make_folder(self.path)
         write_json(self.path / name, document)
 
     def _read(self, name: str, content: TypeAdapter[T]) -> T:

@@ -49,9 +49,11 @@ from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
-from parties.storage.atomic_files import is_half_written, replacing, sweep, write_json
+from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json
+from parties.storage.csv_cells import as_text
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
 from protocols.messages import vertical as messages
+from protocols.private_files import private_folder
 
 ROUTER_FORMAT = "opboost-router"
 ROUTER_VERSION = 1
@@ -93,7 +95,9 @@ class RunFolder:
         if state is RunState.FINISHED:
             return state
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path)
+            # An earlier version, or whoever made the folder beforehand, may have left it open to others.
+            self.path.chmod(0o700)
             sweep(self.path)
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
@@ -116,8 +120,7 @@ class RunFolder:
             },
         )
         # After the note of the start, without which a folder that holds anything counts as somebody else's.
-        with replacing(self.path / "config.yaml") as partial:
-            shutil.copyfile(config, partial)
+        copy(config, self.path / "config.yaml")
         return state
 
     def state(self, config: Path, *, party: str, role: str) -> RunState:
@@ -160,7 +163,7 @@ class RunFolder:
         RunFolderError
         """
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            private_folder(self.path)
             descriptor = os.open(self.path, os.O_RDONLY)
         except OSError as error:
             raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
@@ -274,14 +277,18 @@ class RunFolder:
 
 
 def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
-    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced."""
+    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced.
+
+    In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
+    """
     if path.exists():
         raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
     with replacing(path) as partial:
         if path.suffix == ".parquet":
             predictions.to_parquet(partial, index=False)
         else:
-            predictions.to_csv(partial, index=False)
+            ids = predictions.filter(regex=r"^id(\.|$)").map(as_text)
+            predictions.assign(**ids).to_csv(partial, index=False)
 
 
 def _now() -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from parties.errors import RunFolderError
+from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
 
 
@@ -32,10 +33,7 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
-        with _reporting(folder / "log.jsonl"):
-            self._lines = (folder / "log.jsonl").open("a", buffering=1)
-        with _reporting(folder / "log.txt"):
-            self._text = (folder / "log.txt").open("a", buffering=1)
+        self._lines, self._text = _opened(folder / "log.jsonl"), _opened(folder / "log.txt")
         self._echo = echo
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
@@ -90,6 +88,11 @@ class RunLog:
     def _write(self, file: TextIO, line: str) -> None:
         with _reporting(Path(file.name)):
             file.write(line + "\n")
+
+
+def _opened(path: Path) -> TextIO:
+    with _reporting(path):
+        return open(path, "a", buffering=1, opener=private_opener)
 
 
 @contextmanager

@@ -1,22 +1,24 @@
-"""Files that are written whole or not at all: a crash leaves the old one or the new one."""
+"""Atomic files: written whole or not at all, and readable by their owner alone (`protocols.private_files`)."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from parties.errors import RunFolderError
+from protocols.private_files import private_folder, private_opener
 
 _SUFFIX = ".partial"
 
 
 @contextmanager
 def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
-    """Where to write a file that takes its place as a whole.
+    """Where to write a file that takes its place as a whole: an empty file with mode 0600, as the whole one will have.
 
     Parameters
     ----------
@@ -31,6 +33,8 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     """
     partial = path.with_name(f".{path.name}{writer}{_SUFFIX}")
     try:
+        partial.unlink(missing_ok=True)
+        open(partial, "x", opener=private_opener).close()
         yield partial
         partial.replace(path)
     except BaseException as error:
@@ -41,12 +45,37 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
 
 
-def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file as a whole; when this returns, it outlives a power cut, too."""
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, for its owner alone; one that is there stays as it is.
+
+    Raises
+    ------
+    RunFolderError
+        If it cannot be made.
+    """
+    try:
+        private_folder(path)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole; when this returns, it outlives a power cut, too."""
     with replacing(path) as partial, partial.open("w") as file:
-        file.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write a JSON file in the same way."""
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file's content as a whole."""
+    with replacing(target) as partial:
+        shutil.copyfile(source, partial)
 
 
 def sweep(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parties.errors import LedgerError
+from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.
 WAIT_S = 60.0
@@ -25,8 +25,8 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
         If the file cannot be made, is not a database, or may be read by others than its owner.
     """
     with reporting(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        private_folder(path.parent)
+        open(path, "ab", opener=private_opener).close()
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             raise LedgerError(

@@ -7,7 +7,6 @@ the ranks on the wire are in the order that both sides made together (`protocols
 from __future__ import annotations
 
 import hmac
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -204,9 +203,7 @@ def _own_share(path: Path) -> bytes:
     try:
         if not path.exists():
             with replacing(path) as partial:
-                partial.unlink(missing_ok=True)
-                with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    file.write(secrets.token_hex(SHARE_BYTES))
+                partial.write_text(secrets.token_hex(SHARE_BYTES))
         share = bytes.fromhex(path.read_text())
     except OSError as error:
         raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None

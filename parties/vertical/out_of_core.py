@@ -32,6 +32,7 @@ from parties.progress import Progress, no_progress
 from parties.storage.mapped_ranks import MappedRanks
 from parties.tables.parquet import reporting_faults
 from parties.vertical.release_offer import rank_type
+from protocols.private_files import private_opener
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ def draw_codes(
     n_codes = code_count(mechanism)
     counts, has_missing = np.zeros(n_codes, np.int64), False
     exact, written = hashlib.sha256(), hashlib.sha256()
-    with target.open("wb") as file:
+    with open(target, "wb", opener=private_opener) as file:
         for start, piece in zip(count(0, PIECE_ROWS), stored_pieces(data, mechanism.schema.name), strict=False):
             encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
             exact.update(_exact_bytes(encoded))
@@ -219,7 +220,7 @@ def _rank(mechanism: ColumnMechanism, category: int | None, codes: Path, drawn: 
     """Second pass: ranks by a table with one entry per code."""
     table, rank_of = ranks_by_code(drawn.counts, category)
     kind, n_rows = code_type(len(drawn.counts)), 0
-    with codes.open("rb") as source, target.open("wb") as file:
+    with codes.open("rb") as source, open(target, "wb", opener=private_opener) as file:
         while len(piece := np.fromfile(source, kind, PIECE_ROWS)):
             file.write(memoryview(rank_of[piece]).cast("B"))
             n_rows += len(piece)

@@ -14,12 +14,13 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.progress import Progress
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.release_offer import offer_digest, rank_type
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.vertical import Held, Message, Offer, OfferedColumn, RankChunk
+from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode
 
@@ -200,8 +201,8 @@ class Receipt:
     def _keep_offer(self, offer: Offer) -> None:
         if self._folder is None:
             return
+        make_folder(self._folder)
         with replacing(self._folder / "offer") as partial:
-            self._folder.mkdir(parents=True, exist_ok=True)
             partial.write_bytes(encode(offer)[0])
 
     def _keep_ranks(self, index: int, ranks: RankBytes) -> None:
@@ -210,7 +211,7 @@ class Receipt:
             return
         path = self._folder / f"{index}.ranks"
         try:
-            with path.open("ab") as file:
+            with open(path, "ab", opener=private_opener) as file:
                 file.write(memoryview(np.ascontiguousarray(ranks)).cast("B"))
         except OSError as error:
             raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None

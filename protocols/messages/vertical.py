@@ -272,7 +272,10 @@ class Ask(Message):
 
 
 class Answers(Message):
-    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered."""
+    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered.
+
+    The status tells whether the sender's data file holds the id.
+    """
 
     kind: ClassVar[str] = "answers"
     status: StatusArray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -26,7 +27,7 @@ from protocols.transport.keys import KeyPair
 
 
 class SummedWorker:
-    """A worker's side. Rounds have numbers, and none is ever answered twice.
+    """A worker's side. Rounds have numbers, and none is ever answered twice, not by a forked process either.
 
     Parameters
     ----------
@@ -39,6 +40,7 @@ class SummedWorker:
         self._name = name
         self._run = run
         self._key = OwnKey(identity)
+        self._process = os.getpid()
         self._identity = None if identity is None else identity.public
         self._epoch: Epoch | None = None
         self._place = 0
@@ -170,6 +172,11 @@ class SummedWorker:
         return shares
 
     def _joined(self) -> Epoch:
+        if os.getpid() != self._process:
+            raise SumRefused(
+                "the keys of this worker belong to another process, of which this one is a copy. A mask serves once: "
+                "nothing was sent"
+            )
         if self._epoch is None:
             raise SumRefused("no list of workers has come yet; nothing was sent")
         return self._epoch

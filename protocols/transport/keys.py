@@ -18,6 +18,7 @@ from pathlib import Path
 from Crypto.PublicKey import ECC
 
 from protocols.errors import KeyFileError
+from protocols.private_files import private_folder, private_opener
 
 SECRET_HEADER = "opboost-secret-key"
 PUBLIC_HEADER = "opboost-public-key"
@@ -40,7 +41,9 @@ def generate(folder: Path, name: str) -> tuple[Path, Path]:
     key = ECC.generate(curve="Curve25519")
     secret_path, public_path = _new_files(folder, name, "secret", "public")
     _write_private(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n")
-    public_path.write_text(f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n")
+    # Others may read it, and never change it.
+    with open(public_path, "x", opener=lambda path, flags: os.open(path, flags, 0o644)) as file:
+        file.write(f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n")
     return secret_path, public_path
 
 
@@ -116,7 +119,7 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
     if not re.fullmatch(NAME_PATTERN, name):
         raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as error:
         raise KeyFileError(f"{folder} cannot hold keys: {error.strerror}. Nothing was written") from None
     paths = [folder / f"{name}.{ending}" for ending in endings]
@@ -127,8 +130,7 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
 
 
 def _write_private(path: Path, text: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
+    with open(path, "x", opener=private_opener) as file:
         file.write(text)
 
 

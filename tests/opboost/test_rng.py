@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +17,7 @@ from scipy.stats import binom, chisquare
 
 from opboost.errors import ParameterError
 from opboost.rng import BitSource, secure, seeded
+from tests.support.processes import in_a_fork
 
 # A uniform stream fails a test below this p-value once in a million runs; the seeds are fixed besides.
 FALSE_ALARM = 1e-6
@@ -125,3 +133,106 @@ def test_a_key_of_another_length_is_refused_and_not_shown(n_bytes):
 
 def test_the_key_is_not_shown():
     assert repr(BitSource(b"K" * 32, is_secure=True)) == "BitSource(is_secure=True)"
+
+
+def drawn_by_threads(source: BitSource, n_threads: int, n_calls: int, n_words: int) -> np.ndarray:
+    """All words that so many threads draw at the same time."""
+    begin = threading.Barrier(n_threads)
+
+    def draw(_: int) -> list[np.ndarray]:
+        begin.wait()
+        return [source.words(n_words) for _ in range(n_calls)]
+
+    with ThreadPoolExecutor(n_threads) as pool:
+        return np.concatenate([words for found in pool.map(draw, range(n_threads)) for words in found])
+
+
+def test_threads_never_draw_the_same_word() -> None:
+    """A million words differ by chance in all but one of 10^7 runs."""
+    words = drawn_by_threads(secure(), n_threads=4, n_calls=64, n_words=4096)
+    assert len(np.unique(words)) == len(words)
+
+
+class SlowCipher:
+    """A key stream whose place is read long before it is moved on, as by a cipher that lets other threads run."""
+
+    def __init__(self) -> None:
+        self.place = 0
+
+    def encrypt(self, text: memoryview, *, output: memoryview) -> None:
+        place, n_words = self.place, len(text) // 8
+        time.sleep(0.001)
+        output[:] = np.arange(place, place + n_words).view(np.uint8).tobytes()
+        self.place = place + n_words
+
+
+@pytest.mark.parametrize("is_locked", [True, False])
+def test_the_lock_alone_keeps_threads_apart(is_locked: bool) -> None:
+    source = secure()
+    source._cipher = SlowCipher()
+    if not is_locked:
+        source._lock = nullcontext()
+    words = drawn_by_threads(source, n_threads=2, n_calls=20, n_words=4)
+    assert (len(np.unique(words)) == len(words)) == is_locked
+
+
+def test_one_of_several_threads_opens_a_stream() -> None:
+    for trial in range(200):
+        source, begin = seeded(trial), threading.Barrier(4)
+
+        def opens(_: int, source: BitSource = source, begin: threading.Barrier = begin) -> bool:
+            begin.wait()
+            try:
+                source.fork("age")
+            except ParameterError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sum(pool.map(opens, range(4))) == 1
+
+
+CALLS_IN_A_CHILD = {
+    "words": lambda source: source.words(2).tolist(),
+    "no words": lambda source: source.words(0).tolist(),
+    "a stream": lambda source: source.fork("age").words(2).tolist(),
+    "a stream opened before": lambda source: BEFORE[source].words(2).tolist(),
+}
+BEFORE: dict[BitSource, BitSource] = {}
+
+
+@pytest.mark.parametrize("call", CALLS_IN_A_CHILD.values(), ids=list(CALLS_IN_A_CHILD))
+@pytest.mark.parametrize("make", [secure, lambda: seeded(5)], ids=["secure", "seeded"])
+def test_a_forked_process_draws_nothing_from_a_source_of_its_parent(make, call) -> None:
+    source = make()
+    BEFORE[source] = source.fork("opened before")
+    assert in_a_fork(lambda: call(source)).startswith("ParameterError: this bit source was made in another process")
+    assert len(call(source)) in (0, 2)
+
+
+def test_without_the_comparison_of_processes_parent_and_child_would_draw_the_same_words() -> None:
+    source = secure()
+
+    def as_if_it_were_its_own() -> list[int]:
+        source._process = os.getpid()
+        return source.words(4).tolist()
+
+    assert in_a_fork(as_if_it_were_its_own) == repr(source.words(4).tolist())
+
+
+def test_a_forked_process_makes_a_source_of_its_own() -> None:
+    secure().words(1)
+    assert in_a_fork(lambda: secure().words(4).tolist()) != in_a_fork(lambda: secure().words(4).tolist())
+    assert in_a_fork(lambda: seeded(3).words(4).tolist()) == repr(seeded(3).words(4).tolist())
+
+
+def test_a_child_is_refused_and_does_not_wait_where_a_thread_of_its_parent_was_drawing() -> None:
+    source = secure()
+    with source._lock:
+        assert in_a_fork(lambda: source.words(1)).startswith("ParameterError")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_source_cannot_be_copied(copied) -> None:
+    with pytest.raises(ParameterError, match="cannot be copied"):
+        copied(secure())

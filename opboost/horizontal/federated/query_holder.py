@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,14 +204,17 @@ class _Stock:
         self._noise = noise
         self._rng = rng
         self._left: NDArray[np.int64] = np.empty(0, np.int64)
+        self._lock = Lock()
 
     def take(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Noise that was never taken before."""
+        """Noise that was never taken before, not by another thread or by the process that this one was forked from."""
         count = int(np.prod(shape))
-        if len(self._left) < count:
-            fresh = self._noise.draw(max(count, self.AHEAD), rng=self._rng)
-            self._left = np.concatenate([self._left, fresh])
-        taken, self._left = self._left[:count], self._left[count:]
+        self._rng.check_process()
+        with self._lock:
+            if len(self._left) < count:
+                fresh = self._noise.draw(max(count, self.AHEAD), rng=self._rng)
+                self._left = np.concatenate([self._left, fresh])
+            taken, self._left = self._left[:count], self._left[count:]
         return taken.reshape(shape)
 
 

@@ -56,6 +56,7 @@ def uniforms_of(rng: BitSource) -> Uniforms:
 
     def uniforms(count: int) -> Values:
         nonlocal stock
+        rng.check_process()
         if len(stock) < count:
             words = rng.words(max(count, _AHEAD))
             stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])

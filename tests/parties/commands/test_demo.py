@@ -28,6 +28,7 @@ from parties.vertical.party_b import PassiveJob, serve, train
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
+from tests.support.modes import exposed, open_umask
 
 MARKED = {"bank": "income", "retailer": "spend"}
 RETAILER_WORDS = [b"payment_delay", b"discount_share", b"essentials_share", b"loyalty", b"platinum", b"abroad"]
@@ -54,9 +55,14 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def summary(out: Path) -> dict[str, Any]:
     sample = out.parent / "sample"
     mark(demo.sample_folder(), sample)
-    with pytest.MonkeyPatch.context() as patch:
+    with open_umask(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_folder", lambda: sample)
         return demo.run_demo(out, epsilon=0.1, mechanism="global", terminal=Terminal())
+
+
+@pytest.mark.usefixtures("summary")
+def test_what_the_demo_writes_is_for_its_owner_alone(out: Path) -> None:
+    assert exposed(out) == set()
 
 
 def table_of(out: Path, party: str, part: str) -> PartyTable:

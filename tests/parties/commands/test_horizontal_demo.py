@@ -12,6 +12,7 @@ import pytest
 from parties.commands import horizontal_demo
 from parties.commands.horizontal_demo import HUB, OWNERS, run_horizontal_demo
 from parties.jobs.train_vertical import Terminal
+from tests.support.modes import exposed, open_umask
 
 Demo = tuple[dict[str, Any], Path]
 
@@ -21,11 +22,14 @@ def demo(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Path]:
     monkeypatch.setattr(horizontal_demo, "N_TREES", 15)
-    return run_horizontal_demo(tmp_path, epsilon=2.0, scheme=request.param, terminal=Terminal()), tmp_path
+    out = tmp_path / "out"
+    with open_umask():
+        return run_horizontal_demo(out, epsilon=2.0, scheme=request.param, terminal=Terminal()), out
 
 
-def test_the_demo_trains_compares_and_keeps_rows_at_home(demo: Demo) -> None:
+def test_the_demo_trains_compares_and_keeps_rows_at_home_and_from_other_users(demo: Demo) -> None:
     summary, out = demo
+    assert exposed(out) == set()
     assert json.loads((out / "summary.json").read_text()) == summary
     assert 0.55 < summary["score_joint"] < summary["score_central"] < 0.9
     assert set(summary["score_alone"]) == set(OWNERS)

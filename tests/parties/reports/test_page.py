@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import matplotlib
 import pytest
 
+from parties.commands.printing import print_page
 from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
 from parties.reports.page import Figure, Grid, Page, Prose, Section, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
@@ -35,8 +37,31 @@ def test_names_and_values_never_become_markup() -> None:
 
 
 def test_a_table_in_markdown_keeps_its_columns() -> None:
-    line = next(line for line in to_markdown(page()).splitlines() if line.startswith("| <img"))
+    line = next(line for line in to_markdown(page()).splitlines() if line.startswith("| \\<img"))
     assert line.replace("\\|", "").count("|") == 3
+
+
+ACTIVE = "<img src=x> ![a](http://b.example) `code` <http://b.example> \\<b>\n# heading\r\n- item | cell"
+
+
+def test_no_name_or_value_is_active_in_markdown() -> None:
+    blocks = (
+        Prose(ACTIVE),
+        Prose(ACTIVE, is_strong=True),
+        Grid(ACTIVE, ("", "v"), ((ACTIVE, "1"),)),
+        Figure("", ACTIVE),
+    )
+    text = to_markdown(Page(ACTIVE, ACTIVE, (Section(ACTIVE, blocks),)))
+    plain_text = re.sub(r"\\[\\`\[\]<>|]", "", text)
+    assert not set("<>[`\\") & set(plain_text)
+    assert [line for line in text.splitlines() if line.startswith(("#", "-"))] == [
+        line for line in text.splitlines() if line.startswith(("# \\<img", "## \\<img"))
+    ]
+    assert text.count("heading - item") == 8
+
+
+def test_what_is_active_in_markdown_is_seen() -> None:
+    assert set("<>[`\\") & set(re.sub(r"\\[\\`\[\]<>|]", "", ACTIVE))
 
 
 def test_csv_has_a_line_per_cell() -> None:
@@ -89,3 +114,11 @@ def test_facts_become_plain_values_and_folders_stay_private() -> None:
     }  # fmt: skip
     with pytest.raises(TypeError, match="object"):
         plain(object())
+
+
+def test_a_printed_page_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "\x1b]0;title\x07\x1b[2J[red]spend[/]"
+    print_page(Page(name, name, (Section(name, (Grid(name, ("column", "value"), ((name, "1\u202e"),)),)),)))
+    printed = capsys.readouterr().out
+    assert printed.count("[red]spend[/]") == 2
+    assert not {"\x1b", "\x07", "\u202e"} & set(printed)

@@ -101,6 +101,7 @@ def test_a_page_says_who_saw_what_and_what_is_not_protected(finished: Any) -> No
         html = (site.run_folder / "report.html").read_text()
         for words in ("gradient leakage", "histogram leakage", "model-statistics leakage", "Not protected:", "SHA-256"):
             assert words in html
+        assert "at prediction, whether B&#39;s data file holds any id that A asks for" in html
 
 
 def test_the_report_is_written_again_from_the_folder_alone(finished: Any) -> None:

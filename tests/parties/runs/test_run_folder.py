@@ -59,6 +59,15 @@ def folder(tmp_path: Path) -> RunFolder:
     return folder
 
 
+def test_a_folder_that_others_could_enter_is_closed_before_anything_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "spring"
+    path.mkdir(parents=True)
+    path.chmod(0o755)
+    (tmp_path / "run.yaml").write_text("party: bank\n")
+    RunFolder(path).create(tmp_path / "run.yaml", party="bank", role="active")
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_new_folder_holds_the_run_file_and_who_ran_it(folder: RunFolder) -> None:
     assert (folder.path / "config.yaml").read_text() == "party: bank\n"
     meta = folder.read_json("meta.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -25,6 +26,8 @@ from parties.config.vertical import ActiveRun, read_run
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_until_stopped
 from parties.jobs.train_vertical import Terminal, recorded, train_active, train_passive
+from parties.reports.page import Grid
+from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels, own_keys, peer_key
 from parties.session.handshake import greet_all
@@ -32,7 +35,7 @@ from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, Role, Task
+from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
@@ -377,3 +380,23 @@ def test_a_request_whose_answers_fit_no_message_costs_no_memory(sites: Any) -> N
         with pytest.raises(UnexpectedMessage, match=f"at most {allowed} per request"):
             answerer.answer(Ask(ids=("a",) * (allowed + 1), desensitized=False))
         assert answerer.answer(Ask(ids=("a",), desensitized=False)).bits.shape == (1, 10_000)
+
+
+def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say_so() -> None:
+    """Exactly so, for any id that the active party thinks of and in both modes; a refusal of a mode tells nothing."""
+    schema = ColumnSchema(name="spend", kind=Kind.NUMERIC, lower=0, upper=100)
+    router = Router(
+        (ColumnMechanism(schema, MechanismSettings(epsilon=0.5)),), SplitTests((), np.empty(0), np.empty(0, bool))
+    )
+    held, asked = ["b", "d"], ("a", "b", "c", "d")
+    records = AnswerableRecords.of(router, pd.Index(held, dtype=object), pd.DataFrame({"spend": [3.0, 4.0]}))
+    for may_route, desensitized in itertools.product((True, False), repeat=2):
+        answerer = Answerer(router, records, release=lambda *_: [], may_route=may_route)
+        status = answerer.answer(Ask(ids=asked, desensitized=desensitized)).status
+        known = [RecordStatus.ANSWERED if one in held else RecordStatus.UNKNOWN for one in asked]
+        assert status.tolist() == (known if may_route or desensitized else [RecordStatus.REFUSED_ROUTED] * 4)
+    at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, Grid) for row in block.rows}
+    assert "whether B's data file holds any id that A asks for" in at_a["who is in the data"]
+    readme = (Path(__file__).parent.parent.parent / "README.md").read_text()
+    (row,) = (line for line in readme.splitlines() if line.startswith("| prediction |"))
+    assert "whether B's data file holds any id that A asks for" in row

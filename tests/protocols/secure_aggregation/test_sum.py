@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -17,6 +19,7 @@ from protocols.secure_aggregation.masking import combine, derive, mask, split, u
 from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair
+from tests.support.processes import in_a_fork
 
 VECTORS = np.array([[5, -7, 2**62], [1, 1, -(2**61)], [-6, 0, 3], [100, -100, 0]])
 
@@ -400,3 +403,26 @@ def test_the_field_is_wide_enough_for_sums_of_int64_and_not_wider() -> None:
 
 def test_the_number_of_workers_has_limits_that_are_told() -> None:
     assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 50)
+
+
+def test_a_forked_process_sends_nothing_under_masks_that_its_parent_may_use_too() -> None:
+    group = Group(3, 2)
+    of = SumRound(group.epoch, 0, 3, group.parcels())
+    masked_twice = in_a_fork(lambda: group.workers[0].mask(0, of.present, VECTORS[1]).tolist())
+    assert masked_twice.startswith("SumRefused: the keys of this worker belong to another process")
+    assert in_a_fork(lambda: group.workers[0].prepare(1)).startswith("SumRefused")
+    assert len(group.workers[0].mask(0, of.present, VECTORS[0])) == 3
+
+
+def test_under_one_mask_two_vectors_would_show_their_difference() -> None:
+    """What the refusal is for: the coordinator sees both, and the mask falls out."""
+    group = Group(3, 2)
+    of, worker = SumRound(group.epoch, 0, 3, group.parcels()), group.workers[0]
+
+    def as_if_it_were_its_own() -> list[int]:
+        worker._process = os.getpid()
+        return worker.mask(0, of.present, VECTORS[1]).tolist()
+
+    theirs = np.array(ast.literal_eval(in_a_fork(as_if_it_were_its_own)), np.uint64)
+    difference = worker.mask(0, of.present, VECTORS[0]) - theirs
+    assert difference.astype(np.int64).tolist() == (VECTORS[0] - VECTORS[1]).tolist()

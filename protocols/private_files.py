@@ -1,0 +1,35 @@
+"""Creation of files and folders that their owner alone can use, whatever the umask of the process is.
+
+Everything that a party writes is created here: folders with mode 0700, files with mode 0600. A umask can only take
+permissions away, so none has to be set, which would hold for other threads and for the caches of libraries, too.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def private_folder(path: Path) -> None:
+    """Make a folder, and those above it that are not there yet, each with mode 0700; one that is there stays as it is.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made, or something else has its name.
+    """
+    try:
+        path.mkdir(mode=0o700)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        private_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        if not path.is_dir():
+            raise
+
+
+def private_opener(path: str, flags: int) -> int:
+    """The `opener` of the built-in `open`: a file that is created has mode 0600 from the beginning."""
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,151 @@
+"""Files and folders that are created for their owner alone, and that nothing else creates any."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parties.errors import RunFolderError
+from parties.storage.atomic_files import copy, make_folder, replacing, write_text
+from protocols.private_files import private_folder, private_opener
+from protocols.transport.keys import generate
+from tests.support.modes import exposed, open_umask
+
+ROOT = Path(__file__).parent.parent.parent
+CODE = [path for package in ("parties", "protocols") for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+@pytest.fixture(autouse=True)
+def umask() -> Iterator[None]:
+    with open_umask():
+        yield
+
+
+def test_a_folder_and_those_above_it_are_private_and_one_that_is_there_stays(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir(0o755)
+    private_folder(tmp_path / "shared" / "runs" / "spring")
+    private_folder(tmp_path / "shared" / "runs" / "spring")
+    assert exposed(tmp_path) == {f"0755 {tmp_path / 'shared'}"}
+    assert (tmp_path / "shared" / "runs" / "spring").is_dir()
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "link"])
+def test_a_folder_in_whose_place_or_way_something_is_is_an_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(OSError, match=r"exists|Not a directory"):
+        private_folder(tmp_path / name)
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        make_folder(tmp_path / name)
+
+
+def test_an_opened_file_is_private_if_it_is_new(tmp_path: Path) -> None:
+    (tmp_path / "old").touch(0o644)
+    for name in ("new", "old"):
+        with open(tmp_path / name, "a", opener=private_opener) as file:
+            file.write("x")
+    assert exposed(tmp_path) == {f"0644 {tmp_path / 'old'}"}
+
+
+def test_a_replaced_file_is_private_before_anything_is_written_to_it_and_after(tmp_path: Path) -> None:
+    target = tmp_path / "model.json"
+    target.touch(0o644)
+    with replacing(target) as partial:
+        assert partial.stat().st_mode & 0o777 == 0o600
+        partial.write_text("{}")
+    assert exposed(tmp_path) == set()
+    write_text(tmp_path / "report.html", "<p>")
+    copy(target, tmp_path / "copy.json")
+    assert exposed(tmp_path) == set()
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_lies_where_a_file_is_to_be_written_is_neither_kept_nor_followed(tmp_path: Path, is_link: bool) -> None:
+    other, partial = tmp_path / "other", tmp_path / ".model.json.partial"
+    other.write_text("somebody else's")
+    if is_link:
+        partial.symlink_to(other)
+    else:
+        partial.touch(0o666)
+    write_text(tmp_path / "model.json", "{}")
+    assert other.read_text() == "somebody else's"
+    assert (tmp_path / "model.json").stat(follow_symlinks=False).st_mode & 0o777 == 0o600
+
+
+def test_a_public_key_may_be_read_and_not_changed_by_others(tmp_path: Path) -> None:
+    private, public = generate(tmp_path / "keys", "bank")
+    assert [path.stat().st_mode & 0o777 for path in (private.parent, private, public)] == [0o700, 0o600, 0o644]
+
+
+_FOLDERS = {"mkdir", "makedirs", "mkfifo", "mknod", "copytree"}
+_WRITERS = {"write_text", "write_bytes", "ParquetWriter", "to_csv", "to_parquet", "copyfile", "copy2", "touch"}
+
+
+def creations(code: str) -> list[str]:
+    """Calls that create a file or folder in another way than by `protocols.private_files` or within `replacing`."""
+    tree = ast.parse(code)
+    withs = (item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items)
+    replaced = {
+        ast.unparse(item.optional_vars)
+        for item in withs
+        if item.optional_vars is not None and ast.unparse(item.context_expr).startswith("replacing(")
+    }
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [ast.unparse(call) for call in calls if _creates(call) and not _names(call) & replaced]
+
+
+def _names(call: ast.Call) -> set[str]:
+    """Of what a call writes to: its object and its arguments."""
+    home = [ast.unparse(call.func.value)] if isinstance(call.func, ast.Attribute) else []
+    return {*home, *map(ast.unparse, call.args)}
+
+
+def _creates(call: ast.Call) -> bool:
+    home, _, name = ast.unparse(call.func).rpartition(".")
+    if name == "open" and home == "os":
+        return "O_CREAT" in ast.unparse(call)
+    if name == "open":
+        words = [one.value for one in ast.walk(call) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        return any(set(word) & set("wax") and len(word) <= 3 for word in words) and "opener=" not in ast.unparse(call)
+    return name in _FOLDERS or (home, name) == ("pq", "write_table") or bool(home and name in _WRITERS and call.args)
+
+
+@pytest.mark.parametrize("path", [path for path in CODE if path.name != "private_files.py"], ids=lambda path: path.stem)
+def test_nothing_else_creates_files_or_folders(path: Path) -> None:
+    assert creations(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "folder.mkdir(mode=0o700, parents=True)",
+        "os.makedirs(folder)",
+        "path.write_text('x')",
+        "path.open('w')",
+        "open(path, 'ab')",
+        "os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)",
+        "frame.to_csv(path, index=False)",
+        "pq.write_table(table, path)",
+        "shutil.copyfile(a, b)",
+        "with replacing(a) as partial:\n    other.write_text('x')",
+    ],
+)
+def test_a_creation_elsewhere_is_caught(code: str) -> None:
+    assert len(creations(code)) == 1
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "with replacing(a) as partial, partial.open('w') as file:\n    pq.write_table(table, partial)",
+        "open(path, 'a', opener=private_opener)",
+        "path.open('rb')",
+        "os.open(path, os.O_RDONLY)",
+        "frame.to_csv(index=False)",
+    ],
+)
+def test_what_creates_nothing_or_privately_is_let_be(code: str) -> None:
+    assert creations(code) == []
