@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opboost import rng
 from opboost.fit_quality import FitQuality
+from opboost.privacy.guarantee import RecordGuarantee
 from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
@@ -53,9 +54,45 @@ def check_charge(ledger: WorkerLedger, charge: RunCharge, folder: RunFolder) -> 
         )
 
 
+def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:
+    """What a coordinator that makes up workers would learn, in words; empty where workers know each other's keys."""
+    if run.training.known_workers:
+        return ""
+    sees = "sees the sums of one worker alone"
+    if run.training.honest is not None:
+        worst = max((one.epsilon for one in promise.weaker), default=promise.epsilon)
+        sees += f", with one share of the noise: epsilon against it is {worst:.4g}, and not {promise.epsilon:.4g}"
+    return (
+        "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
+        f"{sees}"
+    )
+
+
 def bits_of(seed: int | None) -> rng.BitSource:
     """Secure bits; with a seed bits that can be drawn again, on which no guarantee rests."""
     return rng.secure() if seed is None else rng.seeded(seed)
+
+
+def note_drawing(folder: RunFolder, drawing: bytes) -> None:
+    """Keep for which drawing of public bits a worker is about to reveal its random bytes."""
+    folder.write_json("drawing.json", {"drawing": drawing.hex()})
+
+
+def noted_drawing(folder: RunFolder) -> bytes:
+    """Read what `note_drawing` kept; empty if there was none.
+
+    Raises
+    ------
+    RunFolderError
+        If the file is malformed.
+    """
+    path = folder.path / "drawing.json"
+    if not path.exists():
+        return b""
+    try:
+        return bytes.fromhex(folder.read_json(path.name)["drawing"])
+    except (KeyError, TypeError, ValueError):
+        raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None
 
 
 def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,19 @@ from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
-from parties.jobs.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
+from parties.jobs.horizontal_folder import (
+    bits_of,
+    check_charge,
+    logged,
+    note_drawing,
+    note_own_fit,
+    noted_drawing,
+    save_trees,
+    unknown_workers,
+    write_report,
+)
 from parties.jobs.train_vertical import Terminal, note_end
-from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
 
@@ -43,9 +54,11 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
     with active_channels(run, insecure) as open_channels, logged(folder, path, run, terminal) as log:
         if log is None:
             return folder
+        if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
+            log.step("unknown workers", warning)
         channels = open_channels(log)
         workers = WorkerGroup(
-            channels=channels, run_id=run.run_id, terms=run.training.terms(schema), threshold=run.training.threshold,
+            channels=channels, run_id=run.run_id, terms=run.terms(schema), threshold=run.training.threshold,
             wait_s=run.wait, patience_s=run.patience, note=log.step, n_trees=recipe.n_trees, progress=terminal.progress,
         )  # fmt: skip
         model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
@@ -64,7 +77,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         recipe = make_recipe(run.training, schema)
     bits = bits_of(run.seed)
     promise = recipe.guarantee(is_secure=bits.is_secure)
-    charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
+    charge = run.charge(promise)
     with (
         worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
@@ -74,12 +87,16 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         if log is None:
             return folder
         check_charge(ledger, charge, folder)
+        log.step("guarantee", str(promise))
+        if warning := unknown_workers(run, promise):
+            log.step("unknown workers", warning)
         answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(
-            party=run.party, run_id=run.run_id, terms=run.training.terms(schema),
+            party=run.party, run_id=run.run_id, terms=run.terms(schema),
             threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
             make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
+            drawing=noted_drawing(folder), note_drawing=partial(note_drawing, folder),
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
@@ -108,7 +125,10 @@ def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwn
         case "federated":
             section = training.federated
             return section.recipe(
-                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+                task(section.grid(schema.names, bounds)),
+                delta=training.delta,
+                n_honest=training.honest,
+                are_owners_known=training.known_workers is True,
             )
 
 
@@ -127,7 +147,12 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
         )  # fmt: skip
     elif training.honest is not None:
         noise = shared_leaf_noise(
-            clipping, **budget, n_trees=section.n_estimators, n_honest=training.honest, has_filter=section.has_filter
+            clipping,
+            **budget,
+            n_trees=section.n_estimators,
+            n_honest=training.honest,
+            has_filter=section.has_filter,
+            n_extra_trees=section.n_extra_estimators,
         )
     else:
         noise = leaf_noise(
@@ -137,7 +162,7 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     return SGBDTAmongOwners(
         task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
         n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
-        is_mean_of_values=is_printed, claimed=claimed,
+        is_mean_of_values=is_printed, claimed=claimed, are_owners_known=training.known_workers is True,
     )  # fmt: skip
 
 
