@@ -4,7 +4,7 @@
 account                    knows                              composition
 =========================  =================================  ==================================================
 `by_pure`                  pure kinds                         sum of epsilons
-`by_gaussian`              pure kinds and Gaussian            exact for the Gaussian, plus the sum of epsilons
+`by_gaussian`              pure kinds, Gaussian, Skellam      exact for the Gaussian, plus the sum of epsilons
 `by_renyi`                 all                                sum of divergences at integer orders
 `by_renyi_replaced`        all                                the same, for a record that is replaced by another
 `by_loss_distribution`     pure kinds, Gaussian, sampled      convolution, by the `dp_accounting` package
@@ -34,8 +34,10 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
+    SkellamRounds,
 )
 from opboost.privacy.renyi import ORDERS, Curve, divergence, renyi_epsilon
+from opboost.privacy.skellam import distance_to_gaussian
 
 Account = Callable[[Sequence[Release], float], float]
 
@@ -53,12 +55,36 @@ def by_pure(releases: Sequence[Release], delta: float = 0.0) -> float:
 
 
 def by_gaussian(releases: Sequence[Release], delta: float) -> float:
-    """Exact for Gaussian releases together (Balle and Wang), plus the epsilons of the pure ones."""
+    """Exact for Gaussian releases together (Balle and Wang), plus the epsilons of the pure ones.
+
+    Skellam noise counts as Gaussian noise, and its distance from that is taken off delta (`opboost.privacy.skellam`).
+    """
     _check_list(releases)
+    skellam = [release for release in releases if isinstance(release, SkellamRounds)]
     gaussian = [release for release in releases if _is_gaussian(release)]
-    rest = [release for release in releases if not _is_gaussian(release)]
-    epsilon = by_pure(rest) if rest else 0.0
-    return epsilon + gaussian_epsilon(total_mu(gaussian), delta) if gaussian else epsilon
+    rest = [release for release in releases if release not in gaussian and release not in skellam]
+    pure = by_pure(rest) if rest else 0.0
+    gaussian += [GaussianRelease(mu=release.mu, count=release.count) for release in skellam]
+    distance = _at_least_sum(
+        release.count * release.n_rounds * distance_to_gaussian(variance)
+        for release in skellam
+        for variance in release.variances
+    )
+    return pure + _gaussian_epsilon_beside(pure, total_mu(gaussian), delta, distance) if gaussian else pure
+
+
+def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: float) -> float:
+    """Of noise that is within a distance of Gaussian noise; infinite if that leaves nothing of delta."""
+    epsilon = gaussian_epsilon(mu, delta)
+    while pure + epsilon < 700:
+        left = delta - (1 + math.exp(pure + epsilon)) * distance
+        if left <= 0:
+            break
+        needed = gaussian_epsilon(mu, left)
+        if needed <= epsilon:
+            return epsilon
+        epsilon = needed * (1 + 1e-9)
+    return math.inf
 
 
 def by_renyi(releases: Sequence[Release], delta: float) -> float:

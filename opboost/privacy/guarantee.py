@@ -134,6 +134,21 @@ class Guarantee:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeakerPromise:
+    """Somebody against whom a model promises less, and what it does.
+
+    Attributes
+    ----------
+    against : str
+    epsilon : float
+        At the same delta.
+    """
+
+    against: str
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordGuarantee:
     """What a model trained on noisy answers promises to every person whose record was used.
 
@@ -153,6 +168,7 @@ class RecordGuarantee:
         Whether every random bit came from the operating system's entropy.
     bounds_are_public : bool
         Whether the bounds of columns and labels were given, not taken from the data.
+    weaker : tuple of WeakerPromise
     """
 
     epsilon: float
@@ -162,6 +178,7 @@ class RecordGuarantee:
     is_secure: bool
     bounds_are_public: bool
     claimed_epsilon: float | None = None
+    weaker: tuple[WeakerPromise, ...] = ()
     not_protected: tuple[str, ...] = (
         "what is meant to be public: the schema, the bounds and the settings",
         "several records of one person: their losses add up",
@@ -196,7 +213,7 @@ class RecordGuarantee:
             at_delta = f" at delta {self.delta:.3g}" if self.delta else ""
             text = (
                 f"{self.notion}: epsilon {self.epsilon:.4g}{at_delta} ({self.account}), between {self.neighbours}. "
-                f"{self.protected} Not protected: {'; '.join(self.not_protected)}."
+                f"{self.protected} {self._weaker_words}Not protected: {'; '.join(self.not_protected)}."
             )
         if self.claimed_epsilon is not None:
             text += f" The publication claims epsilon {self.claimed_epsilon:.4g}."
@@ -207,6 +224,10 @@ class RecordGuarantee:
         if not self.is_secure:
             text += " Drawn from seeded bits: NOT FOR RELEASE."
         return text
+
+    @property
+    def _weaker_words(self) -> str:
+        return "".join(f"Against {one.against}, epsilon is {one.epsilon:.4g}. " for one in self.weaker)
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""

@@ -131,6 +131,39 @@ class SkellamRelease:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SkellamRounds:
+    """Rounds of integer queries of several coordinates, each plus Skellam noise of its own.
+
+    Attributes
+    ----------
+    mu : float
+        Root of the most that any record's squared contributions over the noise's variances sum up to, over all
+        coordinates and rounds: at most `n_rounds` times the largest one, or what an individual filter lets through.
+    largest : tuple of int
+        A record's largest contribution to each coordinate in one round, in steps.
+    variances : tuple of float
+        Of the noise on each coordinate, in squared steps.
+    n_rounds : int
+    """
+
+    mu: float
+    largest: tuple[int, ...]
+    variances: tuple[float, ...]
+    n_rounds: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(self.mu, "mu")
+        if not self.largest or len(self.largest) != len(self.variances):
+            raise ParameterError("Skellam noise needs a largest contribution and a variance for every coordinate")
+        for steps, variance in zip(self.largest, self.variances, strict=True):
+            _check_positive(steps, "a largest contribution")
+            _check_positive(variance, "variance")
+        _check_count(self.n_rounds)
+        _check_count(self.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilteredRelease:
     """Everything that went through an individual Renyi filter: `rho` at one order, fixed before the data were seen."""
 
@@ -183,6 +216,7 @@ Release = (
     | DiscreteGaussianRelease
     | SampledGaussianRelease
     | SkellamRelease
+    | SkellamRounds
     | FilteredRelease
     | SharedByCoins
 )

@@ -26,6 +26,7 @@ from opboost.privacy.releases import (
     SelectionRelease,
     SharedByCoins,
     SkellamRelease,
+    SkellamRounds,
     check_order,
 )
 
@@ -62,6 +63,10 @@ def divergence(release: Release, orders: tuple[int, ...]) -> Curve:
             once = sampled_gaussian(rate, mu, orders)
         case SkellamRelease(l1=l1, l2_squared=l2_squared, variance=variance):
             once = _skellam_divergence(l1, l2_squared, variance, alpha)
+        case SkellamRounds(mu=mu, largest=largest, variances=variances, n_rounds=n_rounds):
+            # Divergences of independent coordinates add up: the records' own, and small terms for the largest record.
+            terms = [_beyond_gaussian(l, l**2, v, alpha) for l, v in zip(largest, variances, strict=True)]
+            once = alpha * mu**2 / 2 + n_rounds * np.sum(terms, axis=0)
         case FilteredRelease(order=order, rho=rho):
             once = np.where(alpha == order, rho, np.inf)
         case SharedByCoins(parts=parts):
@@ -129,46 +134,6 @@ class ChargeTable:
         if not ((mu_squared >= 0) & (mu_squared <= self.largest_mu_squared * (1 + 1e-12))).all():
             raise AccountError("a record's contribution is beyond the bound it was clipped to; nothing was charged")
         return np.interp(mu_squared, self._grid, self._charges) * (1 + 1e-14)
-
-
-class SkellamCharges:
-    """What a record pays per round for an integer query with Skellam noise, by its own size; rounded up.
-
-    Parameters
-    ----------
-    order : int
-    largest : sequence of int
-        The largest contribution of any record to each coordinate, in steps.
-    variances : sequence of float
-        Of the noise on each coordinate, in squared steps.
-
-    Notes
-    -----
-    Divergences of independent coordinates add up. Each is bounded as in `SkellamRelease`: by the Gaussian's, which is
-    the record's own, and by a small term, which is taken for the largest record.
-    """
-
-    def __init__(self, *, order: int, largest: Sequence[int], variances: Sequence[float]) -> None:
-        self.order = check_order(order)
-        alpha = np.array([float(order)])
-        terms = [
-            float(_beyond_gaussian(shift, shift**2, variance, alpha)[0])
-            for shift, variance in zip(largest, variances, strict=True)
-        ]
-        self._beyond = math.fsum(terms) * _ROUND_UP + _ROUNDING
-
-    def charges(self, mu_squared: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Each record's charge for one round, same shape; `mu_squared` as for `ChargeTable`.
-
-        Raises
-        ------
-        AccountError
-            If a number is negative or missing. Nothing was charged then.
-        """
-        mu_squared = np.asarray(mu_squared, dtype=np.float64)
-        if not (mu_squared >= 0).all():
-            raise AccountError("a record's contribution is not a number; nothing was charged")
-        return self.order * mu_squared / 2 * (1 + 1e-14) + self._beyond
 
 
 def renyi_epsilon(orders: Sequence[int] | Curve, rho: Curve, delta: float) -> tuple[float, float]:

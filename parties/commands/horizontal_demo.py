@@ -138,7 +138,8 @@ def _star_files() -> dict[str, dict[str, Any]]:
     address = f"tcp://127.0.0.1:{free_port()}"
     worker = {"role": "worker", "data": "data.csv", "connect": address, "coordinator": _peer(HUB)}
     hub = {"role": "coordinator", "listen": address, "workers": [_peer(name) for name in OWNERS]}
-    return {HUB: hub, **dict.fromkeys(OWNERS, worker)}
+    peers = {name: [_peer(other) for other in OWNERS if other != name] for name in OWNERS}
+    return {HUB: hub, **{name: {**worker, "peers": peers[name]} for name in OWNERS}}
 
 
 def _chain_files() -> dict[str, dict[str, Any]]:

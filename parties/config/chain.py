@@ -113,8 +113,7 @@ class OwnerRun(HorizontalRun):
 
     def charge(self, recipe: InPrivateAmongOwners) -> RunCharge:
         """What the run costs each of this owner's records."""
-        promise, whom = recipe.guarantee(is_secure=True), f"chain of {', '.join(self.training.order)}"
-        return RunCharge(run=self.run_id, coordinator=whom, epsilon=promise.epsilon, delta=promise.delta)
+        return self.charge_for(recipe.guarantee(is_secure=True), f"chain of {', '.join(self.training.order)}")
 
 
 def read_owner(path: Path) -> OwnerRun:

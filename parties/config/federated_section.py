@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -57,7 +58,9 @@ class FederatedSection(BaseModel):
         is_mirrored = np.isin(np.arange(len(names)), [positions.of(column) for column in self.mirrored])
         return log_candidates(bounds, self.n_candidates, mirrored=is_mirrored)
 
-    def recipe(self, task: PublicTask, *, delta: float, n_honest: int | None) -> FederatedAmongOwners:
+    def recipe(
+        self, task: PublicTask, *, delta: float, n_honest: int | None, are_owners_known: bool = True
+    ) -> FederatedAmongOwners:
         """The recipe for a task on `grid`; with `n_honest`, owners add the noise in shares."""
         update = weight_update(
             self.weight_update, is_classification=task.is_classification, max_grad=self.max_grad
@@ -72,10 +75,18 @@ class FederatedSection(BaseModel):
             noise = shared_leaf_noise(
                 update.clipping, epsilon=task.epsilon, delta=delta, n_trees=choices.n_trees, n_honest=n_honest
             )
-            std = noise.grad_std
+            update, std = replace(update, clipping=noise.clipping), noise.grad_std
         strength = strength_for(std) if self.reg_lambda is None else self.reg_lambda
         leaf = LeafRule(learning_rate=self.learning_rate, reg_lambda=strength, max_leaf=self.max_leaf)
-        return FederatedAmongOwners(task=task, choices=choices, update=update, leaf=leaf, noise=noise, delta=delta)
+        return FederatedAmongOwners(
+            task=task,
+            choices=choices,
+            update=update,
+            leaf=leaf,
+            noise=noise,
+            delta=delta,
+            are_owners_known=are_owners_known,
+        )
 
     def choices(self, n_columns: int, update: WeightUpdate) -> Choices:
         """The point in the framework's space."""

@@ -14,13 +14,14 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
+from opboost.privacy.guarantee import RecordGuarantee
 from opboost.schema import TableSchema
 from parties.config.cluster_section import DaskSection
 from parties.config.federated_section import FederatedSection
 from parties.config.sgbdt_section import SGBDTSection
 from parties.config.vertical import Name, Peer, explain, read_yaml
 from parties.errors import ConfigError
-from parties.ledger.model_ledger import RunBudget
+from parties.ledger.model_ledger import RunBudget, RunCharge
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.channel import Timing
 
@@ -35,8 +36,9 @@ class TrainingSection(_Section):
     """What all who take part must have agreed on.
 
     `noise` says who draws it: the ``aggregator``, which then sees exact sums, or the ``workers`` in shares, of which
-    any `honest` make up the whole. Every sum is over at least `threshold` of the `workers`. With `known_workers` every
-    worker has the others' public keys. In ``paper`` mode every worker draws noise of its own.
+    any `honest` make up the whole. Every sum is over at least `threshold` of the `workers`. With `known_workers`, the
+    default in run files with a `secret_key`, every worker has the others' public keys, and no coordinator can make up
+    workers. In ``paper`` mode every worker draws noise of its own.
     """
 
     recipe: Literal["sgbdt", "federated"] = "sgbdt"
@@ -49,7 +51,7 @@ class TrainingSection(_Section):
     workers: _WorkerCount
     threshold: _WorkerCount
     honest: Annotated[int, Field(ge=1)] | None = None
-    known_workers: bool = False
+    known_workers: bool | None = None
     sgbdt: SGBDTSection = SGBDTSection()
     federated: FederatedSection = FederatedSection()
 
@@ -132,9 +134,26 @@ class HorizontalRun(_Section):
         assert self.folder is not None
         return self.folder
 
+    def charge_for(self, promise: RecordGuarantee, whom: str) -> RunCharge:
+        """What a run that promises this costs each of the party's records; without end if noise can be drawn again."""
+        epsilon = promise.epsilon if self.seed is None else math.inf
+        return RunCharge(run=self.run_id, coordinator=whom, epsilon=epsilon, delta=promise.delta)
+
 
 class _Run(HorizontalRun):
     training: TrainingSection
+
+    @model_validator(mode="after")
+    def _know_workers(self) -> Self:
+        """Where there are keys, workers are known to each other unless the run file says otherwise."""
+        if self.training.known_workers is None:
+            training = self.training.model_copy(update={"known_workers": self.secret_key is not None})
+            object.__setattr__(self, "training", training)
+        return self
+
+    def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
+        """What all must have agreed on, as it travels; noise that one side can draw again is agreed on too."""
+        return {**self.training.terms(schema), "seeded": self.seed is not None}
 
 
 class CoordinatorRun(_Run):
@@ -201,8 +220,17 @@ class WorkerRun(_Run):
     def _check_peers(self) -> Self:
         due = self.training.workers - 1 if self.training.known_workers else 0
         if len({peer.name for peer in self.peers} - {self.party}) != due or len(self.peers) != due:
-            raise ValueError(f"`peers` must list {due} other workers, as `known_workers` in `training` says")
+            raise ValueError(
+                f"`peers` must list the {due} other workers with their public keys; or all agree on `known_workers: "
+                "false` in `training`, and trust the coordinator not to make up workers"
+                if due
+                else "`peers` go with `known_workers: true` in `training`"
+            )
         return self
+
+    def charge(self, promise: RecordGuarantee) -> RunCharge:
+        """What the run costs each of this worker's records."""
+        return self.charge_for(promise, self.coordinator.name)
 
 
 R = TypeVar("R", CoordinatorRun, WorkerRun)

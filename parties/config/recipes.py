@@ -32,7 +32,10 @@ def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwn
         case "federated":
             section = training.federated
             return section.recipe(
-                task(section.grid(schema.names, bounds)), delta=training.delta, n_honest=training.honest
+                task(section.grid(schema.names, bounds)),
+                delta=training.delta,
+                n_honest=training.honest,
+                are_owners_known=training.known_workers is True,
             )
 
 
@@ -50,7 +53,12 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
         )  # fmt: skip
     elif training.honest is not None:
         noise = shared_leaf_noise(
-            clipping, **budget, n_trees=section.n_estimators, n_honest=training.honest, has_filter=section.has_filter
+            clipping,
+            **budget,
+            n_trees=section.n_estimators,
+            n_honest=training.honest,
+            has_filter=section.has_filter,
+            n_extra_trees=section.n_extra_estimators,
         )
     else:
         noise = leaf_noise(
@@ -61,4 +69,5 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
         task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
         n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
         is_mean_of_values=is_printed, claimed=training.epsilon if is_printed else None,
+        are_owners_known=training.known_workers is True,
     )  # fmt: skip

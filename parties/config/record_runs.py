@@ -54,8 +54,7 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
         assert isinstance(run, OwnerRun)
         return run.charge(recipe)
     assert isinstance(run, WorkerRun)
-    promise = recipe.guarantee(is_secure=run.seed is None)
-    return RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
+    return run.charge(recipe.guarantee(is_secure=run.seed is None))
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:

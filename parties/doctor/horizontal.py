@@ -26,6 +26,7 @@ from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.horizontal.row_partitions import one_table, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
+from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import peer_key
 from protocols.errors import ProtocolError
@@ -52,7 +53,10 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
         recipe = recipe_of(run, schema, path)
     except EXPECTED_ERRORS as error:
         return [*findings, Finding("settings", Status.PROBLEM, str(error))]
-    findings.append(Finding("settings", Status.OK, str(recipe.guarantee(is_secure=run.seed is None))))
+    promise = recipe.guarantee(is_secure=run.seed is None)
+    findings.append(Finding("settings", Status.OK, str(promise)))
+    if not isinstance(run, OwnerRun) and (warning := unknown_workers(run, promise)):
+        findings.append(Finding("workers", Status.WARNING, warning))
     if run.seed is not None:
         findings.append(Finding("seed", Status.WARNING, "noise from a `seed` can be drawn again: not for release"))
     if not isinstance(run, CoordinatorRun):
@@ -168,8 +172,8 @@ def _ports(
 
 def _terms(run: RecordRun, schema: TableSchema, recipe: RecordRecipe) -> Finding:
     """What the other sides are to have too: people may compare it before the run, and the run itself does."""
-    terms = json.dumps(run.training.terms(schema), sort_keys=True)
-    digest = hashlib.sha256(terms.encode()).hexdigest()[:16]
+    terms = run.training.terms(schema) if isinstance(run, OwnerRun) else run.terms(schema)
+    digest = hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:16]
     n_trees = recipe.settings.n_rounds if isinstance(recipe, InPrivateAmongOwners) else recipe.n_trees
     what = f"{n_trees} trees" + (" per owner" if isinstance(recipe, InPrivateAmongOwners) else "")
     return Finding(

@@ -34,6 +34,12 @@ def commitment(run_id: str, party: str, random: bytes) -> bytes:
     return hashlib.sha256(repr(("opboost commitment", run_id, party, random)).encode()).digest()
 
 
+def drawing_digest(run_id: str, names: tuple[str, ...], commitments: NDArray[np.uint8]) -> bytes:
+    """What tells one drawing of public bits from another, 32 bytes: commitments determine the bits."""
+    text = repr(("opboost drawing", run_id, names)).encode()
+    return hashlib.sha256(text + np.ascontiguousarray(commitments).tobytes()).digest()
+
+
 def public_bits(
     run_id: str, names: tuple[str, ...], commitments: NDArray[np.uint8], random: NDArray[np.uint8]
 ) -> BitSource:

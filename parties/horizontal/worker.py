@@ -18,13 +18,13 @@ from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 from parties.errors import Disagreement
-from parties.horizontal.public_randomness import commitment, needed, public_bits, term_differences
+from parties.horizontal.public_drawing import PublicDrawing
+from parties.horizontal.public_randomness import commitment, needed, term_differences
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (
     AddUp,
-    Commitments,
     Divide,
     FinishTree,
     Join,
@@ -32,8 +32,6 @@ from protocols.messages.horizontal import (
     Members,
     ParcelFor,
     Place,
-    Reveal,
-    Reveals,
     Shares,
     StartTree,
     Unmask,
@@ -75,6 +73,10 @@ class WorkerJob:
         Trees that an earlier process of this worker answered for.
     note_answer : callable
         Called with the number of the last tree that an answer is for, before it leaves.
+    drawing : bytes
+        Of the public bits, noted by an earlier process of this worker (`PublicDrawing.before`).
+    note_drawing : callable
+        Called with it, before bytes are revealed.
     identity : KeyPair, optional
     lasting_keys : mapping of str to bytes, optional
         The other workers' public keys, with `identity`.
@@ -90,6 +92,8 @@ class WorkerJob:
     rng: BitSource
     answered: int = 0
     note_answer: Callable[[int], None] = lambda tree: None
+    drawing: bytes = b""
+    note_drawing: Callable[[bytes], None] = lambda drawing: None
     identity: KeyPair | None = None
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -116,9 +120,17 @@ def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) 
         if found := term_differences(job.terms, expect(channel, Welcome).terms, channel.peer):
             raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
         phase.enter("drawing public bits")
-        bits = _public_bits(job, channel, random)
+        bits, drawing = PublicDrawing(
+            party=job.party,
+            run_id=job.run_id,
+            random=random,
+            threshold=job.threshold,
+            known=job.lasting_keys,
+            before=job.drawing,
+            note=job.note_drawing,
+        ).take_part(channel)
         phase.enter("answering")
-        session = _Session(job, channel, summed, job.make_rows(shape_bits=bits))
+        session = _Session(job, channel, summed, job.make_rows(shape_bits=bits), drawing)
         while True:
             message = channel.receive()
             match message:
@@ -131,27 +143,16 @@ def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) 
             progress("trees", len(session.trees), job.n_trees)
 
 
-def _public_bits(job: WorkerJob, channel: Channel, random: bytes) -> BitSource:
-    """Reveal this worker's bytes, if the list of commitments has its own, and put everybody's together."""
-    committed = expect(channel, Commitments)
-    if committed.is_open:
-        mine = commitment(job.run_id, job.party, random)
-        places = [place for place, name in enumerate(committed.names) if name == job.party]
-        if len(places) != 1 or len(committed.rows) <= places[0] or committed.rows[places[0]].tobytes() != mine:
-            raise Disagreement("this worker's own commitment is not in the list. Nothing was released")
-        channel.send(Reveal(random=random))
-    return public_bits(job.run_id, committed.names, committed.rows, expect(channel, Reveals).rows)
-
-
 class _Session:
     """The state of a worker between messages."""
 
-    def __init__(self, job: WorkerJob, channel: Channel, summed: SummedWorker, rows: RowHolder) -> None:
+    def __init__(self, job: WorkerJob, channel: Channel, summed: SummedWorker, rows: RowHolder, drawing: bytes) -> None:
         self.trees: list[Tree] = []
         self._job = job
         self._channel = channel
         self._summed = summed
         self._rows = rows
+        self._drawing = drawing
         self._epoch: Epoch | None = None
         self._columns = job.columns
         self._n_bins = job.columns.axes.n_bins
@@ -193,6 +194,7 @@ class _Session:
             names=message.names,
             keys=tuple(row.tobytes() for row in message.keys),
             threshold=needed(self._job.threshold, len(message.names)),
+            drawing=self._drawing,
         )
         self._summed.join(self._epoch, self._job.lasting_keys)
         parcel = self._summed.prepare(message.round)

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from opboost.rng import BitSource
 from parties.errors import Disagreement
-from parties.horizontal.public_randomness import public_bits, term_differences
+from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
 from parties.horizontal.worker_connections import Line, Lines
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
@@ -26,12 +26,18 @@ class Admission:
     run_id : str
     terms : mapping of str to plain values
         What every worker must have agreed on.
+
+    Attributes
+    ----------
+    drawing : bytes
+        Digest of the drawing of the public bits; empty before it.
     """
 
     def __init__(self, lines: Lines, *, run_id: str, terms: Mapping[str, JsonValue]) -> None:
         self._lines = lines
         self._run_id = run_id
         self._terms = terms
+        self.drawing = b""
         self._public: tuple[Message, ...] = ()
 
     def gather(self, threshold: int, *, wait_s: float, patience_s: float) -> BitSource:
@@ -69,9 +75,11 @@ class Admission:
                 raise _unexpected(worker, message, Reveal)
             revealed[worker.name] = message.random
         if len(revealed) < len(first):
-            raise SumRefused("a worker did not reveal the random bytes that it was committed to. Nothing was released")
+            silent = ", ".join(name for name in names if name not in revealed)
+            raise SumRefused(f"{silent} did not reveal the random bytes committed to. Nothing was released")
         rows = _rows(revealed[name] for name in names)
         bits = public_bits(self._run_id, names, commitments, rows)
+        self.drawing = drawing_digest(self._run_id, names, commitments)
         self._public = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=rows)
         for worker in first:
             worker.channel.send(self._public[1])

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
+from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.worker_admission import Admission
 from parties.horizontal.worker_connections import LOOK_S, Line, Lines
 from parties.progress import Progress, no_progress
@@ -33,7 +34,7 @@ from protocols.messages.horizontal import (
     Unmask,
 )
 from protocols.messages.vertical import Done, Message
-from protocols.secure_aggregation.epochs import MAX_WORKERS, SEALED_BYTES, Epoch, Parcel
+from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel
 from protocols.secure_aggregation.sum import SumRound
 from protocols.transport.channel import Channel
 
@@ -72,6 +73,7 @@ class WorkerGroup:
     progress: Progress = no_progress
     _lines: Lines = field(init=False)
     _admission: Admission = field(init=False)
+    _faults: ShareFaults = field(init=False)
     _kept: list[Message | None] = field(init=False, default_factory=list)
     _wanted: list[int] = field(init=False, default_factory=list)
     _n_trees: int = field(init=False, default=0)
@@ -84,6 +86,7 @@ class WorkerGroup:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
         self._lines = Lines(self.channels, note=self.note)
         self._admission = Admission(self._lines, run_id=self.run_id, terms=self.terms)
+        self._faults = ShareFaults(self._lines, note=self.note)
 
     def gather(self) -> BitSource:
         """Wait for the workers, and draw the public bits with them; see `Admission.gather`."""
@@ -131,7 +134,7 @@ class WorkerGroup:
             if worker.parcel is not None and worker.parcel[:2] == (epoch.number, number)
         }
         self._round += 1
-        of = SumRound(epoch, number, length, parcels)
+        of = SumRound(epoch, number, length, parcels, doubted=self._faults.doubted(epoch))
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
             add_up = AddUp(n_wanted=len(self._wanted), epoch=epoch.number, round=number, present=of.present)
@@ -146,8 +149,9 @@ class WorkerGroup:
             sealed = of.request(epoch.names.index(name))
             unmask = Unmask(epoch=epoch.number, round=number, survivors=of.survivors, sealed=sealed)
             self._lines.send(self._lines.all[name], unmask)
-        self._collect_shares(of, survivors)
-        return of.result()
+        total = self._unmasked(of, survivors)
+        self._faults.judge(of)
+        return total
 
     def finish(self) -> None:
         """Tell the workers that the model is saved, and hear that they are done, of those that are still there."""
@@ -178,11 +182,21 @@ class WorkerGroup:
             came.add(worker.name)
             self._keep_parcel(worker, message, of.epoch, message.round + 1)
 
-    def _collect_shares(self, of: SumRound, survivors: Sequence[str]) -> None:
-        answered: set[str] = set()
+    def _unmasked(self, of: SumRound, survivors: Sequence[str]) -> NDArray[np.int64]:
+        """The sum from as many shares as it takes, or from everybody's if some of these are wrong."""
+        self._collect_shares(of, survivors, n=of.epoch.threshold)
+        try:
+            return of.result()
+        except SumRefused:
+            if not of.has_enough_shares:
+                raise
+        self._collect_shares(of, survivors, n=len(survivors))
+        return of.result()
 
+    def _collect_shares(self, of: SumRound, survivors: Sequence[str], *, n: int) -> None:
         def is_enough() -> bool:
-            return of.has_enough_shares or answered >= self._lines.still_in(survivors)
+            answered = {of.epoch.names[place] for place in of.answered}
+            return len(answered) >= n or answered >= self._lines.still_in(survivors)
 
         for worker, message in self._lines.listen(survivors, self.patience_s, until=is_enough):
             if not isinstance(message, Shares):
@@ -190,7 +204,6 @@ class WorkerGroup:
             elif (message.epoch, message.round) == (of.epoch.number, of.number):
                 try:
                     of.add_shares(of.epoch.names.index(worker.name), message.rows)
-                    answered.add(worker.name)
                 except SumRefused as error:
                     self._lines.expel(worker, str(error))
 
@@ -223,6 +236,7 @@ class WorkerGroup:
             names=tuple(worker.name for worker in present),
             keys=tuple(worker.key for worker in present),
             threshold=needed(self.threshold, len(present)),
+            drawing=self._admission.drawing,
         )
         keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
         for worker in present:
@@ -239,10 +253,12 @@ class WorkerGroup:
         self._epoch = epoch
 
     def _keep_parcel(self, worker: Line, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
-        if message.sealed.shape != (epoch.n_workers, SEALED_BYTES):
-            self._lines.expel(worker, "its parcel is malformed")
-            return
         parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
+        try:
+            parcel.check(epoch)
+        except SumRefused as error:
+            self._lines.expel(worker, str(error))
+            return
         worker.parcel = epoch.number, number, parcel
 
     def _readmit(self) -> None:

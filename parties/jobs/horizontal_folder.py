@@ -12,7 +12,7 @@ from opboost.trees.model_file import save_model
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.errors import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, RunFolderError
 from parties.jobs.train_vertical import Terminal, recorded
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
@@ -40,6 +40,28 @@ def logged(
 def bits_of(seed: int | None) -> rng.BitSource:
     """Secure bits; with a seed bits that can be drawn again, on which no guarantee rests."""
     return rng.secure() if seed is None else rng.seeded(seed)
+
+
+def note_drawing(folder: RunFolder, drawing: bytes) -> None:
+    """Keep for which drawing of public bits a worker is about to reveal its random bytes."""
+    folder.write_json("drawing.json", {"drawing": drawing.hex()})
+
+
+def noted_drawing(folder: RunFolder) -> bytes:
+    """Read what `note_drawing` kept; empty if there was none.
+
+    Raises
+    ------
+    RunFolderError
+        If the file is malformed.
+    """
+    path = folder.path / "drawing.json"
+    if not path.exists():
+        return b""
+    try:
+        return bytes.fromhex(folder.read_json(path.name)["drawing"])
+    except (KeyError, TypeError, ValueError):
+        raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None
 
 
 def save_trees(folder: RunFolder, ensemble: Ensemble) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from parties.cluster.worker_rows import worker_rows
@@ -13,9 +14,18 @@ from parties.errors import RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
-from parties.jobs.horizontal_folder import bits_of, logged, note_own_fit, save_trees, write_report
+from parties.jobs.horizontal_folder import (
+    bits_of,
+    logged,
+    note_drawing,
+    note_own_fit,
+    noted_drawing,
+    save_trees,
+    write_report,
+)
 from parties.jobs.train_vertical import Terminal, note_end
-from parties.ledger.model_ledger import RunCharge, check_charge, worker_ledger
+from parties.ledger.model_ledger import check_charge, worker_ledger
+from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
 
@@ -35,9 +45,11 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
     with active_channels(run, insecure) as open_channels, logged(folder, path, run, terminal) as log:
         if log is None:
             return folder
+        if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
+            log.step("unknown workers", warning)
         channels = open_channels(log)
         workers = WorkerGroup(
-            channels=channels, run_id=run.run_id, terms=run.training.terms(schema), threshold=run.training.threshold,
+            channels=channels, run_id=run.run_id, terms=run.terms(schema), threshold=run.training.threshold,
             wait_s=run.wait, patience_s=run.patience, note=log.step, n_trees=recipe.n_trees, progress=terminal.progress,
         )  # fmt: skip
         model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
@@ -56,7 +68,7 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         recipe = make_recipe(run.training, schema)
     bits = bits_of(run.seed)
     promise = recipe.guarantee(is_secure=bits.is_secure)
-    charge = RunCharge(run=run.run_id, coordinator=run.coordinator.name, epsilon=promise.epsilon, delta=promise.delta)
+    charge = run.charge(promise)
     with (
         worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
@@ -66,12 +78,16 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         if log is None:
             return folder
         check_charge(ledger, charge, folder)
+        log.step("guarantee", str(promise))
+        if warning := unknown_workers(run, promise):
+            log.step("unknown workers", warning)
         answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(
-            party=run.party, run_id=run.run_id, terms=run.training.terms(schema),
+            party=run.party, run_id=run.run_id, terms=run.terms(schema),
             threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
             make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
+            drawing=noted_drawing(folder), note_drawing=partial(note_drawing, folder),
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip

@@ -35,6 +35,7 @@ from opboost.privacy.releases import (
     SelectionRelease,
     SharedByCoins,
     SkellamRelease,
+    SkellamRounds,
 )
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
@@ -126,7 +127,8 @@ def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[flo
 
 
 def _query(release: Release) -> Query:
-    return Query(kind=_kind(release), count=release.count, noise=_noise(release))
+    n_rounds = release.n_rounds if isinstance(release, SkellamRounds) else 1
+    return Query(kind=_kind(release), count=release.count * n_rounds, noise=_noise(release))
 
 
 def _kind(release: Release) -> str:
@@ -143,7 +145,7 @@ def _kind(release: Release) -> str:
             return "discrete Gaussian"
         case SampledGaussianRelease():
             return "Gaussian on sampled records"
-        case SkellamRelease():
+        case SkellamRelease() | SkellamRounds():
             return "Skellam"
         case FilteredRelease():
             return "everything behind an individual filter"
@@ -163,6 +165,8 @@ def _noise(release: Release) -> str:
             return f"sigma {number(1 / mu)} sensitivities, each record with probability {number(rate)}"
         case SkellamRelease(variance=variance, l2_squared=squared):
             return f"sigma {number(math.sqrt(variance / squared))} sensitivities"
+        case SkellamRounds(mu=mu):
+            return f"in all as one Gaussian release of sigma {number(1 / mu)} sensitivities"
         case FilteredRelease(order=order, rho=rho):
             return f"divergence {number(rho)} at order {order}"
         case SharedByCoins(parts=parts):
@@ -191,6 +195,7 @@ def account_section(facts: AccountFacts) -> Section:
         ("neighbours", promise.neighbours),
         ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
     ]
+    rows += [(f"epsilon against {one.against}", number(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
     blocks: list[Block] = [Prose(str(promise), is_strong=True), Grid("The promise", ("", "value"), tuple(rows))]

@@ -25,6 +25,8 @@ from parties.reports.run_facts import Importance, importance_of
 from parties.reports.run_history import RunHistory, log_lines, run_history
 from parties.runs.run_folder import RunFolder
 
+_ABSENCES = ("dropped out", "returned", "resumed", "wrong share")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
@@ -64,7 +66,7 @@ class RecordFacts:
         Kind of question, and how often it was asked of one worker; empty in a chain.
     participants : tuple of Participant
     absences : tuple of (str, str)
-        When somebody dropped out or came back, and the sentence of the log.
+        When somebody dropped out, came back or sent a wrong share, and the sentence of the log.
     importance : tuple of Importance
     has_gains : bool
         Whether the trees tell how much a split gained; otherwise shares are of the splits.
@@ -119,7 +121,7 @@ def record_facts(path: Path) -> RecordFacts:
         questions={} if is_chain else _questions(run, lines),
         participants=_participants(run, lines),
         absences=tuple(
-            (line["time"], line["message"]) for line in lines if line["event"] in ("dropped out", "returned", "resumed")
+            (line["time"], line["message"]) for line in lines if line["event"] in _ABSENCES
         ),
         importance=importance, has_gains=has_gains, fits=folder.load_fits(),
         ledger=None if isinstance(run, CoordinatorRun)

@@ -72,7 +72,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
         lines = tuple((one.name, size(one.sent_bytes), size(one.received_bytes)) for one in facts.participants)
         yield Grid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
     if facts.absences:
-        yield Grid("Drop-outs and returns", ("time", "what happened"), facts.absences)
+        yield Grid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
     elif facts.role == "coordinator":
         yield Prose("Nobody dropped out.")
     for noise in _share_notes(facts):

@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.query_account import QueryAccount
-from opboost.privacy.accounting import by_loss_distribution, by_renyi
-from opboost.privacy.releases import SkellamRelease
+from opboost.privacy.accounting import by_loss_distribution
 from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
 from parties.config.horizontal import CoordinatorRun, TrainingSection
@@ -85,7 +85,7 @@ class RecordPlan:
     noises : tuple of NoiseAt
         Empty without noise, and in a chain.
     shares : tuple of SharesAt
-        Empty unless the account is of noise in shares without a filter.
+        Empty unless there is noise in shares.
     traffic : Traffic or None
         None in a chain.
     ledger : LedgerPosition or None
@@ -190,13 +190,11 @@ def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
     noise = recipe.noise
     if isinstance(noise, QueryAccount) or not noise.n_honest or not noise.releases:
         return ()
-    skellam = [release for release in noise.releases if isinstance(release, SkellamRelease)]
-    if len(skellam) < len(noise.releases):
-        return ()
-    found = []
-    for k in range(1, training.workers + 1):
-        share = k / noise.n_honest
-        scaled = [replace(release, variance=release.variance * share) for release in skellam]
-        epsilon = by_renyi(scaled, training.delta)
-        found.append(SharesAt(n_workers=k, multiplier=noise.multiplier * math.sqrt(share), epsilon=epsilon))
-    return tuple(found)
+    return tuple(
+        SharesAt(
+            n_workers=k,
+            multiplier=noise.multiplier * math.sqrt(k / noise.n_honest),
+            epsilon=epsilon_of_shares(noise, k, delta=training.delta),
+        )
+        for k in range(1, training.workers + 1)
+    )

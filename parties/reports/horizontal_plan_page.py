@@ -51,6 +51,8 @@ def _plain_blocks(plan: RecordPlan) -> Iterator[Block]:
             f"{but}, whatever else is known.",
             is_strong=True,
         )
+        for one in promise.weaker:
+            yield Prose(f"Against {one.against}, the odds are at most {odds(one.epsilon)}.", is_strong=True)
     if why := uncertified(promise):
         yield Prose(f"Not certified: {why}.", is_strong=True)
 

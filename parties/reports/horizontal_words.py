@@ -7,7 +7,7 @@ from typing import Any
 
 from opboost.privacy.guarantee import RecordGuarantee
 from parties.config.chain import ChainSection
-from parties.config.horizontal import TrainingSection
+from parties.config.horizontal import CoordinatorRun, TrainingSection, WorkerRun
 from parties.config.record_runs import RecordRun
 from parties.ledger.model_ledger import LedgerPosition
 from parties.reports.page import Block, Grid, Prose, Section
@@ -60,9 +60,13 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
                 f", as long as {training.honest} of the workers in every sum add their share of the noise and do not "
                 "tell it"
             )
+    if not training.known_workers:
+        against += ". Workers do not know each other's public keys, and rely on it not to make up workers"
+        if len(promise.weaker) > 1:
+            against += f": if it does, epsilon is {number(promise.weaker[-1].epsilon)}"
     peers = Observer(
         who="other workers", gradients="none: what passes through them is sealed or masked", histograms="none",
-        trees="every tree, and the random bits that shape it", promise=said + _besides_itself(training),
+        trees="every tree, and the random bits that shape it", promise=said + _besides_itself(training, promise),
     )  # fmt: skip
     return (
         Observer(
@@ -74,7 +78,7 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
     )
 
 
-def _besides_itself(training: TrainingSection) -> str:
+def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
     """What a worker that looks at the model can take out of it: its own share of the noise."""
     if training.honest is None:
         return ""
@@ -82,6 +86,8 @@ def _besides_itself(training: TrainingSection) -> str:
         f", as long as {training.honest} workers besides it in every sum add their share of the noise: it knows its "
         "own, and can take it out of what it sees"
     )
+    if promise.weaker:
+        said += f". Where it is one of the {training.honest}, epsilon is {number(promise.weaker[0].epsilon)}"
     left = training.threshold - 1
     if left < training.honest:
         said += f". Where only {training.threshold} workers are left in a sum, that leaves {left} against each of them"
@@ -174,3 +180,17 @@ def settings_section(settings: dict[str, Any], n_trees: int) -> Section:
     }
     rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat.items()))
     return Section("Settings", (Grid("What was agreed", ("setting", "value"), rows),))
+
+
+def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:
+    """What a coordinator that makes up workers would learn, in words; empty where workers know each other's keys."""
+    if run.training.known_workers:
+        return ""
+    sees = "sees the sums of one worker alone"
+    if run.training.honest is not None:
+        worst = max((one.epsilon for one in promise.weaker), default=promise.epsilon)
+        sees += f", with one share of the noise: epsilon against it is {worst:.4g}, and not {promise.epsilon:.4g}"
+    return (
+        "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
+        f"{sees}"
+    )

@@ -18,6 +18,7 @@ file                content
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
 ``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
+``drawing.json``    a worker: for which drawing of the public bits it revealed its random bytes
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
 """

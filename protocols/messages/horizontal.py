@@ -21,8 +21,10 @@
     │ ◄──────────── Done ────────────── │   the coordinator has saved the model
     │ ───────────── Done ─────────────► │
 
-A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
-`Reveals`, and all of `StartTree`, `Divide` and `FinishTree` so far. Either side may send `Abort` at any time.
+A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments` with
+`is_open` false, `Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of.
+It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
+side may send `Abort` at any time.
 
 A chain has no coordinator; every two owners talk to each other::
 
@@ -32,8 +34,6 @@ A chain has no coordinator; every two owners talk to each other::
     │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
     │ ───────────── Done ─────────────► │   the model is saved
     │ ◄──────────── Done ────────────── │
-`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
-send `Abort` at any time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Welcome(Message):
 
 
 class Commitments(Message):
-    """One row per worker that was there at the beginning; whoever still has to reveal its bytes does so now."""
+    """One row per worker that was there at the beginning; while it `is_open`, each of them reveals its bytes now."""
 
     kind: ClassVar[str] = "commitments"
     names: Names

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
-from protocols.secure_aggregation.masking import SECRET_BYTES, TAG_BYTES
+from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
 
 Flags = NDArray[np.bool_]
 ByteRows = NDArray[np.uint8]
@@ -34,6 +34,8 @@ class Epoch:
         Each worker's public key of the run.
     threshold : int
         How many workers must remain at every step: more than half of them.
+    drawing : bytes
+        Digest of the drawing of public bits that all of them hold. Workers of other drawings have no secret in common.
     """
 
     run: str
@@ -41,6 +43,7 @@ class Epoch:
     names: tuple[str, ...]
     keys: tuple[bytes, ...]
     threshold: int
+    drawing: bytes = b""
 
     def __post_init__(self) -> None:
         n = len(self.names)
@@ -59,13 +62,13 @@ class Epoch:
 
     @property
     def run_bytes(self) -> bytes:
-        """What names the run in the derivation of keys."""
-        return self.run.encode()
+        """What names the run and its drawing in the derivation of keys."""
+        return repr((self.run, self.drawing)).encode()
 
     def context(self, number: int, sender: int, receiver: int) -> bytes:
         """What a sealed share belongs to."""
         return hashlib.sha256(
-            repr((self.run, self.number, number, self.names, sender, receiver, self.threshold)).encode()
+            repr((self.run_bytes, self.number, number, self.names, sender, receiver, self.threshold)).encode()
         ).digest()
 
     def nonce(self, number: int) -> bytes:
@@ -90,6 +93,17 @@ class Parcel:
     sealed: ByteRows
     seeds: bytes
     mark: bytes
+
+    def check(self, epoch: Epoch) -> None:
+        """Refuse a parcel that is not of the epoch's size.
+
+        Raises
+        ------
+        SumRefused
+        """
+        n = epoch.n_workers
+        if self.sealed.shape != (n, SEALED_BYTES) or len(self.seeds) != n * SEED_BYTES + TAG_BYTES:
+            raise SumRefused("its parcel is malformed")
 
 
 def check_enough(epoch: Epoch, n: int, what: str) -> None:

@@ -26,12 +26,17 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
 - Keys pass through the coordinator. One that hands out keys of its own could read the shares; workers that know each
   other's lasting public keys (`identity`) exclude that, the others trust it.
 - No worker can be stopped from adding a wrong vector; nor is it noticed.
+- Wrong shares are noticed, and do no harm as long as `threshold` right ones came. Whose they were is told together with
+  who dealt them, since either of the two may have made them wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from random import SystemRandom
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +44,10 @@ from numpy.typing import NDArray
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
 from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, Vector, add, combine, derive, mask, unseal
+
+# Sets of shares that are tried for one secret when the first set was wrong: all there are among up to ten workers; of
+# fifty workers' shares as many at random, in 14 s, which miss four liars once in 150,000 times.
+MAX_TRIES = 252
 
 
 @dataclass(slots=True)
@@ -53,6 +62,8 @@ class SumRound:
         Numbers in a vector.
     parcels : mapping of int to Parcel
         By worker; who has none is not present.
+    doubted : frozenset of int
+        Workers whose shares were wrong before; theirs are tried last.
 
     Raises
     ------
@@ -64,15 +75,17 @@ class SumRound:
     number: int
     length: int
     parcels: Mapping[int, Parcel]
+    doubted: frozenset[int] = frozenset()
     _total: Vector = field(init=False)
     _survivors: set[int] = field(init=False, default_factory=set)
     _shares: dict[int, ByteRows] = field(init=False, default_factory=dict)
+    _right: dict[int, dict[int, bytes]] = field(init=False, default_factory=dict)
+    _wrong: set[tuple[int, int]] = field(init=False, default_factory=set)
     _is_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         for parcel in self.parcels.values():
-            if parcel.sealed.shape != (self.epoch.n_workers, SEALED_BYTES):
-                raise SumRefused("a worker's parcel is malformed; nothing was asked")
+            parcel.check(self.epoch)
         check_enough(self.epoch, len(self.parcels), "are present")
         self._total = np.zeros(self.length, "<u8")
 
@@ -127,9 +140,19 @@ class SumRound:
         self._shares[worker] = shares
 
     @property
+    def answered(self) -> frozenset[int]:
+        """Who sent its shares."""
+        return frozenset(self._shares)
+
+    @property
     def has_enough_shares(self) -> bool:
-        """Whether the sum can be unmasked."""
+        """Whether the sum can be unmasked, if the shares are right."""
         return len(self._shares) >= self.epoch.threshold
+
+    @property
+    def wrong_shares(self) -> frozenset[tuple[int, int]]:
+        """Who sent a wrong share or none, and of whose secret: of workers without whom `result` had to do."""
+        return frozenset(self._wrong)
 
     def result(self) -> NDArray[np.int64]:
         """The survivors' sum.
@@ -137,24 +160,69 @@ class SumRound:
         Raises
         ------
         SumRefused
-            If too few sent their shares, or the shares do not fit together. Nothing was learnt then.
+            If too few sent their shares, or too few of these are right. Nothing was learnt then.
         """
         check_enough(self.epoch, len(self._shares), "sent their shares")
         total = self._total.copy()
         for u in sorted(self._survivors):
-            own = self._combined(u)
-            if derive(own, "mark") != self.parcels[u].mark:
-                raise SumRefused("shares of a mask do not fit together; nothing was learnt")
-            add(total, mask(derive(own, "own mask"), self.length), is_plus=False)
+            add(total, mask(derive(self._secret(u), "own mask"), self.length), is_plus=False)
         for d in sorted(set(self.parcels) - self._survivors):
-            seeds = self._seeds(d, self._combined(d))
+            seeds = self._seeds(d, self._secret(d))
             for u in sorted(self._survivors):
                 add(total, mask(seeds[u], self.length), is_plus=u > d)
+        for holder in {holder for holder, _ in self._wrong}:
+            for dealer in self._right:
+                self._check(holder, dealer)
         return total.view("<i8")
 
-    def _combined(self, worker: int) -> bytes:
-        some = sorted(self._shares)[: self.epoch.threshold]
-        return combine({place: self._shares[place][worker].tobytes() for place in some})
+    def _secret(self, dealer: int) -> bytes:
+        """A worker's secret of this round, from the first set of shares that gives the right one."""
+        name, threshold = self.epoch.names[dealer], self.epoch.threshold
+        shares = {holder: rows[dealer].tobytes() for holder, rows in self._shares.items() if rows[dealer].any()}
+        self._wrong |= {(holder, dealer) for holder in self._shares if holder not in shares}
+        if len(shares) < threshold:
+            raise SumRefused(f"{len(shares)} shares of {name}'s secret came where {threshold} must; nothing was learnt")
+        for n_tried, holders in enumerate(self._sets_of(list(shares))):
+            some = {holder: shares[holder] for holder in holders}
+            secret = combine(some)
+            if self._is_right(dealer, secret):
+                self._right[dealer] = some
+                for holder in shares if n_tried else ():
+                    self._check(holder, dealer)
+                return secret
+        raise SumRefused(
+            f"the shares of {name}'s secret do not fit together: it dealt wrong ones, or too many others sent wrong "
+            "ones; nothing was learnt"
+        )
+
+    def _sets_of(self, holders: list[int]) -> Iterator[tuple[int, ...]]:
+        """Sets of as many workers as a secret takes: first of those who were never wrong, then all or random ones."""
+        n, wrong = self.epoch.threshold, self.doubted | {holder for holder, _ in self._wrong}
+        holders.sort(key=lambda holder: (holder in wrong, holder))
+        yield tuple(holders[:n])
+        if math.comb(len(holders), n) <= MAX_TRIES:
+            yield from itertools.islice(itertools.combinations(holders, n), 1, None)
+        else:
+            draw = SystemRandom()
+            yield from (tuple(draw.sample(holders, n)) for _ in range(MAX_TRIES))
+
+    def _check(self, holder: int, dealer: int) -> None:
+        """Note a share that spoils the right set, put in the place of one of its shares."""
+        right = self._right[dealer]
+        if holder not in right:
+            changed = {**dict(list(right.items())[1:]), holder: self._shares[holder][dealer].tobytes()}
+            if not self._is_right(dealer, combine(changed)):
+                self._wrong.add((holder, dealer))
+
+    def _is_right(self, worker: int, secret: bytes) -> bool:
+        """Whether this is the survivor's b, or the key of the others' seeds."""
+        if worker in self._survivors:
+            return derive(secret, "mark") == self.parcels[worker].mark
+        try:
+            self._seeds(worker, secret)
+        except SumRefused:
+            return False
+        return True
 
     def _seeds(self, worker: int, opening: bytes) -> list[bytes]:
         context = self.epoch.context(self.number, worker, worker)

@@ -137,6 +137,8 @@ class SummedWorker:
     def unmask(self, number: int, survivors: Flags, sealed: ByteRows) -> ByteRows:
         """Shares of one secret of each worker that was present: never of both, and only once.
 
+        A worker that sealed something else for this one gets no share in return, and stops nobody.
+
         Parameters
         ----------
         number : int
@@ -148,11 +150,13 @@ class SummedWorker:
         Returns
         -------
         ndarray of uint8, shape (n_workers, SECRET_BYTES)
+            Zeros where there is no share.
 
         Raises
         ------
         SumRefused
-            If fewer than the threshold survived, or this worker did not. Nothing was revealed then.
+            If fewer than the threshold survived, or this worker did not, or as many parts as the threshold do not open:
+            no fewer workers can have altered them, so that it was the coordinator. Nothing was revealed then.
         """
         epoch = self._joined()
         if self._unmasks is None or self._unmasks[0] != number:
@@ -165,10 +169,17 @@ class SummedWorker:
         if (survivors & ~present).any() or sealed.shape != (epoch.n_workers, SEALED_BYTES):
             raise SumRefused("the list of survivors, or what was sealed for this worker, is malformed")
         shares = np.zeros((epoch.n_workers, SECRET_BYTES), np.uint8)
+        closed: list[SumRefused] = []
         for u in np.flatnonzero(present):
             context = epoch.context(number, int(u), self._place)
-            both = unseal(self._pairs[u].from_them, epoch.nonce(number), sealed[u].tobytes(), context)
+            try:
+                both = unseal(self._pairs[u].from_them, epoch.nonce(number), sealed[u].tobytes(), context)
+            except SumRefused as error:
+                closed.append(error)
+                continue
             shares[u] = np.frombuffer(both[:SECRET_BYTES] if survivors[u] else both[SECRET_BYTES:], np.uint8)
+        if len(closed) >= epoch.threshold:
+            raise closed[0]
         return shares
 
     def _joined(self) -> Epoch:

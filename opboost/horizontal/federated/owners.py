@@ -17,14 +17,14 @@ from opboost.errors import ParameterError
 from opboost.horizontal.federated.question_verifier import AskedRows
 from opboost.horizontal.federated.training import Choices, Trained, train
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.horizontal.noise.distributed_noise import owner_laws
+from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
 from opboost.horizontal.rows.record_holder import RecordHolder
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.guarantee import RecordGuarantee, WeakerPromise
 from opboost.rng import BitSource
 from opboost.trees.tree import Ensemble, Tree
 
@@ -43,11 +43,13 @@ class FederatedAmongOwners:
     noise : QueryAccount or LeafNoise
         What the coordinator adds to every answer; or with `LeafNoise.n_honest` the owners in shares.
     delta : float
+    are_owners_known : bool
+        Whether the owners have each other's public keys.
 
     Raises
     ------
     ParameterError
-        If owners are to add noise to answers that are not in their account.
+        If owners are to add noise to answers that are not in their account, or on another grid than its.
     """
 
     task: PublicTask
@@ -56,10 +58,13 @@ class FederatedAmongOwners:
     leaf: LeafRule
     noise: QueryAccount | LeafNoise
     delta: float
+    are_owners_known: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.noise, LeafNoise):
             check_noise_in_shares(self.choices)
+            if self.noise.clipping != self.update.clipping:
+                raise ParameterError("the noise in shares is for other contributions than those of the weight update")
 
     @property
     def n_trees(self) -> int:
@@ -149,7 +154,9 @@ class FederatedAmongOwners:
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """What the model promises, and to whom not."""
         epsilon = self.noise.epsilon(self.delta)
+        weaker: tuple[WeakerPromise, ...] = ()
         if isinstance(self.noise, LeafNoise):
+            weaker = weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known)
             account = f"{self.noise.basis}, Skellam noise in shares"
             whom = (
                 f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
@@ -166,6 +173,7 @@ class FederatedAmongOwners:
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
             claimed_epsilon=None,
+            weaker=weaker,
             protected=(
                 f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
             ),

@@ -2,7 +2,10 @@
 
 Every owner adds Skellam noise of a part of the variance to its own sums, and secure aggregation shows their sum alone.
 A part is such that `n_honest` owners make up the whole; of whoever else takes part nothing is expected. The account is
-by Renyi divergences (Agarwal, Kairouz and Liu, NeurIPS 2021).
+that of Gaussian noise (`opboost.privacy.skellam`), with an individual filter too (`leaf_noise`).
+
+An owner that takes part knows its own share, and against it the others' must do. A coordinator that makes up owners
+knows all shares but one, that of an owner whose rows it asks for. `weaker_promises` has what holds then.
 """
 
 from __future__ import annotations
@@ -10,24 +13,32 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from opboost.errors import ParameterError
+from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import LeafNoise, filter_for_rounds, leaf_noise
-from opboost.horizontal.noise.skellam_sums import skellam_laws, skellam_prices
+from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
-from opboost.privacy.accounting import by_renyi, calibrate, renyi_account
+from opboost.privacy.accounting import by_gaussian, calibrate
 from opboost.privacy.additive import Skellam
-from opboost.privacy.fixed_point import Sensitivity
-from opboost.privacy.releases import FilteredRelease, Release, gaussian
+from opboost.privacy.guarantee import WeakerPromise
+from opboost.privacy.releases import Release, SkellamRounds
 
 
 def shared_leaf_noise(
-    clipping: Clipping, *, epsilon: float, delta: float, n_trees: int, n_honest: int, has_filter: bool = False
+    clipping: Clipping,
+    *,
+    epsilon: float,
+    delta: float,
+    n_trees: int,
+    n_honest: int,
+    has_filter: bool = False,
+    n_extra_trees: int = 0,
 ) -> LeafNoise:
     """The least noise for a budget, when any `n_honest` owners' shares must do.
 
     Parameters
     ----------
     clipping : Clipping
+        Its grid is made as coarse as the noise needs.
     epsilon, delta : float
         An infinite epsilon for no noise.
     n_trees : int
@@ -36,33 +47,35 @@ def shared_leaf_noise(
         Owners who are sure to have added their shares to any sum that is released.
     has_filter : bool
         Whether records go on as long as they can pay for what they really contribute.
+    n_extra_trees : int
+        Rounds after `n_trees`, with a filter alone.
     """
     if isinstance(n_honest, bool) or n_honest < 1:
         raise ParameterError(f"noise is shared among at least one honest owner; got {n_honest!r}")
+    if n_extra_trees and not has_filter:
+        raise ParameterError("without a filter no record can pay for more trees than the noise is for")
+    gauss = leaf_noise(clipping, epsilon=epsilon, delta=delta, n_trees=n_trees, initial_share=0, has_filter=has_filter)
     if math.isinf(epsilon):
-        exact = leaf_noise(
-            clipping, epsilon=epsilon, delta=delta, n_trees=n_trees, initial_share=0, has_filter=has_filter
+        return replace(gauss, n_honest=n_honest)
+    clipping = replace(clipping, noise_std=gauss.grad_std)
+
+    def releases(multiplier: float) -> tuple[SkellamRounds, ...]:
+        laws = skellam_laws(clipping, clipping.sensitivity * multiplier)
+        mu_squared = filter_for_rounds(0, 1 / multiplier, None, n_trees).budget
+        return (
+            SkellamRounds(
+                mu=math.sqrt(mu_squared) * (1 + 1e-15),
+                largest=clipping.largest_steps,
+                variances=tuple(law.variance for law in laws),
+                n_rounds=n_trees + n_extra_trees,
+            ),
         )
-        return replace(exact, n_honest=n_honest)
-    guess = calibrate(
-        lambda multiplier: (gaussian(1.0, multiplier, count=n_trees),), epsilon=epsilon, delta=delta, account=by_renyi
-    )
-    # Found without looking at any data: the best order for Gaussian noise, which Skellam noise comes close to.
-    order = renyi_account((gaussian(1.0, guess, count=n_trees),), delta)[1] if has_filter else None
 
-    def releases(multiplier: float) -> tuple[Release, ...]:
-        std = clipping.sensitivity * multiplier
-        if order is None:
-            return _releases(clipping, std, n_trees)
-        prices = skellam_prices(clipping, std, order=order)
-        budget = filter_for_rounds(0, clipping.sensitivity / std, prices, n_trees).budget
-        return (FilteredRelease(order=order, rho=budget),)
-
-    multiplier = calibrate(releases, epsilon=epsilon, delta=delta, account=by_renyi, guess=guess)
-    std = clipping.sensitivity * multiplier
-    return LeafNoise(
-        clipping=clipping, grad_std=std, hess_std=std * clipping.ratio, initial_std=0.0, n_trees=n_trees, rate=1.0,
-        order=order, releases=releases(multiplier), account=by_renyi, n_honest=n_honest,
+    multiplier = calibrate(releases, epsilon=epsilon, delta=delta, account=by_gaussian, guess=gauss.multiplier)
+    std = clipping.sensitivity * multiplier * (1 + 1e-14)
+    return replace(
+        gauss, clipping=clipping, grad_std=std, hess_std=std * clipping.ratio, releases=releases(multiplier),
+        n_honest=n_honest,
     )  # fmt: skip
 
 
@@ -74,9 +87,45 @@ def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:
     return grad.share(noise.n_honest), hess.share(noise.n_honest)
 
 
-def _releases(clipping: Clipping, grad_std: float, n_trees: int) -> tuple[Release, ...]:
-    """The sums of g and those of h as releases of their own; one record is in one leaf."""
+def epsilon_of_shares(noise: LeafNoise, n_shares: int, *, delta: float) -> float:
+    """What everything released costs a record that so many owners' shares of the noise hide.
+
+    Parameters
+    ----------
+    noise : LeafNoise
+    n_shares : int
+        Of which `noise.n_honest` make up the whole noise.
+    delta : float
+    """
+    if not noise.releases or n_shares < 1:
+        return math.inf
+    return noise.account([_in_part(release, n_shares / noise.n_honest) for release in noise.releases], delta)
+
+
+def _in_part(release: Release, part: float) -> SkellamRounds:
+    """The same with a part of the noise's variance."""
+    if not isinstance(release, SkellamRounds):
+        raise AccountError(f"a {type(release).__name__} has no noise that comes in shares; nothing was released")
+    variances = tuple(variance * part for variance in release.variances)
+    return replace(release, mu=release.mu / math.sqrt(part) * (1 + 1e-15), variances=variances)
+
+
+def weaker_promises(noise: LeafNoise, *, delta: float, are_owners_known: bool) -> tuple[WeakerPromise, ...]:
+    """Against whom noise in shares promises less than to everybody else; nobody, if one share is all of it.
+
+    Parameters
+    ----------
+    noise : LeafNoise
+    delta : float
+    are_owners_known : bool
+        Whether owners have each other's public keys, so that nobody can make up owners.
+    """
+    if noise.n_honest < 2 or not noise.releases:
+        return ()
+    shares_left = {"a worker that takes part, which knows its own share of the noise": noise.n_honest - 1}
+    if not are_owners_known:
+        shares_left["a coordinator that makes up the other workers, whose public keys no worker knows"] = 1
     return tuple(
-        law.release(Sensitivity(l1=largest, l2_squared=largest**2), count=n_trees)
-        for law, largest in zip(skellam_laws(clipping, grad_std), clipping.largest_steps, strict=True)
+        WeakerPromise(against=whom, epsilon=epsilon_of_shares(noise, n_shares, delta=delta))
+        for whom, n_shares in shares_left.items()
     )

@@ -23,7 +23,6 @@ import numpy as np
 
 from opboost.errors import ParameterError
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
-from opboost.horizontal.noise.skellam_sums import skellam_prices
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import (
     Account,
@@ -37,14 +36,11 @@ from opboost.privacy.accounting import (
 from opboost.privacy.additive import Noise
 from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.privacy.releases import FilteredRelease, GaussianRelease, Release, gaussian
-from opboost.privacy.renyi import ChargeTable, SkellamCharges
+from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 
 # Steps of leaf values under static noise.
 VALUE_STEPS = 2.0**24
-
-# What a record's contribution costs at an order.
-Prices = ChargeTable | SkellamCharges
 
 # Room for the filter's own rounding.
 _SLACK = 1e-8
@@ -117,12 +113,10 @@ class LeafNoise:
             return None, None
         return gaussian_noise(self.grad_std, grid.grad_scale), gaussian_noise(self.hess_std, grid.hess_scale)
 
-    def prices(self) -> Prices | None:
+    def prices(self) -> ChargeTable | None:
         """What contributions cost at the filter's order; None where they cost ``mu^2``."""
         if not self.order or self.grad_std == 0:
             return None
-        if self.n_honest:
-            return skellam_prices(self.clipping, self.grad_std, order=self.order)
         return ChargeTable(self.rate, order=self.order, largest_mu_squared=self.mu**2)
 
     def filter_for(self, n_records: int) -> RenyiFilter | None:
@@ -310,7 +304,7 @@ class _Plan:
         )  # fmt: skip
 
 
-def filter_for_rounds(n_records: int, mu: float, prices: Prices | None, n_trees: int) -> RenyiFilter:
+def filter_for_rounds(n_records: int, mu: float, prices: ChargeTable | None, n_trees: int) -> RenyiFilter:
     """Accounts that last for so many rounds at the full price. At order 2 the divergence of a Gaussian is ``mu^2``."""
     largest = mu**2 if prices is None else float(prices.charges(np.array([mu**2]))[0])
     order = 2 if prices is None else prices.order

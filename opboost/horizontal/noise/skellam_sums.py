@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.additive import Skellam
-from opboost.privacy.renyi import SkellamCharges
 
 
 def skellam_laws(clipping: Clipping, grad_std: float) -> tuple[Skellam, Skellam]:
@@ -13,9 +12,3 @@ def skellam_laws(clipping: Clipping, grad_std: float) -> tuple[Skellam, Skellam]
     stds = grad_std * grid.grad_scale, grad_std * clipping.ratio * grid.hess_scale
     grad, hess = (Skellam.of_variance(std**2 * (1 + 1e-14)) for std in stds)
     return grad, hess
-
-
-def skellam_prices(clipping: Clipping, grad_std: float, *, order: int) -> SkellamCharges:
-    """What contributions cost under `skellam_laws`."""
-    variances = [law.variance for law in skellam_laws(clipping, grad_std)]
-    return SkellamCharges(order=order, largest=clipping.largest_steps, variances=variances)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -31,6 +31,9 @@ Admission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
 
 # Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
 _HESS_SHIFT = 35
+
+# Noise has deviations below 2**28 steps: its variance is then far below the largest that Skellam noise can have.
+_NOISE_BITS = 28
 
 
 def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
@@ -62,14 +65,19 @@ class Clipping:
         Deviation of the noise on h over that on g, which makes the two comparable.
     max_norm : float, optional
         Bound of ``sqrt(g^2 + (h / ratio)^2)``; h gives way. By default what the other bounds imply.
+    noise_std : float
+        Deviation of noise on sums of g, of which no step need be smaller than 2**-28; 0 for the finest grid.
     """
 
     max_grad: float
     max_hess: float
     ratio: float = 1.0
     max_norm: float = math.inf
+    noise_std: float = 0.0
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.noise_std) and self.noise_std >= 0):
+            raise ParameterError(f"noise_std must be finite and not negative; got {self.noise_std}")
         for name in ("max_grad", "max_hess", "ratio"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)}")
@@ -81,7 +89,16 @@ class Clipping:
     @cached_property
     def grid(self) -> Grid:
         """Steps of the integers."""
-        return Grid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
+        finest = Grid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
+        if not self.noise_std:
+            return finest
+        scales = (
+            2.0 ** math.floor(_NOISE_BITS - math.log2(std)) for std in (self.noise_std, self.noise_std * self.ratio)
+        )
+        grad_scale, hess_scale = scales
+        return replace(
+            finest, grad_scale=min(finest.grad_scale, grad_scale), hess_scale=min(finest.hess_scale, hess_scale)
+        )
 
     def encode(self, grad: Values, hess: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Clip, and move towards zero to the grid.

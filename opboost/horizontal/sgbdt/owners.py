@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
-from opboost.horizontal.noise.distributed_noise import owner_laws
+from opboost.errors import ParameterError
+from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
 from opboost.horizontal.noise.initial_score import score_of_nothing
 from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
@@ -22,6 +23,7 @@ from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logis
 from opboost.horizontal.sgbdt.shape_verifier import PublicShape
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
 from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
@@ -45,6 +47,13 @@ class SGBDTAmongOwners:
         As printed: each owner adds all of the noise to its own sums, and its leaf values count as much as another's.
     claimed : float or None
         What the publication says that this costs.
+    are_owners_known : bool
+        Whether the owners have each other's public keys.
+
+    Raises
+    ------
+    ParameterError
+        If owners are to answer more often than noise in shares is for.
     """
 
     task: PublicTask
@@ -54,6 +63,12 @@ class SGBDTAmongOwners:
     delta: float
     is_mean_of_values: bool = False
     claimed: float | None = None
+    are_owners_known: bool = True
+
+    def __post_init__(self) -> None:
+        for release in self.noise.releases:
+            if isinstance(release, SkellamRounds) and self.n_trees > release.n_rounds:
+                raise ParameterError(f"the noise is for {release.n_rounds} trees; found {self.n_trees}")
 
     def rows(self, rows: Values, labels: Values, *, shape_bits: BitSource, rng: BitSource) -> RowHolder:
         """An owner's records.
@@ -155,6 +170,7 @@ class SGBDTAmongOwners:
             bounds_are_public=self.task.bounds_are_public,
             claimed_epsilon=self.claimed,
             neighbours=self.noise.neighbours,
+            weaker=weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known),
             protected=(
                 f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
             ),

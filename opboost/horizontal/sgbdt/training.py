@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Sums, Values
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.initial_score import InitialScore
-from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise, Prices
+from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Gradients, WalkingHolder
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import DiscreteLaplace
+from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import BitSource
 from opboost.trees.complete import (
@@ -270,7 +271,7 @@ class PayingRecords:
     noise: LeafNoise
     n_records: int
     accounts: RenyiFilter | None
-    prices: Prices | None
+    prices: ChargeTable | None
     coins: BitSource | None
 
     def __call__(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
@@ -290,7 +291,7 @@ def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> P
     return PayingRecords(noise, n_records, noise.filter_for(n_records), noise.prices(), coins)
 
 
-def pay(accounts: RenyiFilter, prices: Prices | None, mu_squared: Values) -> Mask:
+def pay(accounts: RenyiFilter, prices: ChargeTable | None, mu_squared: Values) -> Mask:
     """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
     return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))
 

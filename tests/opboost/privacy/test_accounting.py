@@ -37,6 +37,7 @@ from opboost.privacy.releases import (
     SelectionRelease,
     SharedByCoins,
     SkellamRelease,
+    SkellamRounds,
 )
 from opboost.privacy.renyi import sampled_gaussian
 
@@ -50,6 +51,7 @@ EVERY_KIND = [
     DiscreteGaussianRelease(mu=0.1),
     SampledGaussianRelease(rate=0.1, mu=0.1),
     SkellamRelease(l1=10, l2_squared=50, variance=1e6),
+    SkellamRounds(mu=0.1, largest=(10**5,), variances=(1e12,), n_rounds=1),
     FilteredRelease(order=30, rho=0.01),
     SharedByCoins(coins=HALVES, parts=((PureRelease(epsilon=0.1),), (GaussianRelease(mu=0.1),))),
 ]
@@ -231,7 +233,7 @@ def test_a_filters_order_decides_and_two_different_ones_leave_nothing():
 
 KNOWN = {
     by_pure: {PureRelease, SelectionRelease, LaplaceRelease},
-    by_gaussian: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease},
+    by_gaussian: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease, SkellamRounds},
     by_renyi: {type(release) for release in EVERY_KIND},
     by_loss_distribution: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease, SampledGaussianRelease},
 }

@@ -22,6 +22,7 @@ from opboost.privacy.releases import (
     SelectionRelease,
     SharedByCoins,
     SkellamRelease,
+    SkellamRounds,
     gaussian,
     joint_mu,
 )
@@ -60,6 +61,9 @@ def test_a_joint_mu_is_not_below_the_norm_of_its_coordinates(ratios):
         lambda v: DiscreteGaussianRelease(mu=v),
         lambda v: SampledGaussianRelease(rate=0.5, mu=v),
         lambda v: SkellamRelease(l1=1, l2_squared=1, variance=v),
+        lambda v: SkellamRounds(mu=v, largest=(1,), variances=(1.0,), n_rounds=1),
+        lambda v: SkellamRounds(mu=1.0, largest=(1, v), variances=(1.0, 1.0), n_rounds=1),
+        lambda v: SkellamRounds(mu=1.0, largest=(1, 1), variances=(1.0, v), n_rounds=1),
         lambda v: FilteredRelease(order=2, rho=v),
         lambda v: gaussian(v, 1.0),
         lambda v: gaussian(1.0, v),
@@ -73,8 +77,18 @@ def test_a_number_that_is_not_positive_and_finite_is_refused(release, value):
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True])
 def test_a_release_happens_a_whole_number_of_times(count):
-    with pytest.raises(ParameterError, match="whole number of times"):
-        GaussianRelease(mu=1.0, count=count)
+    for release in (
+        lambda: GaussianRelease(mu=1.0, count=count),
+        lambda: SkellamRounds(mu=1.0, largest=(1,), variances=(1.0,), n_rounds=count),
+    ):
+        with pytest.raises(ParameterError, match="whole number of times"):
+            release()
+
+
+@pytest.mark.parametrize("variances", [(), (1.0,), (1.0, 1.0, 1.0)])
+def test_skellam_rounds_have_a_variance_for_every_coordinate(variances):
+    with pytest.raises(ParameterError, match="for every coordinate"):
+        SkellamRounds(mu=1.0, largest=(1, 1) if variances else (), variances=variances, n_rounds=1)
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])

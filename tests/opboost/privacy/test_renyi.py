@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SkellamRelease,
+    SkellamRounds,
 )
 from opboost.privacy.renyi import ORDERS, ChargeTable, divergence, renyi_delta, renyi_epsilon, sampled_gaussian
 
@@ -189,6 +191,25 @@ def test_skellam_noise_diverges_at_most_as_stated(mean, shifts):
                 SkellamRelease(l1=release.l1, l2_squared=release.l2_squared, variance=4.0 * mean), (order,)
             )
             assert half[0] < found, "a variance twice as large as it is would not be noticed"
+
+
+@pytest.mark.parametrize("order", [2, 8])
+def test_rounds_of_skellam_noise_diverge_at_most_as_stated(order):
+    """Of two coordinates, in two rounds of which one is the largest."""
+    means, largest, z = (40.0, 10.0), (5, 3), np.arange(-250, 251)
+    variances = tuple(2 * mean for mean in means)
+    for second in ((0, 0), (1, 0), (5, 3), (2, 3)):
+        exact, mu_squared = 0.0, 0.0
+        for shifts in (largest, second):
+            for shift, mean in zip(shifts, means, strict=True):
+                log_p, log_q = log_skellam(z, mean), log_skellam(z - shift, mean)
+                exact += float(logsumexp(order * log_p + (1 - order) * log_q)) / (order - 1)
+                mu_squared += shift**2 / (2 * mean)
+        stated = SkellamRounds(mu=math.sqrt(mu_squared), largest=largest, variances=variances, n_rounds=2)
+        assert exact <= divergence(stated, (order,))[0]
+        # The twin: a variance twice as large as it is would be noticed.
+        doubled = replace(stated, mu=math.sqrt(mu_squared / 2), variances=tuple(2 * each for each in variances))
+        assert divergence(doubled, (order,))[0] < exact
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 3.0])

@@ -112,6 +112,12 @@ class Run:
             self._keys = {name: read_secret(generate(folder, name)[0]) for name in ("hub", *names)}
             self._folder = folder
 
+    def lasting(self, place: int) -> dict[str, Any]:
+        """What a worker's job has that knows the others' keys."""
+        others = [f"w{other}" for other in range(3) if other != place]
+        keys = {name: self._keys[name].public for name in others}
+        return {"identity": self._keys[f"w{place}"], "lasting_keys": keys}
+
     def open(self, n_workers: int) -> None:
         names = [f"w{place}" for place in range(n_workers)]
         if self._carrier == "memory":
@@ -300,12 +306,24 @@ def test_a_run_begins_without_a_worker_that_is_late_and_takes_it_in_when_it_come
     curve.start_hub(of, wait_s=1.0)
     slowly = slow("masked", 0.05)
     for place in range(2):
-        curve.start_worker(job(of, place), through=slowly)
+        curve.start_worker(job(of, place, **curve.lasting(place)), through=slowly)
     time.sleep(1.5)
-    curve.start_worker(job(of, 2))
+    curve.start_worker(job(of, 2, **curve.lasting(2)))
     found = curve.join()
     assert ("returned", "w2 takes part again") in curve.events
     assert len(found["w2"]) == len(found["hub"].ensemble.trees) == 40
+
+
+def test_a_late_worker_that_knows_nobody_has_nobody_to_vouch_for_the_public_bits(curve: Run) -> None:
+    of = recipe(n_trees=40)
+    curve.start_hub(of, wait_s=1.0)
+    for place in range(2):
+        curve.start_worker(job(of, place), through=slow("masked", 0.05))
+    time.sleep(1.5)
+    curve.start_worker(job(of, 2))
+    found = curve.join()
+    assert isinstance(found["w2"], Disagreement)
+    assert len(found["hub"].ensemble.trees) == 40
 
 
 def slow(kind: str, seconds: float) -> Callable[[Channel], Any]:
@@ -344,11 +362,13 @@ def test_a_worker_that_was_killed_comes_back_as_a_new_process_and_answers_for_no
     curve.start_hub(of)
     for place in range(2):
         curve.start_worker(job(of, place), through=slow("masked", 0.05))
-    curve.start_worker(job(of, 2, note_answer=answered.append), through=meddling("masked", die, nth=3))
+    noted: list[bytes] = []
+    dying = job(of, 2, note_answer=answered.append, note_drawing=noted.append)
+    curve.start_worker(dying, through=meddling("masked", die, nth=3))
     curve.join("w2")
     assert answered == [1, 2, 3, 4]
     again: list[int] = []
-    curve.start_worker(job(of, 2, answered=max(answered), note_answer=again.append))
+    curve.start_worker(job(of, 2, answered=max(answered), note_answer=again.append, drawing=noted[0]))
     found = curve.join()
     assert again[0] > 4
     assert again == sorted(set(again))
@@ -400,6 +420,54 @@ def test_a_malformed_parcel_costs_its_sender_the_run_and_nobody_else(memory: Run
     found = memory.join()
     assert len(found["hub"].ensemble.trees) == N_TREES
     assert "its parcel is malformed" in str(found["w1"])
+
+
+def wrong_shares(*dealers: int) -> Callable[[Message], Message]:
+    def spoil(message: Message) -> Message:
+        rows = message.rows.copy()
+        rows[list(dealers), 0] ^= 1
+        return message.model_copy(update={"rows": rows})
+
+    return spoil
+
+
+def test_one_wrong_share_ends_no_run_and_the_two_who_may_have_made_it_are_named(run: Run) -> None:
+    of = recipe()
+    run.start_hub(of)
+    run.start_worker(job(of, 0))
+    run.start_worker(job(of, 1), through=meddling("shares", wrong_shares(0)))
+    # Without this one's shares two would be enough, if both were right.
+    run.start_worker(job(of, 2), through=slow("shares", 0.2))
+    found = run.join()
+    assert leaves(found["hub"].ensemble) == simulated(of)
+    (event,) = [sentence for name, sentence in run.events if name == "wrong share"]
+    assert event == "w1's share of w0's secret is wrong or lacking: one of the two does not keep to the protocol"
+    assert [name for name, _ in run.events] == ["wrong share"]
+
+
+def test_a_worker_whose_shares_are_all_wrong_is_named_and_the_others_go_on(memory: Run) -> None:
+    of = recipe()
+    memory.start_hub(of)
+    memory.start_worker(job(of, 0))
+    memory.start_worker(job(of, 1), through=meddling("shares", wrong_shares(0, 1, 2)))
+    memory.start_worker(job(of, 2), through=slow("shares", 0.2))
+    found = memory.join()
+    assert leaves(found["hub"].ensemble)[0] == simulated(of)[0]
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    assert "shares of w0, w1, w2 are wrong" in str(found["w1"])
+    assert [name for name, _ in memory.events] == ["dropped out"]
+    assert "w1 does not keep to the protocol" in memory.events[0][1]
+
+
+def test_too_many_wrong_shares_end_the_run_with_the_name_of_whose_mask_they_are(memory: Run) -> None:
+    of = recipe()
+    memory.start_hub(of)
+    memory.start_worker(job(of, 0))
+    for place in (1, 2):
+        memory.start_worker(job(of, place), through=meddling("shares", wrong_shares(0)))
+    found = memory.join()
+    assert isinstance(found["hub"], SumRefused)
+    assert "the shares of w0's secret do not fit together" in str(found["hub"])
 
 
 def test_other_terms_are_told_on_both_sides_and_nothing_is_asked(run: Run) -> None:

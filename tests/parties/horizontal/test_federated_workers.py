@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from opboost import FederatedGBDTClassifier
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.federated.training import Trained
+from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.rng import BitSource, seeded
@@ -158,6 +160,9 @@ def test_workers_may_add_the_noise_in_shares(run: CountedRun, batch_size: int) -
     assert 1.9 < promise.epsilon <= 2.0
     assert "as long as 2 of the workers in every sum add their share" in str(promise.protected)
     assert "Skellam" in promise.account
+    assert [one.epsilon for one in promise.weaker] == [epsilon_of_shares(of.noise, 1, delta=1e-6)]
+    with pytest.raises(ParameterError, match="for other contributions"):
+        replace(of, update=replace(of.update, clipping=replace(of.update.clipping, noise_std=1e6)))
 
 
 class Heard(SummedClients):
@@ -168,9 +173,10 @@ class Heard(SummedClients):
         return lambda: totals
 
 
-def test_shares_of_noise_add_up_to_what_the_account_is_for() -> None:
+@pytest.mark.parametrize("epsilon", [1.0, 0.01])
+def test_shares_of_noise_add_up_to_what_the_account_is_for(epsilon: float) -> None:
     """Without one owner's share, the others' must do: with 2 of 3 honest, two have the whole variance."""
-    of = recipe(n_honest=2, n_estimators=300, max_depth=3, epsilon=1.0)
+    of = recipe(n_honest=2, n_estimators=300, max_depth=3, epsilon=epsilon)
     sums = []
     for place in range(2):
         owner = of.rows(*rows(place), shape_bits=shape_bits(), rng=seeded(place))

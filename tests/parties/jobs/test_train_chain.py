@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -171,6 +172,17 @@ def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
     assert "which is over the budget of 1. Nothing was sent" in str(found["w2"])
     assert not (clinics.folder("w2") / "turns").exists()
     assert not (clinics.folder("w2") / "log.jsonl").read_text().count('"sent"')
+
+
+def test_a_tree_whose_noise_can_be_drawn_again_costs_without_end(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    run = read_owner(clinics.write("w0"))
+    of = run.training.recipe_for(read_schema(run.table_schema)[0])
+    assert run.charge(of).epsilon == math.inf
+    clinics.runs["w0"] |= {"ledger": {"epsilon": 100.0}}
+    assert "this run costs inf, which is over the budget of 100" in str(clinics.together("w0")["w0"])
+    del clinics.runs["w0"]["seed"]
+    assert read_owner(clinics.write("w0")).charge(of).epsilon == 2.0
 
 
 def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import os
 import queue
 import signal
@@ -30,6 +31,7 @@ from parties.cluster.worker_rows import count_rows, worker_rows
 from parties.config.federated_section import FederatedSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
 from parties.config.recipes import make_recipe
+from parties.config.record_runs import charge_of
 from parties.config.sgbdt_section import _DEFAULTS, SGBDTSection
 from parties.config.vertical import read_schema
 from parties.errors import ConfigError
@@ -37,7 +39,7 @@ from parties.horizontal.public_randomness import commitment, public_bits
 from parties.jobs.predict_horizontal import predict_alone
 from parties.jobs.train_horizontal import run_coordinator, run_worker
 from parties.jobs.train_vertical import Terminal
-from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, PeerLost
 from protocols.transport.keys import generate
@@ -80,6 +82,9 @@ class Clinics:
             self.runs[name] = {
                 **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
                 "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"}, "seed": place,
+                "peers": [
+                    {"name": other, "public_key": f"keys/{other}.public"} for other in NAMES if other != name
+                ],
             }  # fmt: skip
             X = draw.random((80, 3)).round(6)
             frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] > 0.5).astype(int))
@@ -151,11 +156,8 @@ def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tupl
 
 
 def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finished_then(tmp_path: Path) -> None:
-    clinics = Clinics(tmp_path, known_workers=True)
+    clinics = Clinics(tmp_path)
     clinics.runs["hub"]["report"] = True
-    for name in NAMES:
-        others = [other for other in NAMES if other != name]
-        clinics.runs[name]["peers"] = [{"name": other, "public_key": f"keys/{other}.public"} for other in others]
     ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
     assert [code for code, _ in ends] == [0] * 4, ends
     models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
@@ -252,6 +254,40 @@ def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path
     assert not (clinics.folder("w0") / "answers.json").exists()
 
 
+def test_noise_that_can_be_drawn_again_costs_without_end_and_no_budget_has_room_for_it(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    of = clinics.recipe()
+    assert charge_of(read_horizontal(clinics.write("w2"), WorkerRun), of).epsilon == math.inf
+    clinics.runs["w2"] |= {"ledger": {"epsilon": 100.0}, "wait": 0.2}
+    assert "this run costs inf, which is over the budget of 100" in str(clinics.in_thread("w2").get(timeout=60))
+    del clinics.runs["w2"]["seed"]
+    assert charge_of(read_horizontal(clinics.write("w2"), WorkerRun), of).epsilon == of.noise.epsilon(1e-6) <= 2.0
+
+
+def test_nobody_takes_part_in_a_run_whose_noise_somebody_else_can_draw_again(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    del clinics.runs["w1"]["seed"]
+    found = {name: clinics.in_thread(name) for name in ("hub", "w1")}
+    ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
+    assert "seeded: w1 has False, this party True" in ends["hub"]
+    assert "seeded: hub has True, this party False" in ends["w1"]
+    assert not (clinics.folder("w1") / "answers.json").exists()
+
+
+def test_a_log_says_what_it_means_that_workers_do_not_know_each_other(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, known_workers=False)
+    for name in NAMES:
+        del clinics.runs[name]["peers"]
+    for name in ("hub", "w2"):
+        clinics.runs[name]["wait"] = 0.2
+        clinics.in_thread(name).get(timeout=60)
+        told = (clinics.folder(name) / "log.txt").read_text()
+        worst = max(one.epsilon for one in clinics.recipe().guarantee(is_secure=True).weaker)
+        assert worst > 2.8
+        assert "a coordinator that makes up workers sees the sums of one worker alone" in told
+        assert f"epsilon against it is {worst:.4g}, and not 2" in told
+
+
 def test_too_few_workers_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     clinics.runs["hub"]["wait"] = 1
@@ -282,10 +318,8 @@ def test_a_worker_that_lost_its_folder_does_not_answer_a_second_time_for_one_cha
     clinics = Clinics(tmp_path)
     path = clinics.write("w2")
     run = read_horizontal(path, WorkerRun)
-    promise = clinics.recipe().guarantee(is_secure=False)
-    charge = RunCharge(run="spring", coordinator="hub", epsilon=promise.epsilon, delta=promise.delta)
     with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
-        ledger.charge(charge)
+        ledger.charge(charge_of(run, clinics.recipe()))
     assert "the same charge does not pay for other answers" in str(clinics.in_thread("w2").get(timeout=60))
 
 
@@ -309,7 +343,7 @@ def test_a_worker_that_lost_its_folder_does_not_answer_a_second_time_for_one_cha
         ("hub", {"federated": {}}, "a section `federated`, but the recipe is sgbdt"),
         ("hub", {"recipe": "federated", "mode": "paper", "honest": None}, "for comparison in one process"),
         ("hub", {"recipe": "federated", "federated": {"split_candidates": "quantile"}}, "split_candidates"),
-        ("w0", {"known_workers": True}, "must list 2 other workers"),
+        ("w0", {"known_workers": False}, "`peers` go with `known_workers: true`"),
     ],
 )
 def test_a_run_file_that_would_not_be_safe_is_refused_with_its_fault_in_words(
@@ -319,6 +353,21 @@ def test_a_run_file_that_would_not_be_safe_is_refused_with_its_fault_in_words(
     kind = CoordinatorRun if name == "hub" else WorkerRun
     with pytest.raises(ConfigError, match="run.yaml: .*" + words.replace("`", "`")):
         read_horizontal(clinics.write(name), kind)
+
+
+def test_workers_know_each_other_wherever_there_are_keys_unless_all_agree_that_they_do_not(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    assert read_horizontal(clinics.write("hub"), CoordinatorRun).training.known_workers is True
+    run = read_horizontal(clinics.write("w0"), WorkerRun)
+    assert run.training.known_workers is True
+    assert run.terms(read_schema(run.table_schema)[0])["known_workers"] is True
+    del clinics.runs["w0"]["peers"]
+    with pytest.raises(ConfigError, match="must list the 2 other workers with their public keys; or all agree on"):
+        read_horizontal(clinics.write("w0"), WorkerRun)
+    for name in ("hub", "w0"):
+        del clinics.runs[name]["secret_key"]
+    assert read_horizontal(clinics.write("hub"), CoordinatorRun).training.known_workers is False
+    assert read_horizontal(clinics.write("w0"), WorkerRun).training.known_workers is False
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,7 @@ class Hospitals:
                 **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
                 "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"},
                 "ledger": {"epsilon": 5.0},
+                "peers": [{"name": other, "public_key": f"keys/{other}.public"} for other in CLINICS if other != name],
             }  # fmt: skip
             values = (draw.random((90, 3)) * (100, 5, 200)).round(6)
             table = pd.DataFrame(values, columns=list(self.schema["columns"])).assign(

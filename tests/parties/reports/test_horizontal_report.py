@@ -17,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from opboost.privacy.accounting import by_renyi
+from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.trees.model_file import load_model
 from parties.cli import app
 from parties.config.horizontal import CoordinatorRun, read_horizontal
@@ -73,13 +73,16 @@ def test_a_plan_tells_the_promise_the_noise_and_what_drop_outs_cost_and_begins_n
     assert plan.account.guarantee.epsilon == noise.epsilon(1e-6) <= 3.0
     assert plan.account.guarantee.certified
     assert plan.n_records == 90
-    assert [(one.kind, one.count) for one in plan.account.queries] == [("Skellam", 8)] * 2
+    assert [(one.kind, one.count) for one in plan.account.queries] == [("Skellam", 8)]
     assert plan.account.converted == tuple(
         (order, pytest.approx(epsilon)) for order, epsilon in _converted(plan.account.renyi, 1e-6)
     )
-    assert min(epsilon for _, epsilon in plan.account.converted) == pytest.approx(plan.account.guarantee.epsilon)
+    # The account is the exact one of Gaussian noise, a little below Renyi's.
+    assert dict(plan.account.profiles["exact Gaussian"])[1e-6] == plan.account.guarantee.epsilon
+    assert 1.0 < min(epsilon for _, epsilon in plan.account.converted) / plan.account.guarantee.epsilon < 1.2
     assert [one.n_workers for one in plan.shares] == [1, 2, 3]
-    assert plan.shares[1].epsilon == pytest.approx(by_renyi(noise.releases, 1e-6))
+    assert plan.shares[1].epsilon == pytest.approx(plan.account.guarantee.epsilon)
+    assert [one.epsilon for one in plan.account.guarantee.weaker] == [plan.shares[0].epsilon]
     assert plan.shares[0].epsilon > plan.shares[1].epsilon > plan.shares[2].epsilon
     agreed = [one for one in plan.noises if one.epsilon == 3.0]
     assert [one.multiplier for one in agreed] == [noise.multiplier]
@@ -104,6 +107,29 @@ def test_gaussian_answers_have_a_loss_distribution_too(hospitals: Any) -> None:
     assert hub.promise.startswith("no differential privacy")
     assert hub.gradients.startswith("exact sums over at least 2 workers")
     assert all(one.promise.startswith("epsilon 3") for one in others[:2])
+
+
+def test_what_a_coordinator_that_makes_up_workers_learns_is_told_wherever_workers_do_not_know_each_other(
+    hospitals: Any,
+) -> None:
+    assert not [one for one in examine(hospitals.write("north"), wait_s=0.1) if one.check == "workers"]
+    hospitals.training["known_workers"] = False
+    for name in CLINICS:
+        del hospitals.runs[name]["peers"]
+    for name in ("hub", "north"):
+        path = hospitals.write(name)
+        worker, hub = record_plan(path).account.guarantee.weaker
+        assert worker.epsilon == hub.epsilon == epsilon_of_shares(recipe_of(hospitals).noise, 1, delta=1e-6) > 4.3
+        text = report_of(path).text("md")
+        assert f"if it does, epsilon is {hub.epsilon:.4g}" in text
+        assert "| epsilon against a coordinator that makes up the other workers" in text
+        assert "Against a coordinator that makes up the other workers" in text
+        (found,) = [one for one in examine(path, wait_s=0.1) if one.check == "workers"]
+        assert found.status is Status.WARNING
+        assert f"epsilon against it is {hub.epsilon:.4g}, and not 3" in found.sentence
+    hospitals.training |= {"noise": "aggregator", "honest": None}
+    (found,) = [one for one in examine(hospitals.write("north"), wait_s=0.1) if one.check == "workers"]
+    assert found.sentence.endswith("sees the sums of one worker alone")
 
 
 def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospitals: Any) -> None:

@@ -16,7 +16,7 @@ from protocols.errors import SumRefused
 from protocols.secure_aggregation import epochs as secure_epoch
 from protocols.secure_aggregation.epochs import SEALED_BYTES, Epoch, Parcel
 from protocols.secure_aggregation.masking import combine, derive, mask, split, unseal
-from protocols.secure_aggregation.sum import SumRound
+from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair
 from tests.support.processes import in_a_fork
@@ -164,6 +164,14 @@ def test_the_masks_of_two_rounds_differ_in_all_their_parts() -> None:
     assert not (mask(seeds[0], 500) == mask(seeds[1], 500)).any()
 
 
+def test_seeds_of_another_length_are_refused_before_a_drop_out_needs_them() -> None:
+    group = Group(3, 2)
+    parcels = group.parcels()
+    parcels[2] = replace(parcels[2], seeds=parcels[2].seeds[:-32])
+    with pytest.raises(SumRefused, match="parcel is malformed"):
+        SumRound(group.epoch, 0, 3, parcels)
+
+
 def late_round(group: Group) -> tuple[SumRound, np.ndarray]:
     """A round that was finished without worker 3, and the vector of worker 3 that came later."""
     of = SumRound(group.epoch, 0, 3, group.parcels())
@@ -175,7 +183,7 @@ def late_round(group: Group) -> tuple[SumRound, np.ndarray]:
 
 def peeled(group: Group, of: SumRound, late: np.ndarray, own: bytes | None) -> np.ndarray:
     """What a curious coordinator makes of the late vector with all it has, and with b if somebody told it."""
-    seeds = of._seeds(3, of._combined(3))
+    seeds = of._seeds(3, of._secret(3))
     left = late.copy()
     for u in range(3):
         left += mask(seeds[u], 3)
@@ -300,15 +308,101 @@ def tampered(change: Mapping[str, object]) -> list[int]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": 0}, "a sealed share was altered"),
-        ({"shares": 1, "of": 0}, "do not fit together"),
-        ({"shares": 1, "of": 2}, "was altered"),
+        ({"rows": 0}, "1 shares of w1's secret came where 2 must"),
+        ({"shares": 1, "of": 0}, "of w0's secret do not fit together"),
+        ({"shares": 1, "of": 2}, "of w2's secret do not fit together"),
     ],
 )
 def test_whatever_was_altered_on_the_way_is_noticed(change: dict[str, object], message: str) -> None:
     assert tampered({}) == VECTORS[:2].sum(axis=0).tolist()
     with pytest.raises(SumRefused, match=message):
         tampered(change)
+
+
+def lying(group: Group, liars: Iterable[int], dealers: Iterable[int], *, late: Iterable[int] = ()) -> SumRound:
+    """A round to which everybody who is not late has sent shares; the liars' shares of these dealers are wrong."""
+    n, dealt = group.epoch.n_workers, list(dealers)
+    of = SumRound(group.epoch, 0, 3, group.parcels())
+    vectors = np.resize(VECTORS, (n, 3))
+    for u, vector in group.masked(of, vectors, without=late).items():
+        of.add(u, vector)
+    survivors = of.survivors
+    for u in np.flatnonzero(survivors).tolist():
+        shares = group.workers[u].unmask(0, survivors, of.request(u))
+        if u in liars:
+            # Not the same error in all shares: errors of two may cancel.
+            shares[dealt, u % 16] ^= 1 + u
+        of.add_shares(u, shares)
+    return of
+
+
+@pytest.mark.parametrize("late", [(), (4,)], ids=["masks", "masks of a drop-out"])
+def test_the_sum_comes_out_whoever_lies_as_long_as_enough_shares_are_right(late: tuple[int, ...]) -> None:
+    """All sets of liars among five workers, of whom three right shares give every secret."""
+    came = [u for u in range(5) if u not in late]
+    expected = np.resize(VECTORS, (5, 3))[came].sum(axis=0).tolist()
+    for n_liars in range(len(came) + 1):
+        for liars in itertools.combinations(came, n_liars):
+            of = lying(Group(5, 3), liars, range(5), late=late)
+            if len(came) - n_liars < 3:
+                with pytest.raises(SumRefused, match="do not fit together"):
+                    of.result()
+                continue
+            assert of.result().tolist() == expected, liars
+            # If the first three are right, the others' shares are not needed, and not looked at.
+            told = set(liars) if set(liars) & set(came[:3]) else set()
+            assert of.wrong_shares == set(itertools.product(told, range(5)))
+
+
+def test_whose_share_of_whose_secret_was_wrong_is_told() -> None:
+    of = lying(Group(4, 3), [1], [2])
+    assert of.result().tolist() == VECTORS.sum(axis=0).tolist()
+    assert of.wrong_shares == {(1, 2)}
+
+
+def test_the_search_for_right_shares_is_bounded_and_tries_those_who_were_wrong_before_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[list[int]] = []
+
+    def counted(shares: Mapping[int, bytes]) -> bytes:
+        tried.append(sorted(shares))
+        return combine(shares)
+
+    monkeypatch.setattr("protocols.secure_aggregation.sum.combine", counted)
+    with pytest.raises(SumRefused, match="of w0's secret do not fit together"):
+        lying(Group(14, 8), range(14), [0]).result()
+    assert len(tried) == 1 + MAX_TRIES < 3003  # of 14 over 8
+    assert len(set(map(tuple, tried[1:]))) > MAX_TRIES / 2
+    tried.clear()
+    of = lying(Group(5, 3), [0], range(5))
+    of.doubted = frozenset([0])
+    of.result()
+    assert tried == [[1, 2, 3]] * 5
+    tried.clear()
+    lying(Group(20, 11), [0], range(20)).result()
+    assert len(tried) < 20 + MAX_TRIES + 9 + 19
+
+
+def test_a_worker_keeps_back_the_shares_that_do_not_open_and_all_if_these_are_too_many() -> None:
+    """A worker that seals nonsense for the others must not stop them from answering."""
+    for n_spoilt, is_refused in ((1, False), (2, False), (3, True)):
+        group = Group(5, 3)
+        of = SumRound(group.epoch, 0, 3, group.parcels())
+        for u, vector in group.masked(of, np.resize(VECTORS, (5, 3))).items():
+            of.add(u, vector)
+        rows = of.request(0)
+        rows[1 : 1 + n_spoilt, 0] ^= 1
+        if is_refused:
+            with pytest.raises(SumRefused, match="a sealed share was altered"):
+                group.workers[0].unmask(0, of.survivors, rows)
+            continue
+        shares = group.workers[0].unmask(0, of.survivors, rows)
+        assert shares.any(axis=1).tolist() == [not 1 <= u <= n_spoilt for u in range(5)]
+        of.add_shares(0, shares)
+        for u in range(1, 5):
+            of.add_shares(u, group.workers[u].unmask(0, of.survivors, of.request(u)))
+        assert of.result().tolist() == np.resize(VECTORS, (5, 3)).sum(axis=0).tolist()
 
 
 def test_a_share_of_another_round_worker_or_epoch_does_not_open() -> None:

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from opboost.errors import AccountError, DataError, ParameterError
-from opboost.horizontal.noise.distributed_noise import owner_laws, shared_leaf_noise
+from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise
 from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt.training import Shape, random_rule
-from opboost.privacy.accounting import by_renyi
-from opboost.privacy.renyi import SkellamCharges
 from opboost.rng import BitSource, seeded
 from opboost.trees.complete import grow_complete_tree
 from opboost.trees.holder import SummedHolders
@@ -101,38 +99,6 @@ def test_the_noise_of_the_owners_really_is_in_the_sum() -> None:
     assert (owner.totals(np.array([0], np.int32)) == 0).all()
 
 
-@pytest.mark.parametrize("has_filter", [False, True])
-def test_the_account_of_shares_is_the_budget_and_close_to_that_of_gaussian_noise(has_filter: bool) -> None:
-    shared = shared_leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=20, n_honest=11, has_filter=has_filter)
-    assert 0.999 < by_renyi(shared.releases, 1e-6) <= 1.0
-    gauss = leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=20, initial_share=0, has_filter=has_filter)
-    assert 1.0 < shared.multiplier / gauss.multiplier < 1.2
-
-
-def log_skellam(z: np.ndarray, mean: float) -> np.ndarray:
-    from scipy.special import ive
-
-    return np.log(ive(np.abs(z), 2 * mean))
-
-
-@pytest.mark.parametrize("order", [2, 8])
-def test_a_records_charge_covers_the_exact_divergence_of_its_two_sums(order: int) -> None:
-    means, largest, z = (40.0, 10.0), (5, 3), np.arange(-250, 251)
-    prices = SkellamCharges(order=order, largest=largest, variances=[2 * mean for mean in means])
-    for shifts in ((0, 0), (1, 0), (5, 3), (2, 3)):
-        exact = 0.0
-        for shift, mean in zip(shifts, means, strict=True):
-            log_p, log_q = log_skellam(z, mean), log_skellam(z - shift, mean)
-            exact += math.log(np.exp(order * log_p - (order - 1) * log_q).sum()) / (order - 1)
-        mu_squared = sum(shift**2 / (2 * mean) for shift, mean in zip(shifts, means, strict=True))
-        charge = prices.charges(np.array([mu_squared]))[0]
-        assert exact <= charge
-        # The twin: half the noise is not covered.
-        if any(shifts):
-            halved = SkellamCharges(order=order, largest=(0, 0), variances=[2 * mean for mean in means])
-            assert halved.charges(np.array([mu_squared / 2]))[0] < exact
-
-
 def test_as_printed_a_leaf_is_the_mean_of_the_owners_own_noisy_values() -> None:
     exact = leaf_noise(CLIPPING, epsilon=math.inf, delta=1e-6, n_trees=5, initial_share=0)
     of = recipe(exact, n_trees=1, is_mean_of_values=True)
@@ -161,6 +127,12 @@ def test_the_guarantee_says_who_is_trusted() -> None:
     assert "the coordinator too, as long as 2 of the workers in every sum add their share" in str(promise)
     assert promise.certified
     assert promise.epsilon <= 2.0
+    assert [one.epsilon for one in promise.weaker] == [epsilon_of_shares(shared.noise, 1, delta=1e-6)]
+    assert f"knows its own share of the noise, epsilon is {promise.weaker[0].epsilon:.4g}." in str(promise)
+    assert "makes up" not in str(promise)
+    assert "makes up" in str(dataclasses.replace(shared, are_owners_known=False).guarantee(is_secure=True))
+    assert promise.to_dict()["weaker"] == [dataclasses.asdict(one) for one in promise.weaker]
+    assert recipe().guarantee(is_secure=True).weaker == ()
     assert not shared.guarantee(is_secure=False).certified
 
 
@@ -185,6 +157,15 @@ def test_an_owner_answers_once_per_tree_and_for_no_more_trees_than_agreed() -> N
         owner.add_histograms(root, np.zeros((1, 2, 51), np.int64))
     with pytest.raises(AccountError, match="made for the trees before this one"):
         owner.start_tree(0)
+
+
+def test_owners_answer_for_no_more_trees_than_the_noise_in_shares_is_for() -> None:
+    noise = shared_leaf_noise(
+        CLIPPING, epsilon=1.0, delta=1e-6, n_trees=5, n_honest=2, has_filter=True, n_extra_trees=3
+    )
+    assert recipe(noise, n_trees=8).n_trees == 8
+    with pytest.raises(ParameterError, match="the noise is for 8 trees; found 9"):
+        recipe(noise, n_trees=9)
 
 
 def test_noise_is_shared_among_at_least_one_honest_owner() -> None:
