@@ -28,6 +28,9 @@ from opboost.schema import ColumnSchema, Kind, Missing
 # A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
 DEFAULT_CATEGORY_EPSILON = 3.0
 
+# Points of a mapped domain: a map with cells holds a number for each point of its widest cell.
+MAX_DOMAIN_SIZE = 1 << 24
+
 # Rows of a column that are drawn before the next ones are looked at.
 PIECE_ROWS = 1 << 18
 
@@ -71,8 +74,8 @@ class MechanismSettings:
     def domain(self) -> IntegerDomain:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
             raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
-        if self.domain_size < 2:
-            raise ParameterError(f"domain_size must be at least 2; got {self.domain_size}")
+        if not 2 <= self.domain_size <= MAX_DOMAIN_SIZE:
+            raise ParameterError(f"domain_size must lie in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
         return IntegerDomain(1, int(self.domain_size))
 
     def build(self) -> OrderPreservingMap:

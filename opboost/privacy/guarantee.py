@@ -41,6 +41,9 @@ class ColumnGuarantee:
     missing_epsilon: float
     parameters: dict[str, float]
 
+    def __post_init__(self) -> None:
+        _check_losses(self.epsilon, self.domain_loss, self.missing_epsilon, *self.parameters.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
@@ -75,6 +78,9 @@ class Guarantee:
     columns: tuple[ColumnGuarantee, ...] = ()
     is_secure: bool = True
     certified: bool = True
+
+    def __post_init__(self) -> None:
+        _check_losses(self.epsilon, self.domain_loss)
 
     def __str__(self) -> str:
         if self.notion == "none":
@@ -231,10 +237,13 @@ def nothing_released() -> Guarantee:
     )
 
 
+def _check_losses(*losses: float) -> None:
+    if not all(loss >= 0 for loss in losses):
+        raise ParameterError("the losses and parameters of a guarantee must be numbers of at least 0, or infinite")
+
+
 def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            raise ValueError("a guarantee holds a loss that is not a number")
+    if value == math.inf:
         return "inf"
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]
