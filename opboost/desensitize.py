@@ -30,6 +30,8 @@ DEFAULT_CATEGORY_EPSILON = 3.0
 
 # What a quotient of widths may be above a whole number, relatively, and still be meant to be it.
 ROUNDING = 1e-9
+# Points of a mapped domain: a map with cells holds a number for each point of its widest cell.
+MAX_DOMAIN_SIZE = 1 << 24
 
 # Rows of a column that are drawn before the next ones are looked at.
 PIECE_ROWS = 1 << 18
@@ -74,8 +76,8 @@ class MechanismSettings:
     def domain(self) -> IntegerDomain:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
             raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
-        if self.domain_size < 2:
-            raise ParameterError(f"domain_size must be at least 2; got {self.domain_size}")
+        if not 2 <= self.domain_size <= MAX_DOMAIN_SIZE:
+            raise ParameterError(f"domain_size must lie in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
         return IntegerDomain(1, int(self.domain_size))
 
     def build(self) -> OrderPreservingMap:

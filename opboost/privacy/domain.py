@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from opboost.arrays import Codes
 from opboost.errors import ParameterError
 
+# Cells of a partition: each is a number in memory, for as long as the mechanism lives.
+MAX_CELLS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class IntegerDomain:
@@ -106,6 +109,11 @@ class Partition:
         """Cells of width `theta`, anchored at ``domain.lo``; the last one may be narrower."""
         if not _is_integer(theta) or not 1 <= theta <= domain.size:
             raise ParameterError(f"theta must be an integer between 1 and the {domain.size} points; got {theta!r}")
+        if (n_cells := -(-domain.size // int(theta))) > MAX_CELLS:
+            raise ParameterError(
+                f"theta={theta} divides the domain of {domain.size} points into {n_cells} cells; at most {MAX_CELLS} "
+                "can be held"
+            )
         return cls(domain, tuple(range(domain.lo, domain.hi + 1, int(theta))))
 
     @property

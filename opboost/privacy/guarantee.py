@@ -78,6 +78,7 @@ class ColumnGuarantee:
                 f"column {self.column!r}: a loss of {self.epsilon} per unit, {self.domain_loss} over the domain and "
                 f"{self.missing_epsilon} for empty cells is no promise. Nothing was drawn"
             )
+        _check_losses(*self.parameters.values())
 
     @property
     def cell_bits(self) -> float:
@@ -118,6 +119,9 @@ class Guarantee:
     columns: tuple[ColumnGuarantee, ...] = ()
     is_secure: bool = True
     certified: bool = True
+
+    def __post_init__(self) -> None:
+        _check_losses(self.epsilon, self.domain_loss)
 
     def __str__(self) -> str:
         if self.notion == "none":
@@ -333,10 +337,13 @@ def nothing_released() -> Guarantee:
     )
 
 
+def _check_losses(*losses: float) -> None:
+    if not all(loss >= 0 for loss in losses):
+        raise ParameterError("the losses and parameters of a guarantee must be numbers of at least 0, or infinite")
+
+
 def _plain(value: object) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            raise ValueError("a guarantee holds a loss that is not a number")
+    if value == math.inf:
         return "inf"
     if isinstance(value, (tuple, list)):
         return [_plain(item) for item in value]

@@ -208,6 +208,8 @@ class _Chain:
             found.append(f"{name} calls itself {said.party!r}")
         if said.run_id != job.run_id:
             found.append(f"the run of {name} is {said.run_id!r}, this party's is {job.run_id!r}")
+        if said.n_held > job.n_turns:
+            return [*found, f"{name} says that it holds {said.n_held} turns of {job.n_turns}"]
         lost = [turn for turn in range(len(self._turns), said.n_held) if turn % len(job.order) == job.place]
         if lost and not found:
             found.append(
@@ -245,6 +247,10 @@ class _Chain:
             raise UnexpectedMessage(
                 f"{channel.peer} sent the tree of turn {message.turn + 1} with epsilon {message.epsilon:.6g} where "
                 f"that of turn {turn + 1} with {job.recipe.epsilon:.6g} was due"
+            )
+        if len(message.columns) > (most := job.recipe.most_nodes):
+            raise UnexpectedMessage(
+                f"{channel.peer} sent a tree of {len(message.columns)} nodes where at most {most} were agreed on"
             )
         tree = _tree_of(message)
         job.recipe.check(tree)

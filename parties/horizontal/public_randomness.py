@@ -11,17 +11,19 @@ from pydantic import JsonValue
 
 from opboost.rng import BitSource
 from parties.errors import Disagreement
+from protocols.transport.codec import MAX_NAMED
 from protocols.transport.sanitize import readable
 
 
 def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
-    """Every term that differs, as a sentence."""
+    """The terms that differ, as sentences, of which there are `MAX_NAMED` and one with the number of the others."""
     names = [*mine, *(name for name in theirs if name not in mine)]
-    return [
+    differ = [name for name in names if name not in mine or name not in theirs or mine[name] != theirs[name]]
+    found = [
         f"{readable(name, 80)}: {peer} has {_shown(theirs, name)}, this party {_shown(mine, name)}"
-        for name in names
-        if name not in mine or name not in theirs or mine[name] != theirs[name]
+        for name in differ[:MAX_NAMED]
     ]
+    return found + ([f"{len(differ) - MAX_NAMED} more terms differ"] if len(differ) > MAX_NAMED else [])
 
 
 def needed(threshold: int, n_workers: int) -> int:

@@ -190,7 +190,7 @@ def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Ids are only comparable if they were made and aligned in one way."""
     if theirs.alignment != mine.alignment:
         return [f"its records are aligned so: {readable(theirs.alignment, 200)}; this party's so: {mine.alignment}"]
-    if theirs.id_digest != mine.id_digest:
+    if theirs.id_digest != mine.id_digest or (mine.id_digest and theirs.n_rows != mine.n_rows):
         return [
             f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,9 @@ from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
 
 _GUARANTEE = TypeAdapter(Guarantee)
+
+# Characters of a sentence of a guarantee.
+MAX_TEXT = 2000
 
 # What reading a document of the wrong structure can raise.
 _MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -71,15 +74,13 @@ def router_from_dict(document: Mapping[str, Any]) -> Router:
     try:
         mechanisms = tuple(mechanism_from_dict(column) for column in document["columns"])
         tests = document["tests"]
-        thresholds = [math.inf if test["threshold"] is None else float(test["threshold"]) for test in tests]
+        thresholds = [math.inf if test["threshold"] is None else _finite(test["threshold"]) for test in tests]
         sources = tuple((str(test["source"]), test["category"]) for test in tests)
         known = {mechanism.schema.name: len(mechanism.schema.categories) for mechanism in mechanisms}
         for source, category in sources:
             if source not in known or not (category is None or category in range(known[source])):
                 raise ConfigError("a split test names a column or category that the columns do not have")
         missing_left = np.array([bool(test["missing_left"]) for test in tests], dtype=np.bool_)
-        if np.isnan(thresholds).any():
-            raise ConfigError("the threshold of a split test is not a number")
     except _MALFORMED as error:
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
     return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left))
@@ -96,9 +97,32 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     if not isinstance(document, Mapping) or set(document) != {part.name for part in fields(Guarantee)}:
         raise ConfigError("the guarantee is malformed: it has missing or unknown parts")
     try:
-        return _GUARANTEE.validate_python(_number(document))
+        guarantee = _GUARANTEE.validate_python(_number(document))
     except ValidationError as error:
         raise ConfigError(f"the guarantee is malformed in {error.error_count()} places") from None
+    if any(len(text) > MAX_TEXT or not text.isprintable() for text in _texts(asdict(guarantee))):
+        raise ConfigError(f"the guarantee holds a text of over {MAX_TEXT} characters, or one that cannot be printed")
+    return guarantee
+
+
+def _finite(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError
+    return number
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a document, the names of its parts too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
 
 
 def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:

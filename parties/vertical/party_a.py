@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
+from opboost.errors import ParameterError
 from opboost.fit_quality import training_quality
 from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
@@ -28,7 +29,7 @@ from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
+from protocols.messages.vertical import MAX_TESTS, Done, Hello, SplitRanks, Thresholds
 from protocols.transport.channel import Channel, expect
 
 # How often to look whether the peers are still there while trees grow.
@@ -57,10 +58,11 @@ def train_jointly(
         on_round = _watch(channels, job.on_round, progress)
         trained = _grow(job, received, on_round) if job.grow is None else job.grow(received)
         tests = list_tests(trained)
+        _check_number(tests)
         if job.journal is not None:
             job.journal.note_tests(tests)
         phase.enter("having split ranks resolved")
-        routers = _have_resolved(channels, tests)
+        routers = _have_resolved(channels, tests, receipts)
         phase.enter("saving the model")
         guarantees = {
             peer: with_tests(receipt.guarantee, len(tests[peer].ranks))
@@ -109,9 +111,9 @@ def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_
     """
     assert job.journal is not None
     with conversation([channel]) as phase:
-        _agree_and_collect(job, [channel], phase, progress)
+        receipts = _agree_and_collect(job, [channel], phase, progress)
         phase.enter("having split ranks resolved")
-        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)})
+        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)}, receipts)
         phase.enter("telling the others that the model is saved")
         _conclude(job, [channel])
 
@@ -135,7 +137,9 @@ def _agree_and_collect(
     return receipts
 
 
-def _have_resolved(channels: Sequence[Channel], tests: Mapping[str, ListedTests]) -> dict[str, Router]:
+def _have_resolved(
+    channels: Sequence[Channel], tests: Mapping[str, ListedTests], receipts: Mapping[str, Receipt]
+) -> dict[str, Router]:
     """Send every peer the tests on its columns; returns what answers them, of the peers that share it."""
     for channel in channels:
         wanted = tests[channel.peer]
@@ -144,7 +148,9 @@ def _have_resolved(channels: Sequence[Channel], tests: Mapping[str, ListedTests]
     for channel in channels:
         thresholds = expect(channel, Thresholds)
         if thresholds.router is not None:
-            routers[channel.peer] = _shared_router(channel.peer, tests[channel.peer], thresholds.router)
+            n_offered, n_tests = len(receipts[channel.peer].columns), len(tests[channel.peer].ranks)
+            _check_counts(channel.peer, thresholds.router, n_offered=n_offered, n_tests=n_tests)
+            routers[channel.peer] = _shared_router(channel.peer, thresholds.router)
     return routers
 
 
@@ -175,11 +181,29 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
     return watch
 
 
-def _shared_router(peer: str, wanted: ListedTests, document: Mapping[str, JsonValue]) -> Router:
+def _check_number(tests: Mapping[str, ListedTests]) -> None:
+    """Refuse trees that make more tests on a party's columns than a message can ask for."""
+    for peer, listed in tests.items():
+        if len(listed.ranks) > MAX_TESTS:
+            raise ParameterError(
+                f"the trees make {len(listed.ranks)} different splits on the columns of {peer}; at most {MAX_TESTS} "
+                "can be resolved. Train fewer or smaller trees; no split rank was sent"
+            )
+
+
+def _check_counts(peer: str, document: Mapping[str, JsonValue], *, n_offered: int, n_tests: int) -> None:
+    """Compare the sizes of what answers the tests with what was offered and asked for, before it is read."""
+    columns, tests = document.get("columns"), document.get("tests")
+    if not isinstance(columns, list) or not isinstance(tests, list):
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: they lack columns or tests")
+    if len(columns) > n_offered:
+        raise UnexpectedMessage(f"{peer} sent thresholds of {len(columns)} columns where {n_offered} were offered")
+    if len(tests) != n_tests:
+        raise UnexpectedMessage(f"{peer} resolved {len(tests)} of {n_tests} split ranks")
+
+
+def _shared_router(peer: str, document: Mapping[str, JsonValue]) -> Router:
     try:
-        router = router_from_dict(document)
+        return router_from_dict(document)
     except ConfigError as error:
         raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None
-    if router.tests.n_tests != len(wanted.ranks):
-        raise UnexpectedMessage(f"{peer} resolved {router.tests.n_tests} of {len(wanted.ranks)} split ranks")
-    return router

@@ -220,7 +220,7 @@ def train(
         guarantee = job.guarantee()
         phase.enter("sending ranks")
         offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
-        check_held(held, offer, channel.peer)
+        check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
         n_rows = job.n_rows
         for c, column in enumerate(columns):
@@ -230,8 +230,9 @@ def train(
         progress("waiting for the trees", 0, 1)
         wanted = expect(channel, SplitRanks)
         phase.enter("resolving split ranks")
+        admitted = job.resolved.admit(wanted, most=most_tests(mine, theirs, columns), peer=channel.peer)
         tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
-        job.resolved.admit(wanted, most=most_tests(mine, theirs), peer=channel.peer)
+        job.resolved.keep(admitted)
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
+from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.storage.spool import WINDOW_ROWS, ArraySpool
-from protocols.messages.vertical import Held, Offer, OfferedColumn
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import MAX_COLUMNS, Held, Offer, OfferedColumn
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
@@ -90,8 +92,19 @@ def make_offer(
 
 
 def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:
-    """What the released columns are called, in their order: known before anything is drawn."""
+    """What the released columns are called, in their order: known before anything is drawn.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than an offer can have.
+    """
     names = [name for mechanism in mechanisms for name in _names(mechanism.schema)]
+    if len(names) > MAX_COLUMNS:
+        raise ParameterError(
+            f"{len(names)} columns of ranks would be released, one for every category of an unordered column; at most "
+            f"{MAX_COLUMNS} can be. Nothing was sent"
+        )
     return tuple(f"c{c}" for c in range(len(names))) if opaque_names else tuple(names)
 
 
@@ -100,17 +113,22 @@ def offer_digest(offer: Offer) -> str:
     return hashlib.sha256(offer.model_dump_json().encode()).hexdigest()
 
 
-def check_held(held: Held | None, offer: Offer, peer: str) -> None:
-    """Refuse to go on with a release of which the active party holds another one's beginning.
+def check_held(held: Held | None, offer: Offer, peer: str, *, n_rows: int) -> None:
+    """Refuse to go on with a release of which the active party holds another one's beginning, or more than there is.
 
     Raises
     ------
-    Disagreement
+    Disagreement, UnexpectedMessage
     """
     if held is not None and held.offer != offer_digest(offer):
         raise Disagreement(
             f"{peer} holds the beginning of another release than the one that is stored here; choose another run_id on "
             "both sides. No ranks were sent"
+        )
+    if held is not None and (held.row > n_rows or (held.column, held.row) > (len(offer.columns), 0)):
+        raise UnexpectedMessage(
+            f"{peer} holds {held.row} rows of column {held.column} of a release of {len(offer.columns)} columns and "
+            f"{n_rows} rows. No ranks were sent"
         )
 
 

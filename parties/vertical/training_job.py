@@ -17,10 +17,7 @@ from opboost.trees.losses import Loss
 from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
-from protocols.messages.vertical import Hello, Role, Task, Terms
-
-# More tests than this no message can ask for.
-MOST_TESTS = 1 << 32
+from protocols.messages.vertical import MAX_TESTS, Hello, Role, Task, Terms
 
 
 class Grower(Protocol):
@@ -94,9 +91,9 @@ class ActiveJob:
 
     @property
     def most_tests(self) -> int:
-        """How many split tests the model can make, whosever columns they are on."""
+        """How many split tests the model can ask a party for."""
         n_trees = self.parameters.n_estimators * self.loss.n_outputs
-        return min(n_trees * self.parameters.max_splits, MOST_TESTS)
+        return min(n_trees * self.parameters.max_splits, MAX_TESTS)
 
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""

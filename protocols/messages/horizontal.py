@@ -38,20 +38,21 @@ A chain has no coordinator; every two owners talk to each other::
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
-from protocols.messages.vertical import ByteRows, Count, FlagArray, Message, Name, RandomBytes, array_of
+from protocols.messages.vertical import ByteRows, Count, FlagArray, Loss, Message, Name, RandomBytes, array_of
+from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
 VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
 NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
 
 
@@ -106,6 +107,12 @@ class Members(Message):
     names: Names
     keys: ByteRows
     round: Count
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.keys.shape != (len(self.names), 32):
+            raise ValueError("every worker needs a key of 32 bytes")
+        return self
 
 
 class ParcelFor(Message):
@@ -229,7 +236,7 @@ class PassTree(Message):
 
     kind: ClassVar[str] = "pass tree"
     turn: Count
-    epsilon: float
+    epsilon: Loss
     is_secure: bool
     columns: NodeArray
     thresholds: NumberArray

@@ -53,9 +53,23 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, mo
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
 VERSION = 5
 
+# Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
+MAX_COUNT = 1 << 32
 
-def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
-    """Accept numpy arrays of these dtypes and dimensions only."""
+# Columns of ranks that a party may release: each of them is a name, an entry of the offer, and a file at the receiver.
+MAX_COLUMNS = 1 << 16
+
+
+# Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
+MAX_TESTS = 1 << 20
+
+
+def array_of(*dtypes: str, ndim: int = 1, width: int | None = None, max_rows: int | None = None) -> PlainValidator:
+    """Accept finite numpy arrays of these dtypes and dimensions, and of this width and height, only.
+
+    An array without a width, such as one of no bytes, may claim any number of rows: whoever takes it compares its shape
+    with the one that is due before it looks at a row.
+    """
 
     def check(value: object) -> NDArray[np.generic]:
         if not isinstance(value, np.ndarray):
@@ -64,6 +78,10 @@ def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
             raise ValueError(
                 f"expected {ndim} dimensions of {' or '.join(dtypes)}, found {value.ndim} of {value.dtype.str}"
             )
+        if (width is not None and value.shape[1:] != (width,)) or (max_rows is not None and len(value) > max_rows):
+            raise ValueError(f"expected at most {max_rows} rows of width {width}, found the shape {value.shape}")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise ValueError("expected finite numbers")
         return value
 
     checked: Callable[[object], NDArray[np.generic]] = check
@@ -74,10 +92,15 @@ def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
 MAX_REASON = 2000
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Count = Annotated[int, Field(ge=0)]
+Word = Annotated[str, Field(max_length=200)]
+Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+# A privacy loss: not NaN, and infinite where there is no noise.
+Loss = Annotated[float, Field(ge=0)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], array_of("|u1", "<u2", "<u4")]
-IndexArray = Annotated[NDArray[np.uint32], array_of("<u4")]
+IndexArray = Annotated[NDArray[np.uint32], array_of("<u4", max_rows=MAX_TESTS)]
+TestFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_TESTS)]
 FlagArray = Annotated[NDArray[np.bool_], array_of("|b1")]
 PackedBits = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
 FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
@@ -133,8 +156,8 @@ class Terms(Message):
     columns: Count | None = None
     mechanism: Name | None = None
     law: Name | None = None
-    epsilon: float | None = None
-    total_epsilon: float | None = None
+    epsilon: Loss | None = None
+    total_epsilon: Loss | None = None
     share_thresholds: bool | None = None
     reveal: Annotated[str, Field(max_length=1000)] | None = None
 
@@ -163,16 +186,16 @@ class Hello(Message):
     run_id: Name
     task: Annotated[Task, Field(strict=False)]
     n_rows: Count
-    id_digest: str
-    alignment: Annotated[str, Field(max_length=200)] = "prealigned"
+    id_digest: Annotated[str, Field(max_length=64)]
+    alignment: Word = "prealigned"
     has_label: bool | None = None
     plan: Terms = Terms()
     agreed: Terms = Terms()
     held: Held | None = None
-    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_rows: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = None
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
-    names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    names: Names = ()
 
 
 class OrderShare(Message):
@@ -219,16 +242,16 @@ class OfferedColumn(Message):
     n_ranks: Count
     has_missing: bool
     digest: Digest
-    mechanism: str
-    law: str
-    epsilon: float
+    mechanism: Word
+    law: Word
+    epsilon: Loss
 
 
 class Offer(Message):
     """What B is about to release, and what that promises."""
 
     kind: ClassVar[str] = "offer"
-    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False)]
+    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
     guarantee: dict[str, JsonValue]
 
 
@@ -247,7 +270,7 @@ class SplitRanks(Message):
     kind: ClassVar[str] = "split ranks"
     columns: IndexArray
     ranks: IndexArray
-    missing_left: FlagArray
+    missing_left: TestFlags
 
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:

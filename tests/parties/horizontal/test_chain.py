@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +22,18 @@ from parties.horizontal.chain import ChainJob, due_after, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, UnexpectedMessage
-from protocols.messages.horizontal import PassTree
+from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.vertical import Message
 from protocols.transport.channel import Channel, Timing
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
+from tests.faults.conftest import Recital
 
+TREE_ARRAYS = {
+    "columns": "<i4", "thresholds": "<f8", "missing_left": "|b1", "lefts": "<i4", "rights": "<i4", "values": "<f8",
+}  # fmt: skip
 ORDER = ("w0", "w1", "w2")
 TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
 
@@ -290,6 +295,19 @@ def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain
     assert not any(KeptTurns(chain.folder(name)).count for name in ORDER)
 
 
+@pytest.mark.parametrize("n_held", [7, 30_000_000, 2**32 - 1])
+def test_an_owner_that_claims_more_turns_than_there_are_is_refused_at_once(memory: Chain, n_held: int) -> None:
+    """Every turn that another owner claims to hold is looked for in this party's folder."""
+    of = recipe()
+    others = {
+        name: Recital(name, [TakeTurns(party=name, run_id="spring", terms=TERMS, n_held=n_held)]) for name in ORDER[1:]
+    }
+    began = time.process_time()
+    with pytest.raises(Disagreement, match=f"w1 says that it holds {n_held} turns of 6"):
+        take_turns(memory.job(of, "w0"), others)
+    assert time.process_time() - began < 1
+
+
 def change(**update: Any) -> Callable[[Message], Message]:
     return lambda message: message.model_copy(update=update)
 
@@ -306,6 +324,7 @@ def change(**update: Any) -> Callable[[Message], Message]:
         ({"thresholds": np.full(7, 15.0)}, "does not fit the columns"),
         ({"thresholds": np.full(7, 0.5)}, "does not fit the columns"),
         ({"lefts": np.zeros(7, "<i4")}, "children must come after"),
+        ({name: np.zeros(100_000, dtype) for name, dtype in TREE_ARRAYS.items()}, "100000 nodes where at most 7"),
     ],
 )  # fmt: skip
 def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[str, Any], words: str) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opboost.ranking import RankTable
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import RunFolderError
+from parties.vertical.release_offer import PackedColumn
 from parties.vertical.resolution_limit import FILE, ResolvedTests, most_tests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Hello, Role, SplitRanks, Task, Terms
@@ -21,30 +23,40 @@ def asked(*ranks: int, column: int = 0, missing_left: bool = False) -> SplitRank
     )
 
 
+def ask(folder: Path, wanted: SplitRanks) -> None:
+    """A run's attempt in which at most four tests may be resolved."""
+    resolved = ResolvedTests(folder)
+    resolved.keep(resolved.admit(wanted, most=4, peer="bank"))
+
+
 def test_a_resumed_run_is_not_counted_twice_and_another_models_tests_add_up(tmp_path: Path) -> None:
     for _ in range(3):
-        ResolvedTests(tmp_path).admit(asked(1, 2, 3), most=4, peer="bank")
+        ask(tmp_path, asked(1, 2, 3))
     with pytest.raises(UnexpectedMessage, match=r"^bank asked for 5 split tests in this run; .* at most 4\. No thres"):
-        ResolvedTests(tmp_path).admit(asked(4, 5), most=4, peer="bank")
-    ResolvedTests(tmp_path).admit(asked(3, 4), most=4, peer="bank")
+        ask(tmp_path, asked(4, 5))
+    ask(tmp_path, asked(3, 4))
     for other in (asked(5), asked(1, column=1), asked(1, missing_left=True)):
         with pytest.raises(UnexpectedMessage, match="asked for 5 split tests"):
-            ResolvedTests(tmp_path).admit(other, most=4, peer="bank")
+            ask(tmp_path, other)
 
 
 def test_what_is_refused_does_not_count(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(UnexpectedMessage):
-            ResolvedTests(tmp_path).admit(asked(*range(9)), most=4, peer="bank")
+            ask(tmp_path, asked(*range(9)))
     assert not (tmp_path / FILE).exists()
-    ResolvedTests(tmp_path).admit(asked(*range(4)), most=4, peer="bank")
+    ask(tmp_path, asked(*range(4)))
 
 
 @pytest.mark.parametrize("content", ["", "[[1, 2]]", "[[-1, 2, true]]", "{}", "[" * 100_000])
 def test_what_cannot_be_read_is_not_taken_for_nothing(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(RunFolderError, match=r"resolved\.json cannot be read; choose another run_id"):
-        ResolvedTests(tmp_path).admit(asked(1), most=4, peer="bank")
+        ask(tmp_path, asked(1))
+
+
+def column(n_ranks: int) -> PackedColumn:
+    return PackedColumn("c", None, RankTable(np.arange(n_ranks)), False, "", 0)
 
 
 def test_an_active_party_that_says_nothing_is_allowed_none() -> None:
@@ -52,8 +64,10 @@ def test_an_active_party_that_says_nothing_is_allowed_none() -> None:
         return Hello(role=role, party="x", run_id="r", task=Task.TRAIN, n_rows=1, id_digest="", **terms)
 
     for planned, agreed, most in ((None, None, 0), (None, 5, 0), (7, None, 7), (7, 5, 5), (5, 7, 5), (5, 0, 0)):
-        mine = hello(Role.PASSIVE, agreed=Terms(tests=agreed))
-        assert most_tests(mine, hello(Role.ACTIVE, plan=Terms(tests=planned))) == most
+        mine, theirs = hello(Role.PASSIVE, agreed=Terms(tests=agreed)), hello(Role.ACTIVE, plan=Terms(tests=planned))
+        assert most_tests(mine, theirs, [column(100)]) == most
+        assert most_tests(mine, theirs, [column(1), column(2)]) == min(6, most)
+        assert most_tests(mine, theirs, []) == 0
 
 
 @pytest.mark.parametrize(

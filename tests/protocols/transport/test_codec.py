@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from protocols.errors import DecodeError, VersionMismatch
 from protocols.messages.vertical import (
+    MAX_COUNT,
     VERSION,
     Abort,
     Answers,
@@ -38,9 +39,10 @@ from protocols.transport.codec import Frame, decode, encode, size_bytes
 
 _texts = st.text(max_size=20)
 _names = st.text(min_size=1, max_size=20)
-_counts = st.integers(0, 2**63)
+_counts = st.integers(0, MAX_COUNT - 1)
 _digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 _floats = st.floats(allow_nan=False)
+_losses = st.floats(min_value=0)
 _json = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | _floats | _texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3),
@@ -49,7 +51,7 @@ _json = st.recursive(
 _documents = st.dictionaries(_texts, _json, max_size=4)
 _columns = st.builds(
     OfferedColumn, name=_names, n_ranks=_counts, has_missing=st.booleans(), digest=_digests, mechanism=_texts,
-    law=_texts, epsilon=_floats,
+    law=_texts, epsilon=_losses,
 )  # fmt: skip
 
 
@@ -59,7 +61,7 @@ def _arrays(*dtypes: str) -> st.SearchStrategy[np.ndarray]:
 
 _terms = st.builds(
     Terms, objective=st.none() | _names, columns=st.none() | _counts, mechanism=st.none() | _names,
-    law=st.none() | _names, epsilon=st.none() | _floats, total_epsilon=st.none() | _floats,
+    law=st.none() | _names, epsilon=st.none() | _losses, total_epsilon=st.none() | _losses,
     share_thresholds=st.none() | st.booleans(), reveal=st.none() | _texts,
 )  # fmt: skip
 
@@ -68,7 +70,7 @@ MESSAGES = st.one_of(
         Hello, role=st.sampled_from(Role), party=_names, run_id=_names, task=st.sampled_from(Task), n_rows=_counts,
         id_digest=_texts, has_label=st.none() | st.booleans(), plan=_terms, agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
-        max_rows=st.none() | st.integers(1, 2**63), comes_again=st.booleans(),
+        max_rows=st.none() | st.integers(1, MAX_COUNT - 1), comes_again=st.booleans(),
     ),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
