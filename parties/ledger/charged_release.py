@@ -280,10 +280,16 @@ def _offer(mechanism: ColumnMechanism, *, is_secure: bool) -> Release:
 
 def _release(offer: Release, column: EncodedColumn, rows: _Rows) -> Release:
     data = hashlib.sha256()
+    for piece in exact_codes(column):
+        data.update(piece)
+    return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
+
+
+def exact_codes(column: EncodedColumn) -> Iterator[bytes]:
+    """The exact codes in pieces of bytes, for digests, which stay at home."""
     for start in range(0, len(column.codes), PIECE_ROWS):
         piece = slice(start, start + PIECE_ROWS)
-        data.update(_exact(EncodedColumn(column.codes[piece], column.is_missing[piece], 0)))
-    return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
+        yield _exact(EncodedColumn(column.codes[piece], column.is_missing[piece], 0))
 
 
 def _keys(ids: Ids) -> Iterator[RecordKeys]:

@@ -12,8 +12,10 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
     │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
-    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids, what it will do
+    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
+    │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.id_proof`)
+    │ ───────── IdConfirmation ────────► │
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │              (A grows trees)       │
@@ -51,7 +53,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 4
+VERSION = 5
 
 
 def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -84,6 +86,7 @@ FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
 StatusArray = Annotated[NDArray[np.uint8], array_of("|u1")]
 ByteRows = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
 RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
+CurvePoint = Annotated[bytes, Field(min_length=33, max_length=33)]
 
 
 class Message(BaseModel):
@@ -155,6 +158,7 @@ class Hello(Message):
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
     `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
     `names` are those under which the passive party is going to offer its columns, in their order.
+    `id_point` hides the ids of records that are aligned; it is None before they are, and where none are compared.
     """
 
     kind: ClassVar[str] = "hello"
@@ -163,7 +167,7 @@ class Hello(Message):
     run_id: Name
     task: Annotated[Task, Field(strict=False)]
     n_rows: Count
-    id_digest: str
+    id_point: CurvePoint | None = None
     alignment: Annotated[str, Field(max_length=200)] = "prealigned"
     has_label: bool | None = None
     plan: Terms = Terms()
@@ -173,6 +177,13 @@ class Hello(Message):
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+
+
+class IdConfirmation(Message):
+    """The sender's proof that it holds the same ids as the receiver (`protocols.id_proof`)."""
+
+    kind: ClassVar[str] = "id confirmation"
+    tag: RandomBytes
 
 
 class OrderShare(Message):
@@ -303,6 +314,7 @@ MESSAGES: dict[str, type[Message]] = {
     message.kind: message
     for message in (
         Hello,
+        IdConfirmation,
         OrderShare,
         BlindedIds,
         ReblindedIds,
