@@ -62,7 +62,7 @@ class FitQuality:
 
 def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
     """Compare predictions with labels; None where these cannot tell anything, such as a single class."""
-    if len(np.unique(labels)) < 2:
+    if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
         return None
     found = FitQuality(
         basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric
@@ -71,9 +71,7 @@ def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: s
         return found
     if loss_name == "binary:logistic":
         return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
-    heights, edges = np.histogram(labels - predictions, bins=RESIDUAL_BINS)
-    bars = zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
-    return replace(found, residuals=tuple(bars))
+    return replace(found, residuals=_residuals(labels - predictions))
 
 
 def training_quality(
@@ -160,6 +158,15 @@ def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
         is_missing = ranks[key] == ranked[key].n_ranks
         matrix[:, i] = ~np.where(is_missing, feature.missing_left, ranks[key] <= feature.rank)
     return matrix
+
+
+def _residuals(residuals: Values) -> tuple[tuple[float, float, int], ...]:
+    """A histogram's bars; none where residuals differ by a few steps of a float, which NumPy cannot divide."""
+    try:
+        heights, edges = np.histogram(residuals, bins=RESIDUAL_BINS)
+    except ValueError:
+        return ()
+    return tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True))
 
 
 def _roc(labels: Values, predictions: Values) -> tuple[tuple[float, float], ...]:

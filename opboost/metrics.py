@@ -22,6 +22,11 @@ def auc(labels: Values, scores: Values) -> float:
     return float((ranks[labels == 1].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
 
 
+def _auc_or_chance(labels: Values, scores: Values) -> float:
+    """As `auc`, and 0.5 where rows that are held out happen to be of one class: they tell nothing of the order."""
+    return auc(labels, scores) if len(np.unique(labels)) > 1 else 0.5
+
+
 def error_rate(labels: Values, predicted: Values) -> float:
     """Share of labels that were predicted wrongly."""
     return float(np.mean(labels != predicted))
@@ -74,7 +79,7 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     kind = kinds.get(loss.name, "a number")
     match name, kind:
         case "auc", "a probability":
-            return Metric(name, auc, is_higher_better=True)
+            return Metric(name, _auc_or_chance, is_higher_better=True)
         case "logloss", "a probability":
             return Metric(name, log_loss)
         case "error", "a probability":

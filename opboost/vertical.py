@@ -22,6 +22,9 @@ from opboost.trees.xgboost_engine import boost_with_xgboost
 # Sums of squares of gradients must not overflow.
 MAX_WEIGHT = 1e100
 
+# Of single precision.
+MAX_SINGLE = float(np.finfo(np.float32).max)
+
 # "Every present value goes left": a finite threshold, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
 
@@ -114,9 +117,21 @@ class ValidationPlan:
     def of_share(
         cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
     ) -> ValidationPlan:
-        """Hold out a random share of the rows."""
+        """Hold out a random share of the rows.
+
+        Raises
+        ------
+        ParameterError
+            If none would be held out, or all.
+        """
+        n_held_out = round(share * n_rows)
+        if not 0 < n_held_out < n_rows:
+            raise ParameterError(
+                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
+                "to validate; both need one. Nothing was released"
+            )
         is_held_out = np.zeros(n_rows, dtype=np.bool_)
-        is_held_out[rng.permutation(n_rows)[: round(share * n_rows)]] = True
+        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
         return cls(is_held_out, metrics)
 
 
@@ -127,6 +142,34 @@ class ListedTests:
     columns: NDArray[np.uint32]
     ranks: Ranks
     missing_left: Mask
+
+
+def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
+    """Refuse rows if training could fail on some selection of them.
+
+    Which of a file's rows all parties know must not decide whether a run ends: the other side would learn from it.
+
+    Raises
+    ------
+    DataError
+    """
+    loss.check_labels(labels)
+    if engine == "xgboost":
+        check_single_precision(labels, "labels")
+    for column in columns:
+        if column.is_categorical:
+            bin_categories(column.values, max_bin=max_bin)
+
+
+def check_single_precision(values: Values, what: str) -> None:
+    """Refuse numbers that are infinite in single precision, which XGBoost does not train on.
+
+    Raises
+    ------
+    DataError
+    """
+    if (np.abs(values) > MAX_SINGLE).any():
+        raise DataError(f"XGBoost needs {what} of magnitude {MAX_SINGLE:g} at most; found others")
 
 
 def train(

@@ -95,8 +95,9 @@ class BoostingParameters:
             raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
         if self.max_leaves == 1:
             raise ParameterError("max_leaves must be at least 2, or 0 to grow level by level; got 1")
-        for name in ("learning_rate", "scale_pos_weight"):
-            _check(name, getattr(self, name), math.ulp(0.0), math.inf)
+        _check("learning_rate", self.learning_rate, math.ulp(0.0), math.inf)
+        # Rows of label 1 alone must leave gradients that a grid holds.
+        _check("scale_pos_weight", self.scale_pos_weight, 1e-100, 1e100)
         for name in ("reg_lambda", "gamma", "min_child_weight"):
             _check(name, getattr(self, name), 0.0, math.inf)
         for name in ("subsample", "colsample_bytree"):

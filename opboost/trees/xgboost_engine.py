@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ def boost_with_xgboost(
     )
     document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
-    history = History({name: list(map(float, scores)) for name, scores in watch.scores.items()})
+    history = History({name: list(map(_told, scores)) for name, scores in watch.scores.items()})
     if parameters.early_stopping_rounds is not None:
         history.best_round = booster.best_iteration + 1
         trees = trees[: history.best_round * loss.n_outputs]
@@ -159,9 +160,14 @@ def _watch(library: Any, on_round: OnRound, n_rounds: int) -> Any:
 
         def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
             self.scores = evals_log.get(_VALIDATION, {})
-            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: float(s[-1]) for m, s in self.scores.items()})))
+            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: _told(s[-1]) for m, s in self.scores.items()})))
 
     return Watch()
+
+
+def _told(score: float) -> float:
+    """A score as the native engine tells it: XGBoost's AUC of rows of one class is NaN, which stands for chance."""
+    return 0.5 if math.isnan(score) else float(score)
 
 
 def _in_bins(tree: Tree, table: BinnedTable) -> Tree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ import pandas as pd
 from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.losses import Loss
+from opboost.vertical import check_single_precision
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
@@ -77,9 +78,16 @@ class _Part:
 
 @contextmanager
 def partition_files(
-    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+    run: ActiveRun | PassiveRun,
+    schema: TableSchema,
+    ignore: Sequence[str],
+    *,
+    needs_label: bool,
+    check: Callable[[PartyTable], None] = lambda whole: None,
 ) -> Iterator[tuple[Path, ...]]:
     """The partitions of a run's data, in order; those that had to be made are removed at the end.
+
+    `check` may refuse a file before its listed records are chosen; a folder's partitions are checked on the workers.
 
     Raises
     ------
@@ -100,6 +108,7 @@ def partition_files(
         yield paths
         return
     table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=run.align.duplicates)
+    check(table)
     if run.ids is not None:
         table = select(table, run.ids, run.data)
     assert run.dask.folder is not None
@@ -221,8 +230,10 @@ def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: L
     table = read_stored(part, [*(column.name for column in columns), label])
     labels = read_labels(part, table[label], label)
     loss.check_labels(labels)
+    check_single_precision(labels, "labels")
     digest = hashlib.sha256(labels)
     for name, values in own_features(table, columns).items():
+        check_single_precision(values, f"cells of column {name!r}")
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(values))
     return digest.hexdigest()

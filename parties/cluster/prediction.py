@@ -22,12 +22,13 @@ from opboost.desensitize import exact
 from opboost.errors import DataError
 from opboost.preprocess import own_features
 from opboost.routing import PackedAnswers, Router
-from opboost.schema import ColumnSchema
+from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.tree import Ensemble
 from opboost.vertical import feature_matrix
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.parquet import read_stored
+from parties.tables.record_ids import read_ids
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -61,6 +62,27 @@ def answer_partitions(router: Router, parts: Sequence[Path], folder: Path, *, cl
     answer = partial(_answer, router_to_dict(router))
     client.gather(client.map(answer, [part.resolve() for part in parts], targets, pure=False))
     return targets
+
+
+def check_answerable(router: Router, parts: Sequence[Path], *, client: Client) -> None:
+    """B: read every cell that split tests are about, so that no request can ask whether one of them fits the schema.
+
+    Raises
+    ------
+    DataError
+    """
+    client.gather(client.map(partial(_encode, router_to_dict(router)), [part.resolve() for part in parts], pure=False))
+
+
+def check_scorable(schema: TableSchema, parts: Sequence[Path], *, client: Client) -> None:
+    """A: read every id and own cell before anything is asked.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    read = partial(_read_own, schema=schema)
+    client.gather(client.map(read, [part.resolve() for part in parts], pure=False))
 
 
 def predict_partitions(
@@ -106,6 +128,17 @@ def _answer(document: Mapping[str, Any], part: Path, target: Path) -> None:
     raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
     coded = {mechanism.schema.name: exact(mechanism, encoded) for mechanism, encoded in router.encode(raw)}
     write_bits(target, PackedAnswers(router).of(coded, len(raw)))
+
+
+def _encode(document: Mapping[str, Any], part: Path) -> None:
+    router = router_from_dict(document)
+    router.encode(read_stored(part, sorted({source for source, _ in router.tests.sources})))
+
+
+def _read_own(part: Path, schema: TableSchema) -> None:
+    table = read_stored(part, list(dict.fromkeys([*schema.id_columns, *schema.names])))
+    read_ids(table, schema.id_columns, part)
+    own_features(table, schema.columns)
 
 
 def write_bits(path: Path, bits: NDArray[np.uint8]) -> None:

@@ -31,7 +31,14 @@ from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.partitions import Partitions, ids_of, look_through, partition_files, working_folder
-from parties.cluster.prediction import answer_partitions, read_bits, score_part, write_bits
+from parties.cluster.prediction import (
+    answer_partitions,
+    check_answerable,
+    check_scorable,
+    read_bits,
+    score_part,
+    write_bits,
+)
 from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
@@ -95,7 +102,7 @@ class PartitionedRecords:
 def answerable_partitions(
     run: PassiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], router: Router
 ) -> Iterator[PartitionedRecords]:
-    """A folder's records; if exact bits may leave, the run's cluster works them out first.
+    """A folder's records; the run's cluster checks every cell first and, if exact bits may leave, works these out.
 
     Raises
     ------
@@ -113,7 +120,11 @@ def answerable_partitions(
         working_folder(run.dask.folder) as folder,
     ):
         found = look_through(paths, schema, (), data, client=client)
-        bits = answer_partitions(router, found.paths, folder / "bits", client=client) if run.allow_routed else []
+        bits = []
+        if run.allow_routed:
+            bits = answer_partitions(router, found.paths, folder / "bits", client=client)
+        else:
+            check_answerable(router, found.paths, client=client)
         yield PartitionedRecords(router, found, schema.id_columns, tuple(bits))
 
 
@@ -121,11 +132,11 @@ def answerable_partitions(
 def scorable_partitions(
     run: ActiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], ensemble: Ensemble
 ) -> Iterator[PartitionScorer]:
-    """The active party's folder, and what asks and scores; opened before the other side is waited for.
+    """The active party's folder, and what asks and scores; opened and checked before the other side is waited for.
 
     Raises
     ------
-    ConfigError, TableError
+    ConfigError, TableError, DataError
     """
     assert run.dask.folder is not None
     of_data = run.model_copy(update={"data": data, "ids": None})
@@ -134,6 +145,7 @@ def scorable_partitions(
         partition_files(of_data, schema, ignore, needs_label=False) as paths,
         working_folder(run.dask.folder) as folder,
     ):
+        check_scorable(schema, paths, client=client)
         yield PartitionScorer(paths, schema, ensemble, run.reveal, folder, client)
 
 

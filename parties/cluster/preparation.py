@@ -32,13 +32,14 @@ from parties.cluster.transfer import cut_into_partitions
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
 from parties.errors import ConfigError, naming
 from parties.ledger.charged_release import Account
-from parties.ledger.ledger_lines import Release
+from parties.ledger.ledger_lines import Release, digest_of
 from parties.ledger.release_store import ReleaseStore
-from parties.runs.journal import Inputs, Journal, Records
+from parties.runs.journal import Journal, Records
 from parties.runs.run_folder import RunFolder
+from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import Aligner, Place
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import bits
+from parties.vertical.preparation import bits, check_cells, check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
@@ -105,7 +106,8 @@ class PartitionedActive:
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
-        journal.begin(Inputs(Records(self.n_rows, self.found.id_digest), self.digest), {}, None)
+        journal.note_inputs(self.digest)
+        journal.begin(Records(self.n_rows, self.found.id_digest), {}, None)
 
     def take_up(self, journal: Journal) -> PartitionedActive:
         """The same for a run whose model is saved."""
@@ -184,6 +186,11 @@ class PartitionedPassive:
     def mechanisms(self) -> tuple[ColumnMechanism, ...]:
         return self.surveyed.mechanisms
 
+    @property
+    def digest(self) -> str:
+        """Of ids and exact codes, partition by partition."""
+        return digest_of([[found.ids, *found.exact] for found in self.surveyed.surveys])
+
     def job(self, make: Callable[[], PartitionedRelease] | None = None) -> PassiveJob:
         """The training job; without `make`, one for greetings."""
         run, rng = self.run, bits(self.run)
@@ -255,8 +262,13 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
         OwnPartitions((), schema.columns, schema.label)
-    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True) as paths:
-        found = look_through(paths, schema, [*schema.names, schema.label], run.data, client=client)
+
+    def check(whole: PartyTable) -> None:
+        check_learnable(whole, run, schema)
+        own_columns(whole, schema)
+
+    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
+        found = look_through(paths, schema, _to_vary(run, [*schema.names, schema.label]), run.data, client=client)
         yield PartitionedActive(
             run=run,
             own=OwnPartitions(found.paths, schema.columns, schema.label),
@@ -281,8 +293,13 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
     with naming(path):
         mechanisms = run.desensitize.mechanisms(schema)
         run.ledger.budget.budget(schema)
-    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False) as paths:
-        found = look_through(paths, schema, schema.names, run.data, client=client)
+
+    def check(whole: PartyTable) -> None:
+        check_learnable(whole, run, schema)
+        check_cells(whole, mechanisms)
+
+    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False, check=check) as paths:
+        found = look_through(paths, schema, _to_vary(run, schema.names), run.data, client=client)
         yield PartitionedPassive(
             run=run,
             schema=schema,
@@ -297,6 +314,11 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
             words=Aligner.of(run, schema).words,
             client=client,
         )
+
+
+def _to_vary(run: ActiveRun | PassiveRun, names: Sequence[str]) -> Sequence[str]:
+    """Columns that must hold more than one value over all partitions; those of one file were checked as a whole."""
+    return names if run.data.is_dir() else ()
 
 
 def _nothing() -> PartitionedRelease:

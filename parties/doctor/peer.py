@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.session.connections import peer_key
-from parties.session.handshake import differences
+from parties.session.handshake import differences, prove_ids, set_difference, with_point
+from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.vertical import VERSION, Hello
 from protocols.transport.channel import Channel, Timing, expect
@@ -16,8 +17,10 @@ from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
 
-def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
-    """A passive party's question, put by a greeting that only looks."""
+def ask_active(
+    run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float, password: bytes | None = None
+) -> Iterator[Finding]:
+    """A passive party's question, put by a greeting that only looks; with a password, ids are compared too."""
     peer = run.active.name
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
     theirs = peer_key(run.active.public_key, peer, keys is None)
@@ -26,8 +29,10 @@ def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: fl
         channel = ConnectedChannel(
             run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing
         )  # fmt: skip
-        channel.send(mine)
-        yield from _compared(mine, expect(channel, Hello), peer)
+        with id_proof(password) as proof:
+            said = with_point(mine, proof)
+            channel.send(said)
+            yield from _compared(channel, proof, said, expect(channel, Hello))
     except ProtocolError as error:
         yield _unanswered(peer, error)
     finally:
@@ -35,7 +40,14 @@ def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: fl
             channel.close()
 
 
-def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
+def ask_passive(
+    run: ActiveRun,
+    mine: Mapping[str, Hello],
+    keys: KeyPair | None,
+    *,
+    wait_s: float,
+    passwords: Mapping[str, bytes] | None = None,
+) -> Iterator[Finding]:
     """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
@@ -49,9 +61,10 @@ def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None,
         channels: list[Channel] = [listener.channel(peer) for peer in peers]
         for channel in channels:
             try:
-                theirs = expect(channel, Hello)
-                channel.send(mine[channel.peer])
-                yield from _compared(mine[channel.peer], theirs, channel.peer)
+                with id_proof((passwords or {}).get(channel.peer)) as proof:
+                    said, theirs = with_point(mine[channel.peer], proof), expect(channel, Hello)
+                    channel.send(said)
+                    yield from _compared(channel, proof, said, theirs)
             except ProtocolError as error:
                 yield _unanswered(channel.peer, error)
             channel.close()
@@ -60,8 +73,11 @@ def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None,
     yield from (Finding("connection", Status.WARNING, event) for event in events)
 
 
-def _compared(mine: Hello, theirs: Hello, peer: str) -> Iterator[Finding]:
+def _compared(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> Iterator[Finding]:
+    peer = channel.peer
     found = differences(mine, theirs, peer)
+    if not found and proof is not None and not prove_ids(channel, proof, mine, theirs):
+        found = [set_difference(mine, theirs)]
     for difference in found:
         yield Finding("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
     if not found:

@@ -50,10 +50,10 @@ def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[
     elif isinstance(run, ActiveRun):
         assert isinstance(job, ActiveJob)
         hellos = {peer.name: job.hello(peer.name, task=Task.CHECK) for peer in run.passive}
-        findings += ask_passive(run, hellos, keys, wait_s=wait_s)
+        findings += ask_passive(run, hellos, keys, wait_s=wait_s, passwords=job.passwords(hellos))
     else:
         assert isinstance(job, PassiveJob)
-        findings += ask_active(run, job.hello(Task.CHECK), keys, wait_s=wait_s)
+        findings += ask_active(run, job.hello(Task.CHECK), keys, wait_s=wait_s, password=job.password)
     return findings
 
 

@@ -92,6 +92,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             folder.save_router(share.router, share.guarantee)
             folder.finish()
 
+        folder.note_inputs(prepared.digest)
         channel = open_channel(log)
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)

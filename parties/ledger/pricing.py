@@ -122,9 +122,8 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool, keeps: bool) -> Rel
 def priced(offer: Release, column: EncodedColumn, rows: Rows) -> Release:
     """The release of these rows of a column."""
     data = hashlib.sha256()
-    for start in range(0, len(column.codes), PIECE_ROWS):
-        piece = slice(start, start + PIECE_ROWS)
-        data.update(exact_bytes(EncodedColumn(column.codes[piece], column.is_missing[piece], 0)))
+    for piece in exact_pieces(column):
+        data.update(piece)
     return replace(offer, data=data.hexdigest(), ids=rows.digest, cost=replace(offer.cost, records=rows.keys))
 
 
@@ -138,6 +137,13 @@ def _keys(ids: Ids) -> Iterator[RecordKeys]:
 def id_digests(ids: Ids) -> Iterator[bytes]:
     """What records are known by: the first 8 bytes to the ledger, all 32 to the store."""
     return (hashlib.sha256(record_id.encode()).digest() for record_id in each_id(ids))
+
+
+def exact_pieces(column: EncodedColumn) -> Iterator[bytes]:
+    """The exact codes in pieces of bytes, for digests, which stay at home."""
+    for start in range(0, len(column.codes), PIECE_ROWS):
+        piece = slice(start, start + PIECE_ROWS)
+        yield exact_bytes(EncodedColumn(column.codes[piece], column.is_missing[piece], 0))
 
 
 def exact_bytes(column: EncodedColumn) -> bytes:

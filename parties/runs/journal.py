@@ -4,8 +4,8 @@ Lies in ``journal/`` in the run folder while the run is under way, and holds not
 and what the passive parties released to it:
 
 ====================  ====================================================================================
-``journal.json``      the seed, digests of the records, this party's own inputs and the orders in which ranks travel,
-                      which peers confirmed that they are done
+``journal.json``      the seed, digests of this party's whole file, of the records and of the orders in which ranks
+                      travel, which peers confirmed that they are done
 ``common.json``       the ids that were found to be common, unless the files were aligned already
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
@@ -49,14 +49,6 @@ class Records:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """What this party trains on: the records, and a digest of labels and own columns with them."""
-
-    records: Records
-    digest: str
-
-
 class _Facts(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -97,12 +89,29 @@ class Journal:
         else:
             self._write("journal.json", self._facts)
 
-    def begin(self, inputs: Inputs, orders: Mapping[str, NDArray[np.int64]], common: Sequence[str] | None) -> None:
-        """Keep what the run trains on, or compare it with what the run began with.
+    def note_inputs(self, digest: str) -> None:
+        """Keep the digest of this party's whole file, or compare it with that of the run's beginning.
+
+        Called before the parties meet: a refusal must not depend on which of the records are common.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        if self._facts["inputs"] not in (None, digest):
+            raise RunFolderError(
+                f"{self.path.parent} holds the beginning of a run on other records, labels or columns; bring them "
+                "back or choose another run_id. Nothing was sent"
+            )
+        self._facts["inputs"] = digest
+        self._write("journal.json", self._facts)
+
+    def begin(self, records: Records, orders: Mapping[str, NDArray[np.int64]], common: Sequence[str] | None) -> None:
+        """Keep which records the run is about, or compare them with those of its beginning.
 
         Parameters
         ----------
-        inputs : Inputs
+        records : Records
         orders : mapping of str to ndarray
             In which order the ranks of each peer travel.
         common : sequence of str, optional
@@ -112,16 +121,14 @@ class Journal:
         ------
         Disagreement
             If other records are common than in the beginning, or ranks would travel in another order.
-        RunFolderError
-            If this party's own labels or columns differ.
         """
         digests = {peer: hashlib.sha256(order.astype("<i8")).hexdigest() for peer, order in orders.items()}
-        if self._facts["inputs"] is not None:
-            self._compare(inputs, is_found=common is not None)
+        if self._facts["records"] is not None:
+            _compare(Records(**self._facts["records"]), records)
             self._compare_orders(digests)
         elif common is not None:
             self._write("common.json", list(common))
-        self._facts |= {"records": asdict(inputs.records), "inputs": inputs.digest}
+        self._facts["records"] = asdict(records)
         self._facts["orders"] = {**self._facts["orders"], **digests}
         self._write("journal.json", self._facts)
 
@@ -130,24 +137,6 @@ class Journal:
         if not (self.path / "common.json").exists():
             return None
         return pd.Index(self._read("common.json", _IDS), dtype=object)
-
-    def _compare(self, inputs: Inputs, *, is_found: bool) -> None:
-        before = Records(**self._facts["records"])
-        if is_found and before != inputs.records:
-            which = (
-                f"{inputs.records.n_rows} records are common now, {before.n_rows} were"
-                if inputs.records.n_rows != before.n_rows
-                else f"other {before.n_rows} records are common now than were"
-            )
-            raise Disagreement(
-                f"{which} when this run began: the ids of a party have changed. Bring the files back on all sides or "
-                "choose another run_id on all sides. No ranks were sent"
-            )
-        if self._facts["inputs"] != inputs.digest:
-            raise RunFolderError(
-                f"{self.path.parent} holds the beginning of a run on other records, labels or columns; bring them "
-                "back or choose another run_id. Nothing was sent"
-            )
 
     def _compare_orders(self, digests: Mapping[str, str]) -> None:
         for peer, digest in digests.items():
@@ -222,3 +211,17 @@ class Journal:
             raise RunFolderError(
                 f"{self.path / name} cannot be read; choose another run_id. Nothing was sent"
             ) from None
+
+
+def _compare(before: Records, now: Records) -> None:
+    if before == now:
+        return
+    which = (
+        f"{now.n_rows} records are common now, {before.n_rows} were"
+        if now.n_rows != before.n_rows
+        else f"other {before.n_rows} records are common now than were"
+    )
+    raise Disagreement(
+        f"{which} when this run began: the ids of a party have changed. Bring the files back on all sides or choose "
+        "another run_id on all sides. No ranks were sent"
+    )

@@ -4,7 +4,7 @@
 file                content
 ==================  ====================================================================================
 ``config.yaml``     the run file
-``meta.json``       party, role, versions, start and end
+``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``resolved.json``   B only: the split tests that it resolved, in all attempts (`parties.vertical.resolution_limit`)
@@ -115,6 +115,7 @@ class RunFolder:
                 "resumed": [*before.get("resumed", []), _now()] if before else [],
                 "finished": None,
                 "released": has_released,
+                "inputs": before.get("inputs"),
                 "protocol_version": messages.VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
@@ -181,6 +182,23 @@ class RunFolder:
     def has_released(self) -> bool:
         """Whether this run's columns were drawn and stored: from then on it never draws them anew."""
         return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
+
+    def note_inputs(self, digest: str) -> None:
+        """Keep the digest of a passive party's whole file, or compare it with what this run has released from.
+
+        Called before the parties meet: a refusal must not depend on which of the records are common.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        meta = self.read_json("meta.json")
+        if self.has_released and meta.get("inputs") not in (None, digest):
+            raise RunFolderError(
+                f"{self.path} holds a run that has released other records or cells than the data file holds now; bring "
+                "them back or choose another run_id. Nothing was sent"
+            )
+        self.write_json("meta.json", {**meta, "inputs": digest})
 
     def mark_release(self) -> None:
         """Note, before anything is sent, that this run's columns were drawn and stored."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from parties.errors import Disagreement
 from parties.session.termination import last_words
-from protocols.errors import PeerLost
-from protocols.messages.vertical import Hello, Role, Task
+from protocols.alignment.id_proof import IdProof, id_proof, is_same
+from protocols.errors import PeerLost, ProtocolError
+from protocols.messages.vertical import Hello, IdConfirmation, Role, Task
 from protocols.transport.channel import Channel, abort, expect
 from protocols.transport.sanitize import readable
 
@@ -69,25 +70,44 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
         raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
 
 
-def greet(channel: Channel, mine: Hello) -> Hello:
-    """Exchange greetings, the passive party first, and compare them."""
+def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> Hello:
+    """Exchange greetings, the passive party first, and compare them.
+
+    Parameters
+    ----------
+    channel : Channel
+    mine : Hello
+    password : bytes, optional
+        Made of the records' ids (`id_proof.password_of`): then each side proves that it holds them. None
+        before records are aligned, and where none are compared.
+
+    Raises
+    ------
+    Disagreement
+    """
     if mine.role is Role.ACTIVE:
-        return greet_all([channel], {channel.peer: mine})[channel.peer]
-    channel.send(mine)
-    theirs = expect(channel, Hello)
-    while _passes_by(theirs, mine):
+        passwords = {} if password is None else {channel.peer: password}
+        return greet_all([channel], {channel.peer: mine}, passwords=passwords)[channel.peer]
+    while True:
+        with id_proof(password) as proof:
+            said = with_point(mine, proof)
+            channel.send(said)
+            theirs = expect(channel, Hello)
+            if not _passes_by(theirs, mine):
+                check_agreement(said, theirs, channel.peer)
+                if proof is not None and not prove_ids(channel, proof, said, theirs):
+                    raise _other_ids(said, theirs, channel.peer)
+                return theirs
+            _be_looked_at(channel, proof, said, theirs)
         time.sleep(_LOOKER_LEAVES_S)
         channel.begin_again()
-        channel.send(mine)
-        theirs = expect(channel, Hello)
-    check_agreement(mine, theirs, channel.peer)
-    return theirs
 
 
 def greet_all(
     channels: Sequence[Channel],
     mine: Mapping[str, Hello],
     *,
+    passwords: Mapping[str, bytes] | None = None,
     accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
 ) -> dict[str, Hello]:
     """The active party's side: hears everybody before it answers anybody, so that nobody draws in vain.
@@ -97,6 +117,8 @@ def greet_all(
     channels : sequence of Channel
     mine : mapping of str to Hello
         The greeting for each peer.
+    passwords : mapping of str to bytes, optional
+        For each peer, as for `greet`.
     accept : callable
         Told what all peers said, where that agrees; may refuse by raising, before anybody is answered.
 
@@ -105,29 +127,85 @@ def greet_all(
     Disagreement
         After those concerned were told enough to see the differences themselves.
     """
-    theirs = {channel.peer: _first_hello(channel, mine[channel.peer]) for channel in channels}
-    refused: list[Disagreement] = []
-    for channel in channels:
-        try:
-            check_agreement(mine[channel.peer], theirs[channel.peer], channel.peer)
-        except Disagreement as error:
-            channel.send(mine[channel.peer])
-            refused.append(error)
+    with ExitStack() as stack:
+        known = passwords or {}
+        theirs = {one.peer: _first_hello(one, mine[one.peer], known.get(one.peer)) for one in channels}
+        proofs = {one.peer: stack.enter_context(id_proof(known.get(one.peer))) for one in channels}
+        said = {peer: with_point(mine[peer], proof) for peer, proof in proofs.items()}
+        refused: list[Disagreement] = []
+        for channel in channels:
+            try:
+                check_agreement(said[channel.peer], theirs[channel.peer], channel.peer)
+            except Disagreement as error:
+                channel.send(said[channel.peer])
+                refused.append(error)
+        if refused:
+            raise Disagreement(" ".join(map(str, refused)))
+        accept(theirs)
+        for channel in channels:
+            channel.send(said[channel.peer])
+        _prove_to_all(channels, proofs, said, theirs)
+        return theirs
+
+
+def prove_ids(channel: Channel, proof: IdProof, mine: Hello, theirs: Hello) -> bool:
+    """Exchange proofs with one peer, the passive party first; whether the peer holds the same ids."""
+    sent, due = proof.confirmations(mine, theirs)
+    if mine.role is Role.PASSIVE:
+        channel.send(sent)
+        return is_same(expect(channel, IdConfirmation), due)
+    found = expect(channel, IdConfirmation)
+    channel.send(sent)
+    return is_same(found, due)
+
+
+def _prove_to_all(
+    channels: Sequence[Channel],
+    proofs: Mapping[str, IdProof | None],
+    mine: Mapping[str, Hello],
+    theirs: Mapping[str, Hello],
+) -> None:
+    """The active party's side of `prove_ids`: nobody may go on before everybody has proved what it holds."""
+    compared = [(one, proof) for one in channels if (proof := proofs[one.peer]) is not None]
+    expected = [proof.confirmations(mine[one.peer], theirs[one.peer]) for one, proof in compared]
+    holds = [is_same(expect(one, IdConfirmation), due) for (one, _), (_, due) in zip(compared, expected, strict=True)]
+    refused = []
+    for (channel, _), (sent, _), is_held in zip(compared, expected, holds, strict=True):
+        if all(holds) or not is_held:
+            channel.send(sent)
+        if not is_held:
+            refused.append(str(_other_ids(mine[channel.peer], theirs[channel.peer], channel.peer)))
     if refused:
-        raise Disagreement(" ".join(map(str, refused)))
-    accept(theirs)
-    for channel in channels:
-        channel.send(mine[channel.peer])
-    return theirs
+        raise Disagreement(" ".join(refused))
 
 
-def _first_hello(channel: Channel, mine: Hello) -> Hello:
+def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
     theirs = expect(channel, Hello)
     while _passes_by(theirs, mine):
-        channel.send(mine)
+        with id_proof(password) as proof:
+            said = with_point(mine, proof)
+            channel.send(said)
+            _be_looked_at(channel, proof, said, theirs)
         channel.begin_again()
         theirs = expect(channel, Hello)
     return theirs
+
+
+def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
+    """Let a peer that only looks compare the ids too. It may be gone, or not want to know."""
+    if proof is None or differences(mine, theirs, channel.peer):
+        return
+    with suppress(ProtocolError):
+        prove_ids(channel, proof, mine, theirs)
+
+
+def with_point(mine: Hello, proof: IdProof | None) -> Hello:
+    """The greeting with what proves the ids, if anything does."""
+    return mine if proof is None else mine.model_copy(update={"id_point": proof.point})
+
+
+def _other_ids(mine: Hello, theirs: Hello, peer: str) -> Disagreement:
+    return Disagreement(f"{peer} and this party do not agree: {set_difference(mine, theirs)}. Nothing was released")
 
 
 def _passes_by(theirs: Hello, mine: Hello) -> bool:
@@ -190,11 +268,16 @@ def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Ids are only comparable if they were made and aligned in one way."""
     if theirs.alignment != mine.alignment:
         return [f"its records are aligned so: {readable(theirs.alignment, 200)}; this party's so: {mine.alignment}"]
-    if theirs.id_digest != mine.id_digest or (mine.id_digest and theirs.n_rows != mine.n_rows):
-        return [
-            f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
-        ]
+    if (theirs.id_point is None) is not (mine.id_point is None):
+        return ["the records of one side are aligned, those of the other side are not"]
+    if mine.id_point is not None and theirs.n_rows != mine.n_rows:
+        return [set_difference(mine, theirs)]
     return []
+
+
+def set_difference(mine: Hello, theirs: Hello) -> str:
+    """What is told of other ids, of which nobody sees more than how many there are."""
+    return f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
 
 
 def _is_same(wanted: object, planned: object) -> bool:

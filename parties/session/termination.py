@@ -1,9 +1,11 @@
-"""What a party tells a peer when it has to stop: the one place where such a sentence is made.
+"""Termination messages: the part of an error that may be sent to the peer; the one place where it is made.
 
-Two things must not leave with it: what lies on this party's disk, such as the places of files, the names of columns or
-what the ledger holds; and what another peer is or said. So a sentence is passed on as it stands only if its class is
-made from what the peers said or agreed on, and if it names no other peer. Everything else is told by its kind alone;
-the whole sentence is for this party's own log.
+Two things must not leave with it: what lies on this party's disk, such as the places of files, the names of columns,
+what is in their cells or what the ledger holds; and what another peer is or said. So a sentence is passed on as it
+stands only if its class is made from what the peers said or agreed on, and if it names no other peer. That the account
+refuses, that workers are gone or that somebody stopped the process is told by its kind. Everything else is one
+sentence, whatever failed: a peer that could tell a bad cell from a full disk would learn about the cell. The whole
+sentence of an error is for this party's own log.
 """
 
 from __future__ import annotations
@@ -11,17 +13,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from opboost.errors import DataError, ParameterError, RankError, SchemaError
-from parties.errors import (
-    ChainBroken,
-    ConfigError,
-    Disagreement,
-    LedgerError,
-    RunFolderError,
-    Stopped,
-    TableError,
-    WorkersLost,
-)
+from opboost.errors import RankError
+from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
 from protocols.errors import (
     DecodeError,
     NothingInCommon,
@@ -41,14 +34,14 @@ _ABOUT_THE_TALK = (
     RankError,
 )
 
-_KINDS: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], str], ...] = (
+# Of everything else: settings, data, files, a defect.
+NO_REASON = "it cannot go on; the reason is in its own log alone"
+
+_KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (
         LedgerError,
         "it keeps account of what it releases, and its account does not allow this. Nothing was released",
     ),
-    ((ConfigError, ParameterError, SchemaError), "its own settings do not allow this"),
-    ((TableError, DataError), "its own data do not allow this"),
-    (RunFolderError, "it cannot use the files in which it keeps the run"),
     (WorkersLost, "its workers stopped. What was released before stays as it is"),
     (Stopped, "it was told to stop"),
 )
@@ -68,7 +61,7 @@ def last_words(error: BaseException, *, peer: str, others: Collection[str] = ())
 
     Notes
     -----
-    Privacy: a class of errors that is not known here is told by its name alone.
+    Privacy: of an error that is not about the conversation, a peer learns neither sentence nor class.
     """
     match error:
         case PeerAborted() | PeerLost():
@@ -81,7 +74,7 @@ def last_words(error: BaseException, *, peer: str, others: Collection[str] = ())
     for kind, sentence in _KINDS:
         if isinstance(error, kind):
             return sentence
-    return f"it stopped with {type(error).__name__}"
+    return NO_REASON
 
 
 def _names(sentence: str, parties: Collection[str]) -> bool:

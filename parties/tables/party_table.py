@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -64,11 +64,15 @@ class PartyTable:
         return digest_of_ids(self.ids)
 
     def take(self, rows: NDArray[np.int64]) -> PartyTable:
-        """The table of some of its rows, given in ascending order."""
+        """The table of some of its rows, given in ascending order; own columns that were made are not made again."""
         labels = None if self.labels is None else self.labels[rows]
+        own = {
+            schema: tuple(replace(column, values=column.values[rows]) for column in columns)
+            for schema, columns in self._own.items()
+        }
         if isinstance(self.features, StoredColumns):
-            return PartyTable(self.ids[rows], self.features.take(rows), labels)
-        return PartyTable(self.ids[rows], self.frame.iloc[rows].reset_index(drop=True), labels)
+            return PartyTable(self.ids[rows], self.features.take(rows), labels, own)
+        return PartyTable(self.ids[rows], self.frame.iloc[rows].reset_index(drop=True), labels, own)
 
 
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:

@@ -2,6 +2,9 @@
 
 Both tables stay in the order of the ids, so neither a model nor a stored release depends on this run's randomness; only
 the ranks on the wire are in the order that both sides made together (`protocols.alignment.private_set_intersection`).
+
+No cell is looked at here or later to decide whether the run goes on. A peer chooses the common records by the ids that
+it brings, so a refusal would answer a question about them; `parties.vertical.preparation` checks the whole file before.
 """
 
 from __future__ import annotations
@@ -18,12 +21,12 @@ from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import RunFolderError, TableError
+from parties.errors import RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
-from parties.tables.party_table import PartyTable, check_varied
+from parties.tables.party_table import PartyTable
 from parties.tables.record_ids import each_id
 from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, Terms, be_found, find_common
 from protocols.messages.vertical import Hello
@@ -79,15 +82,12 @@ class Aligner:
         What must be the same on both sides, for the greeting and for people.
     secret : bytes or None
         For the salted-hash join.
-    check : callable
-        May refuse the common records; the peers are told so.
     """
 
     run_id: str
     method: str
     words: str
     secret: bytes | None = field(repr=False)
-    check: Callable[[PartyTable], None]
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema) -> Aligner:
@@ -103,7 +103,6 @@ class Aligner:
             method=method,
             words=words,
             secret=secret,
-            check=usable(run, schema),
         )
 
     @property
@@ -120,7 +119,10 @@ class Aligner:
         *,
         accept: Callable[[Aligned], None] = lambda aligned: None,
     ) -> Aligned:
-        """The active party's side; `hellos` are its greetings by peer, and `accept` may refuse the outcome."""
+        """The active party's side; `hellos` are its greetings by peer.
+
+        `accept` may refuse the outcome, by what both sides know of it.
+        """
         if not self.is_needed:
             return Aligned(table)
         with conversation(channels) as phase:
@@ -162,9 +164,7 @@ class Aligner:
         share = _own_share(place.folder / SHARE_FILE)
         common = find(Terms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
         phase.enter("checking the common records")
-        aligned = Aligned(table.take(common.positions), common.orders)
-        self.check(aligned.table)
-        return aligned
+        return Aligned(table.take(common.positions), common.orders)
 
     def _tell(
         self, table: PartyTable, aligned: Aligned, channels: Sequence[Channel], sizes: Sequence[int], place: Place
@@ -181,17 +181,6 @@ class Aligner:
             sent_bytes=sum(channel.traffic.sent_bytes for channel in channels),
             received_bytes=sum(channel.traffic.received_bytes for channel in channels),
         )
-
-
-def usable(run: ActiveRun | PassiveRun, schema: TableSchema) -> Callable[[PartyTable], None]:
-    """Refuse a table that nothing can be learnt from."""
-
-    def check(table: PartyTable) -> None:
-        if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
-            raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
-        check_varied(table, schema, run.data)
-
-    return check
 
 
 def _keys(table: PartyTable) -> list[bytes]:

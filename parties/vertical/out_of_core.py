@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism, desensitize
-from opboost.preprocess import EncodedColumn, encode
+from opboost.preprocess import encode
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
 from opboost.schema import Kind
 from opboost.vertical import RankColumn
+from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_store import NOT_DRAWN
 from parties.progress import Progress, no_progress
 from parties.storage.mapped_ranks import MappedRanks
@@ -155,7 +156,7 @@ def exact_digest(data: Path, mechanism: ColumnMechanism) -> tuple[str, int]:
     digest, n_clipped = hashlib.sha256(), 0
     for piece in stored_pieces(data, mechanism.schema.name):
         encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
-        digest.update(_exact_bytes(encoded))
+        digest.update(exact_bytes(encoded))
         n_clipped += encoded.n_clipped
     return digest.hexdigest(), n_clipped
 
@@ -180,7 +181,7 @@ def draw_codes(
     with open(target, "wb", opener=private_opener) as file:
         for start, piece in zip(count(0, PIECE_ROWS), stored_pieces(data, mechanism.schema.name), strict=False):
             encoded = encode(piece, mechanism.schema, domain=mechanism.settings.domain)
-            exact.update(_exact_bytes(encoded))
+            exact.update(exact_bytes(encoded))
             released = desensitize(mechanism, encoded, rng=rng)
             codes = np.where(released.is_missing, -1, released.codes).astype(code_type(n_codes))
             if kept is not None:
@@ -225,10 +226,6 @@ def _rank(mechanism: ColumnMechanism, category: int | None, codes: Path, drawn: 
             file.write(memoryview(rank_of[piece]).cast("B"))
             n_rows += len(piece)
     return RankFile(target, n_rows, mechanism.schema.name, category, table, drawn.has_missing)
-
-
-def _exact_bytes(encoded: EncodedColumn) -> bytes:
-    return np.where(encoded.is_missing, -1, encoded.codes).astype("<i8").tobytes()
 
 
 def _is_unordered(mechanism: ColumnMechanism) -> bool:

@@ -130,7 +130,7 @@ def _agree_and_collect(
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
     mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
-    for peer, hello in greet_all(channels, mine, accept=accept).items():
+    for peer, hello in greet_all(channels, mine, passwords=job.passwords(mine), accept=accept).items():
         receipts[peer].names = hello.names
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)

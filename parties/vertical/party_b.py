@@ -33,6 +33,7 @@ from parties.vertical.prediction_server import (
 )
 from parties.vertical.release_offer import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
+from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
@@ -72,7 +73,9 @@ class PassiveJob:
 
     Attributes
     ----------
-    party, run_id, id_digest : str
+    party, run_id : str
+    id_digest : str or None
+        None before the records are aligned: such a job only greets.
     features : Columns
         Raw columns, such as a DataFrame's, rows in the agreed order.
     mechanisms : tuple of ColumnMechanism
@@ -107,7 +110,7 @@ class PassiveJob:
 
     party: str
     run_id: str
-    id_digest: str
+    id_digest: str | None
     features: Columns
     mechanisms: tuple[ColumnMechanism, ...]
     rng: BitSource
@@ -137,6 +140,11 @@ class PassiveJob:
         """Records."""
         return len(self.features) if self.made is None else self.made.n_rows
 
+    @property
+    def password(self) -> bytes | None:
+        """What proves which records this is about; None before they are aligned."""
+        return None if self.id_digest is None else password_of(self.id_digest, self.order)
+
     def guarantee(self) -> Guarantee:
         """What the release of all columns promises."""
         return compose(
@@ -163,7 +171,6 @@ class PassiveJob:
             run_id=self.run_id,
             task=task,
             n_rows=self.n_rows,
-            id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=self.has_label,
             plan=plan,
@@ -212,7 +219,9 @@ def train(
             encoded.append(encode_column(job.features, m))
         phase.enter("greeting")
         mine = job.hello()
-        theirs = greet(channel, mine)
+        if job.password is None:
+            raise ParameterError("records are released after they were aligned. Nothing was released")
+        theirs = greet(channel, mine, password=job.password)
         held = theirs.held
         phase.enter("desensitizing")
         columns = _release(job, encoded, spool, progress) if job.made is None else job.made.packed()

@@ -221,7 +221,6 @@ def prediction_hello(
         run_id=run_id,
         task=Task.PREDICT,
         n_rows=0,
-        id_digest="",
         agreed=Terms(reveal=reveal),
         max_rows=max_rows,
         comes_again=comes_again,

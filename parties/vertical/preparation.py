@@ -1,4 +1,8 @@
-"""A run file and a table in, a job out: every check that needs no peer, before anything is opened or written."""
+"""A run file and a table in, a job out: every check that needs no peer, before anything is opened or written.
+
+Cells are checked in the whole file, whichever records turn out to be listed or common: from here on nothing that a peer
+sees depends on a cell but through a release (B) or the split tests (A).
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,18 @@ from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
+from opboost.vertical import OwnColumn, check_own_rows
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
 from parties.errors import ConfigError, TableError, naming
 from parties.ledger.drawn_cells import find_cells
-from parties.ledger.ledger_lines import Release
-from parties.ledger.pricing import planned
+from parties.ledger.ledger_lines import Release, digest_of
+from parties.ledger.pricing import exact_pieces, planned
 from parties.ledger.release_store import ReleaseStore
-from parties.runs.journal import Inputs, Journal, Records
-from parties.tables.party_table import PartyTable, own_columns, read_table, select
+from parties.runs.journal import Journal, Records
+from parties.tables.parquet import encode_column
+from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
-from parties.vertical.alignment import Aligned, Aligner, Place, usable
+from parties.vertical.alignment import Aligned, Aligner, Place
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -41,6 +47,8 @@ class PreparedActive:
     schema : TableSchema
     table : PartyTable
         All records of this party, or those that the run file lists.
+    digest : str
+        Of ids, labels and own columns of the whole file.
     aligner : Aligner
     loss : Loss
     parameters : BoostingParameters
@@ -49,12 +57,13 @@ class PreparedActive:
     run: ActiveRun
     schema: TableSchema
     table: PartyTable
+    digest: str
     aligner: Aligner
     loss: Loss
     parameters: BoostingParameters
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
-        """The training job on the aligned records; before they are found, one for greetings: it names no digest."""
+        """The training job on the aligned records; before they are found, one for greetings."""
         is_ready = aligned is not None or not self.aligner.is_needed
         aligned = aligned or Aligned(self.table)
         table, run = aligned.table, self.run
@@ -63,7 +72,7 @@ class PreparedActive:
         return ActiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=table.id_digest if is_ready else "",
+            id_digest=table.id_digest if is_ready else None,
             own=own_columns(table, self.schema),
             labels=table.labels,
             weights=np.ones(table.n_rows),
@@ -85,12 +94,14 @@ class PreparedActive:
         return self.table.n_rows
 
     def begin(self, journal: Journal) -> None:
-        """Note in the journal what the run trains on, if that is known before the parties meet."""
+        """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
+        journal.note_inputs(self.digest)
         if not self.aligner.is_needed:
             self._note(journal, Aligned(self.table))
 
     def take_up(self, journal: Journal) -> PreparedActive:
         """The same for those of its records that were found to be common before."""
+        journal.note_inputs(self.digest)
         prepared, common = self, journal.common()
         if common is not None:
             rows = self.table.ids.get_indexer(common)
@@ -108,26 +119,24 @@ class PreparedActive:
         return self.job(aligned, journal)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
-        """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
-        common = list(each_id(aligned.table.ids)) if self.aligner.is_needed else None
-        journal.begin(self._inputs(aligned.table), aligned.orders, common)
+        """Note in the journal which records the run is about, or refuse to take up a run on others.
 
-    def _inputs(self, table: PartyTable) -> Inputs:
-        assert table.labels is not None
-        own = own_columns(table, self.schema)
-        digest = hashlib.sha256(json.dumps([table.id_digest, *(column.name for column in own)]).encode())
-        for values in (table.labels, *(column.values for column in own)):
-            digest.update(np.ascontiguousarray(values))
-        return Inputs(Records(table.n_rows, table.id_digest), digest.hexdigest())
+        Refuses too few of them to hold some out.
+        """
+        table = aligned.table
+        self.run.model.validation(table.n_rows)
+        common = list(each_id(table.ids)) if self.aligner.is_needed else None
+        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPassive:
-    """The same of a passive party."""
+    """The same of a passive party; the digest is of ids and exact codes."""
 
     run: PassiveRun
     schema: TableSchema
     table: PartyTable
+    digest: str
     aligner: Aligner
     mechanisms: tuple[ColumnMechanism, ...]
 
@@ -139,7 +148,7 @@ class PreparedPassive:
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=aligned.table.id_digest if is_ready else "",
+            id_digest=aligned.table.id_digest if is_ready else None,
             features=aligned.table.features,
             mechanisms=self.mechanisms,
             rng=bits(run),
@@ -178,13 +187,21 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
-    table = _training_table(run, schema, ignore, needs_label=True)
-    assert table.labels is not None
-    loss.check_labels(table.labels)
+    whole = _whole_table(run, schema, ignore)
+    assert whole.labels is not None
+    own = own_columns(whole, schema)
+    check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
+    table = _brought(whole, run)
     with naming(path):
         run.model.validation(table.n_rows)
     return PreparedActive(
-        run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), loss=loss, parameters=parameters
+        run=run,
+        schema=schema,
+        table=table,
+        digest=_digest_of_own(whole, table, own),
+        aligner=Aligner.of(run, schema),
+        loss=loss,
+        parameters=parameters,
     )
 
 
@@ -194,8 +211,16 @@ def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
     with naming(path):
         mechanisms = run.desensitize.mechanisms(schema)
         run.ledger.budget.budget(schema)
-    table = _training_table(run, schema, ignore, needs_label=False)
-    return PreparedPassive(run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), mechanisms=mechanisms)
+    whole = _whole_table(run, schema, ignore)
+    table = _brought(whole, run)
+    return PreparedPassive(
+        run=run,
+        schema=schema,
+        table=table,
+        digest=digest_of([whole.id_digest, table.id_digest, check_cells(whole, mechanisms)]),
+        aligner=Aligner.of(run, schema),
+        mechanisms=mechanisms,
+    )
 
 
 def bits(run: PassiveRun) -> rng.BitSource:
@@ -203,18 +228,49 @@ def bits(run: PassiveRun) -> rng.BitSource:
     return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
-def _training_table(
-    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, needs_label: bool
-) -> PartyTable:
-    """Read what a run file names, and refuse at once what could not be trained on."""
-    duplicates = run.align.duplicates
+def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...]) -> PartyTable:
+    """Read a run's data file, and refuse at once one that nothing can be learnt from."""
     if run.data.is_dir():
         raise TableError(
             f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
             "`engine: dask`; here one file is needed"
         )
-    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
-    if run.ids is not None:
-        table = select(table, run.ids, run.data)
-    usable(run, schema)(table)
+    is_active, duplicates = run.role == "active", run.align.duplicates
+    table = read_table(run.data, schema, ignore=ignore, needs_label=is_active, duplicates=duplicates, by_column=True)
+    check_learnable(table, run, schema)
     return table
+
+
+def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
+    """Refuse a whole file in which the label or a column holds a single value; among some of its records it may."""
+    if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
+        raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
+    check_varied(table, schema, run.data)
+
+
+def _brought(whole: PartyTable, run: ActiveRun | PassiveRun) -> PartyTable:
+    """All records of a file, or those that the run file lists."""
+    return whole if run.ids is None else select(whole, run.ids, run.data)
+
+
+def _digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
+    names = [column.name for column in own]
+    digest = hashlib.sha256(json.dumps([whole.id_digest, brought.id_digest, names]).encode())
+    for values in (whole.labels, *(column.values for column in own)):
+        digest.update(np.ascontiguousarray(values))
+    return digest.hexdigest()
+
+
+def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str:
+    """Encode every cell of a passive party's file, of which one column at a time is in memory; a digest of the codes.
+
+    Raises
+    ------
+    DataError
+        If a cell does not fit its column's schema.
+    """
+    digest = hashlib.sha256(json.dumps([mechanism.schema.name for mechanism in mechanisms]).encode())
+    for mechanism in mechanisms:
+        for piece in exact_pieces(encode_column(whole.features, mechanism)):
+            digest.update(piece)
+    return digest.hexdigest()

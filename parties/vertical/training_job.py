@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from opboost.trees.losses import Loss
 from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
+from protocols.alignment.id_proof import password_of
 from protocols.messages.vertical import MAX_TESTS, Hello, Role, Task, Terms
 
 
@@ -34,7 +35,9 @@ class ActiveJob:
 
     Attributes
     ----------
-    party, run_id, id_digest : str
+    party, run_id : str
+    id_digest : str or None
+        None before the records are aligned: such a job only greets.
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
         Like the rows of `own`, empty where `grow` has them.
@@ -66,7 +69,7 @@ class ActiveJob:
 
     party: str
     run_id: str
-    id_digest: str
+    id_digest: str | None
     own: tuple[OwnColumn, ...]
     labels: Values
     weights: Values
@@ -108,13 +111,17 @@ class ActiveJob:
             run_id=self.run_id,
             task=task,
             n_rows=self.n_rows,
-            id_digest=self.id_digest,
             alignment=self.alignment,
             has_label=True,
             plan=Terms(objective=self.loss.name, tests=self.most_tests),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )
+
+    def passwords(self, peers: Iterable[str]) -> dict[str, bytes]:
+        """What proves to each of these peers which records this is about; empty before they are aligned."""
+        digest = self.id_digest
+        return {} if digest is None else {peer: password_of(digest, self.orders.get(peer)) for peer in peers}
 
     def check_names(self, theirs: Mapping[str, Hello]) -> None:
         """Refuse constraints on a column that no party is going to bring, while nothing is released.

@@ -39,19 +39,24 @@ Positions = NDArray[np.int64]
 class Cipher:
     """A fresh secret key, which never leaves this object.
 
+    Parameters
+    ----------
+    n_workers : int, optional
+        Threads to multiply with; by default as many as there are cores, and at most `MAX_WORKERS`.
+
     Notes
     -----
     Privacy: a blinded id is a pseudo-random point to whoever lacks the key (decisional Diffie-Hellman on P-256, the
     hash onto the curve taken as random). Two ciphers have nothing in common, so what two runs send cannot be linked.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, n_workers: int | None = None) -> None:
         from private_set_intersection.python import Request, client, server
 
         self._make_request = Request
         first = client.CreateWithNewKey(True)
         # The package's objects hold scratch memory, so every thread has its own.
-        n_workers = min(os.cpu_count() or 1, MAX_WORKERS)
+        n_workers = n_workers or min(os.cpu_count() or 1, MAX_WORKERS)
         key = first.GetPrivateKeyBytes()
         self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
         self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]

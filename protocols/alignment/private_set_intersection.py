@@ -16,7 +16,9 @@ The salted-hash join is weaker, for those who accept it: B sends HMAC-SHA256 of 
 and the run's random bytes. Nobody else can do anything with them, but A can try out every id it can think of, after
 the run too: short ids (numbers, birth dates) are as good as disclosed to A. B learns the same as above.
 
-Both assume that the sides follow the protocol. A party that puts ids into its set which it has no business with learns
+Neither side has to believe the other one's result. B refuses to be told of more common ids than A announced to have,
+and before anything is drawn both prove to each other that they hold the very ids that they call common
+(`id_proof`). What stays possible: a party that puts ids into its set which it has no business with learns
 (as A) or is told (as B) whether the other side knows them; the other side sees only the size of the set.
 
 Ranks later travel in an order that both make from the ids and random bytes of both, so the order of a file shows in
@@ -167,7 +169,7 @@ def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms)
             some = [ids[position] for position in sent[start : start + CHUNK_IDS].tolist()]
             channel.send(BlindedIds(start=start, rows=hidden(some)))
             terms.progress("sending blinded ids", start + len(some), len(ids))
-    positions = np.sort(sent[_read_flags(channel, len(ids))])
+    positions = np.sort(sent[_read_flags(channel, len(ids), most=size)])
     common = [ids[position] for position in positions.tolist()]
     return Common(positions, {channel.peer: keyed_order(common, seed)})
 
@@ -261,13 +263,18 @@ def _reblind(channel: Channel, cipher: Cipher, rows: Rows) -> Rows:
         raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
 
 
-def _read_flags(channel: Channel, size: int) -> NDArray[np.bool_]:
+def _read_flags(channel: Channel, size: int, *, most: int) -> NDArray[np.bool_]:
+    """Which of so many ids the peer calls common: not more than it has itself."""
     bits = expect(channel, CommonIds).bits
     if len(bits) != -(-size // 8) or np.unpackbits(bits)[size:].any():
         raise UnexpectedMessage(f"{channel.peer} sent {8 * len(bits)} bits about {size} ids, or bits beyond the last")
     flags = np.unpackbits(bits, count=size).astype(np.bool_)
     if not flags.any():
         raise UnexpectedMessage(f"{channel.peer} says that no id is common and goes on all the same")
+    if (n_flagged := int(flags.sum())) > most:
+        raise UnexpectedMessage(
+            f"{channel.peer} says that {n_flagged} ids are common and announced to have {most}. Nothing was released"
+        )
     return flags
 
 

@@ -12,8 +12,10 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
     │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
-    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, digest of the ids, what it will do
+    │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
+    │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.alignment.id_proof`)
+    │ ───────── IdConfirmation ────────► │
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │              (A grows trees)       │
@@ -107,6 +109,7 @@ FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
 StatusArray = Annotated[NDArray[np.uint8], array_of("|u1")]
 ByteRows = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
 RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
+CurvePoint = Annotated[bytes, Field(min_length=33, max_length=33)]
 
 
 class Message(BaseModel):
@@ -178,6 +181,7 @@ class Hello(Message):
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
     `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
     `names` are those under which the passive party is going to offer its columns, in their order.
+    `id_point` hides the ids of records that are aligned; it is None before they are, and where none are compared.
     """
 
     kind: ClassVar[str] = "hello"
@@ -186,7 +190,7 @@ class Hello(Message):
     run_id: Name
     task: Annotated[Task, Field(strict=False)]
     n_rows: Count
-    id_digest: Annotated[str, Field(max_length=64)]
+    id_point: CurvePoint | None = None
     alignment: Word = "prealigned"
     has_label: bool | None = None
     plan: Terms = Terms()
@@ -196,6 +200,13 @@ class Hello(Message):
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: Names = ()
+
+
+class IdConfirmation(Message):
+    """The sender's proof that it holds the same ids as the receiver (`protocols.alignment.id_proof`)."""
+
+    kind: ClassVar[str] = "id confirmation"
+    tag: RandomBytes
 
 
 class OrderShare(Message):
@@ -329,6 +340,7 @@ MESSAGES: dict[str, type[Message]] = {
     message.kind: message
     for message in (
         Hello,
+        IdConfirmation,
         OrderShare,
         BlindedIds,
         ReblindedIds,

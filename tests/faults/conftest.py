@@ -6,11 +6,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from protocols.alignment.blinding import Cipher
+from protocols.alignment.id_proof import IdProof, password_of
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Message
+from protocols.messages.vertical import Abort, Hello, IdConfirmation, Message
 from protocols.transport.channel import Traffic
 from protocols.transport.codec import Frame, encode
 from tests.parties.conftest import outcomes, sites, trial
+
+# What proves the ids of the trial's parties, with one key for all scripts; the message stands for what is then due.
+PROOF = IdProof(password_of("d"), Cipher(n_workers=1))
+PROVED = IdConfirmation(tag=bytes(32))
 
 __all__ = ["outcomes", "sites", "trial"]
 
@@ -22,7 +28,8 @@ class Recital:
         self.peer = peer
         self.traffic = Traffic()
         self.heard: list[Message] = []
-        self._script = [encode(item) if isinstance(item, Message) else item for item in script]
+        self._script = list(script)
+        self._said: Hello | None = None
 
     def send(self, message: Message) -> None:
         self.traffic.count_sent(message, encode(message))
@@ -31,7 +38,18 @@ class Recital:
     def receive(self) -> Message:
         if not self._script:
             raise PeerLost(f"{self.peer} closed the channel")
-        return self.traffic.decode_received([bytes(frame) for frame in self._script.pop(0)])
+        item = self._script.pop(0)
+        frames = encode(self._proved(item)) if isinstance(item, Message) else item
+        return self.traffic.decode_received([bytes(frame) for frame in frames])
+
+    def _proved(self, item: Message) -> Message:
+        """The message; in place of `PROVED`, the proof that the last greetings of both sides call for."""
+        if isinstance(item, Hello):
+            self._said = item
+        heard = [message for message in self.heard if isinstance(message, Hello) and message.id_point is not None]
+        if item != PROVED or self._said is None or not heard:
+            return item
+        return PROOF.confirmations(self._said, heard[-1])[0]
 
     def is_ready(self) -> bool:
         return True

@@ -10,6 +10,7 @@ from opboost.errors import ParameterError
 from opboost.schema import Kind
 from opboost.trees.constraints import ColumnConstraints
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.session.termination import NO_REASON
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.release_offer import offered_names
@@ -48,7 +49,7 @@ def test_nothing_is_drawn_for_constraints_that_nobody_can_meet(
     assert "constraints name columns that do not exist" in str(found["bank"])
     assert str(found["bank"]).endswith("Nothing was released")
     assert isinstance(found["shop"], PeerAborted)
-    assert "bank ended the run while greeting: its own settings do not allow this" in str(found["shop"])
+    assert f"bank ended the run while greeting: {NO_REASON}" in str(found["shop"])
     assert '"released"' not in (sites.shop.run_folder / "log.jsonl").read_text()
     # With constraints that can be met the same run goes on, and what the ledger then holds is all there is.
     sites.bank.run["model"] = {"n_estimators": 2, "monotone_constraints": {"c1": 1}}

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from opboost.errors import DataError
 from parties.cluster.dask_cluster import cluster
 from parties.config.cluster_section import DaskSection
 from parties.config.vertical import ActiveRun, PassiveRun, read_run
@@ -389,3 +390,78 @@ def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) ->
         cluster(DaskSection(scheduler=none.scheduler_address)),
     ):
         pass
+
+
+def test_other_records_are_refused_before_anything_is_drawn(parties: Any, outcomes: Outcomes) -> None:
+    part = parties.shop.path / "parts" / "1.parquet"
+    table = pd.read_parquet(part)
+    table.assign(id=[*table["id"].iloc[:-1], "k9999"]).to_parquet(part, index=False)
+    failed = train_both(parties, outcomes)
+    for name in ("bank", "shop"):
+        assert isinstance(failed[name], Disagreement)
+        assert "it has 400 records, this party 400; both need the same ids" in str(failed[name])
+    assert charges(parties.shop)["charge"] == 0
+
+
+def spoil(site: Any, column: str, value: object) -> None:
+    """Another cell in the last row of the last partition."""
+    part = max((site.path / "parts").iterdir())
+    table = pd.read_parquet(part)
+    table[column] = table[column].astype(object).where(table.index < len(table) - 1, value)
+    table.to_parquet(part, index=False)
+
+
+def events(site: Any) -> list[str]:
+    return [line["event"] for line in log_lines(site)]
+
+
+def test_cells_are_checked_before_a_training_whichever_partition_they_are_in(parties: Any) -> None:
+    bank, shop = parties.bank, parties.shop
+    shop.schema["columns"]["spend"] |= {"outside": "refuse"}
+    spoil(shop, "spend", 101.0)
+    spoil(bank, "age", 1e39)
+    with pytest.raises(DataError, match=r"1 values outside its public bounds"):
+        train_passive(shop.write(), insecure=False, terminal=SILENT)
+    with pytest.raises(DataError, match=r"XGBoost needs cells of column 'age' of magnitude 3.40282e\+38 at most"):
+        train_active(bank.write(), insecure=False, terminal=SILENT)
+    assert events(bank) == events(shop) == []
+
+
+@pytest.mark.parametrize("allow_routed", [True, False])
+def test_cells_are_checked_before_a_prediction_whether_they_are_asked_about_or_not(
+    parties: Any, outcomes: Outcomes, allow_routed: bool
+) -> None:
+    """A request about some records must not be a question whether another one fits the schema."""
+    assert train_both(parties, outcomes) == {}
+    bank, shop = parties.bank, parties.shop
+    shop.run["allow_routed"] = allow_routed
+    before = [events(site) for site in (bank, shop)]
+    for column in ("spend", "visits"):
+        spoil(shop, column, np.inf)
+    with pytest.raises(DataError, match="infinite cells"):
+        serve_passive(shop.write(), data=None, insecure=False, terminal=SILENT)
+    spoil(bank, "age", np.inf)
+    ask = {"data": None, "ids": None, "mode": "desensitized", "out": None}
+    with pytest.raises(DataError, match="infinite cells"):
+        predict_active(bank.write(), insecure=False, terminal=SILENT, **ask)
+    spoil(bank, "age", 20.0)
+    part = bank.path / "parts" / "2.parquet"
+    pd.read_parquet(part).assign(id=1.5).to_parquet(part, index=False)
+    with pytest.raises(TableError, match="neither text nor whole numbers"):
+        predict_active(bank.write(), insecure=False, terminal=SILENT, **ask)
+    assert [events(site) for site in (bank, shop)] == before
+
+
+def test_listed_records_of_one_file_train_whatever_is_constant_among_them(parties: Any, outcomes: Outcomes) -> None:
+    for site in (parties.bank, parties.shop):
+        listed = site.table["id"].isin([f"k{i:04}" for i in range(40)])
+        site.run.update(data="data.csv", ids="ids.txt")
+        (site.path / "ids.txt").write_text("\n".join(site.table["id"][listed]))
+        for column, value in (("y", 1), ("age", 30.0), ("spend", 5.0), ("visits", np.nan)):
+            if column in site.table:
+                site.table[column] = site.table[column].where(~listed, value)
+    assert train_both(parties, outcomes) == {}
+    parties.shop.run["run_id"] = "autumn"
+    parties.shop.table = parties.shop.table.assign(spend=5.0)
+    with pytest.raises(TableError, match="constant columns spend"):
+        train_passive(parties.shop.write(), insecure=False, terminal=SILENT)

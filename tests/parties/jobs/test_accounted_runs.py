@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from parties.errors import LedgerError, OverBudget
+from parties.errors import LedgerError, OverBudget, RunFolderError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from protocols.errors import PeerAborted
 
@@ -109,14 +109,20 @@ def test_another_run_on_the_same_records_uses_the_release_again(sites: Any, outc
     assert [line["run_id"] for line in entries(sites.shop) if line["kind"] == "reuse"] == ["summer"] * 2
 
 
+def unfinished(site: Any) -> None:
+    """Let a finished run count as interrupted."""
+    path = site.run_folder / "meta.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "finished": None}))
+
+
 def test_a_run_that_has_released_is_refused_where_it_would_have_to_draw_anew(sites: Any, outcomes: Outcomes) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run["align"] = {"method": "psi"}
     train_both(sites, outcomes)
     router = (sites.shop.run_folder / "model.json").read_bytes()
     shutil.rmtree(sites.bank.run_folder)
-    meta = json.loads((sites.shop.run_folder / "meta.json").read_text())
-    (sites.shop.run_folder / "meta.json").write_text(json.dumps({**meta, "finished": None}))
-    sites.shop.table["spend"], sites.shop.table["visits"] = 100 - sites.shop.table["spend"], 3.0
-    sites.shop.table.loc[sites.shop.table.index[:9], "visits"] = 4.0
+    unfinished(sites.shop)
+    sites.bank.table = sites.bank.table.iloc[1:]
     found = train_both(sites, outcomes)
     assert isinstance(found["shop"], LedgerError)
     assert "this run has released before, and for 2 of its 2 columns" in str(found["shop"])
@@ -124,6 +130,19 @@ def test_a_run_that_has_released_is_refused_where_it_would_have_to_draw_anew(sit
     assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2}
     assert len(sent(sites.shop, "rank chunk")) == 2
     assert (sites.shop.run_folder / "model.json").read_bytes() == router
+
+
+def test_a_file_that_changed_since_the_release_is_refused_before_the_parties_meet(
+    sites: Any, outcomes: Outcomes
+) -> None:
+    """Whichever cell it is: a refusal after the records were aligned would tell that a common one has changed."""
+    train_both(sites, outcomes)
+    unfinished(sites.shop)
+    n_lines = len(sent(sites.shop, "hello"))
+    sites.shop.table.loc[sites.shop.table.index[0], "visits"] = 4.0
+    with pytest.raises(RunFolderError, match="has released other records or cells than the data file holds now"):
+        train_passive(sites.shop.write(), insecure=False, terminal=Terminal())
+    assert len(sent(sites.shop, "hello")) == n_lines
 
 
 def test_over_budget_the_run_ends_before_anything_is_drawn_and_the_bank_hears_no_detail(

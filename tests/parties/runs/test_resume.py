@@ -18,6 +18,7 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session import handshake
+from parties.session.termination import NO_REASON
 from parties.vertical import party_b
 from parties.vertical.party_a import conclude_saved, train_jointly
 from protocols.errors import PeerAborted, PeerLost
@@ -306,7 +307,7 @@ def test_of_two_peers_only_the_one_that_did_not_confirm_is_asked_again(
             for party in saves
         },
     )
-    words = "post ended the run while saving its share: it cannot use the files in which it keeps the run"
+    words = f"post ended the run while saving its share: {NO_REASON}"
     assert str(first["bank"]) == words
     job = trial.active(journal=Journal(tmp_path))
     assert job.journal.confirmed == ("shop",)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 from collections import Counter
@@ -17,6 +18,8 @@ import pytest
 
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
+from parties.errors import RunFolderError
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 
 CHUNK_ROWS = 40
 LIMIT_S = 60
@@ -160,6 +163,8 @@ def interrupted(sites: Any, forks: Any) -> Any:
 def test_other_common_records_than_in_the_beginning_are_refused_on_both_sides(interrupted: Any, forks: Any) -> None:
     common = interrupted.shop.table["id"].isin(interrupted.bank.table["id"])
     interrupted.shop.table = interrupted.shop.table.drop(index=np.flatnonzero(common)[:3]).reset_index(drop=True)
+    # A shop that still has its run folder refuses a changed file by itself.
+    shutil.rmtree(interrupted.shop.run_folder)
     ends = run(forks, interrupted.bank, interrupted.shop)
     sentence = "297 records are common now, 300 were when this run began: the ids of a party have changed. Bring the"
     assert ends["bank"].startswith(f"Disagreement: {sentence}")
@@ -167,16 +172,29 @@ def test_other_common_records_than_in_the_beginning_are_refused_on_both_sides(in
     assert "choose another run_id on all sides. No ranks were sent" in ends["shop"]
 
 
-def test_other_labels_of_the_common_records_are_refused(interrupted: Any, forks: Any) -> None:
-    interrupted.bank.table["y"] = 1 - interrupted.bank.table["y"]
-    ends = run(forks, interrupted.bank, interrupted.shop)
-    assert "the beginning of a run on other records, labels or columns" in ends["bank"]
-
-
-def test_ids_that_only_one_party_knows_may_change_in_between(interrupted: Any, forks: Any) -> None:
-    mine, theirs = interrupted.shop.table["id"], interrupted.bank.table["id"]
-    interrupted.shop.table.loc[~mine.isin(theirs), "id"] = [f"new {i}" for i in range((~mine.isin(theirs)).sum())]
-    assert run(forks, interrupted.bank, interrupted.shop) == {"bank": "", "shop": ""}
+def test_a_changed_file_is_refused_before_the_parties_meet_whether_the_record_is_common_or_not(
+    interrupted: Any,
+) -> None:
+    sides = {"bank": (interrupted.bank, interrupted.shop), "shop": (interrupted.shop, interrupted.bank)}
+    trains = {"bank": train_active, "shop": train_passive}
+    for party, column, value in (
+        ("bank", "y", 2),
+        ("bank", "id", "new"),
+        ("shop", "spend", 50.0),
+        ("shop", "id", "new"),
+    ):
+        site, other = sides[party]
+        whole, is_known = site.table, site.table["id"].isin(other.table["id"])
+        for is_common in (True, False):
+            row = np.flatnonzero(is_known == is_common)[0]
+            cell = 1 - whole.loc[row, "y"] if column == "y" else value
+            site.table = whole.assign(**{column: whole[column].where(np.arange(len(whole)) != row, cell)})
+            before = (site.run_folder / "log.jsonl").read_text()
+            with pytest.raises(RunFolderError, match=r"bring them back or choose another run_id\. Nothing was sent"):
+                trains[party](site.write(), insecure=False, terminal=Terminal())
+            since = (site.run_folder / "log.jsonl").read_text().removeprefix(before)
+            assert [json.loads(line)["event"] for line in since.splitlines()] == ["resumed", "failed"]
+        site.table = whole
 
 
 @pytest.mark.parametrize("party", ["bank", "shop"])

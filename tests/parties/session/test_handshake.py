@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
-from parties.errors import Disagreement, TableError
+from parties.errors import Disagreement, RunFolderError, TableError
 from parties.session.handshake import check_agreement, conversation, differences, greet
+from parties.session.termination import NO_REASON
+from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
 from protocols.transport.channel import expect
@@ -20,7 +22,7 @@ from protocols.transport.memory import MemoryChannel, memory_pair
 Outcomes = Callable[..., dict[str, Any]]
 
 BANK = Hello(
-    role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_digest="d1", plan=Terms(tests=1)
+    role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_point=bytes(33), plan=Terms(tests=1)
 )
 SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop", "plan": Terms()})
 
@@ -29,13 +31,13 @@ _DIFFERENCES: dict[str, tuple[object, str]] = {
     "role": (Role.ACTIVE, "both sides are active"),
     "task": (Task.PREDICT, "it came to predict, this party to train"),
     "run_id": ("q", "its run is 'q', this party's is 'r'"),
-    "id_digest": ("d2", "it has 14 records, this party 14"),
+    "n_rows": (15, "the sets of ids differ: it has 15 records, this party 14; both need the same ids"),
 }
 
 
 def test_who_looks_at_a_party_that_serves_compares_neither_records_nor_terms_of_training() -> None:
     looks = BANK.model_copy(update={"task": Task.CHECK, "agreed": Terms(columns=4)})
-    serves = SHOP.model_copy(update={"task": Task.PREDICT, "id_digest": "", "n_rows": 0, "comes_again": True})
+    serves = SHOP.model_copy(update={"task": Task.PREDICT, "id_point": None, "n_rows": 0, "comes_again": True})
     assert differences(looks, serves, "shop") == differences(serves, looks, "bank") == []
     assert differences(looks, serves.model_copy(update={"run_id": "other"}), "shop") != []
 
@@ -52,17 +54,53 @@ def test_exactly_the_differences_are_named(fields: set[str]) -> None:
     assert {field for field, (_, words) in _DIFFERENCES.items() if words in str(refusal.value)} == fields
 
 
-def test_different_sets_of_ids_are_told_by_their_counts_and_not_by_their_digests() -> None:
-    theirs = SHOP.model_copy(update={"n_rows": 9, "id_digest": "0badc0de"})
-    with pytest.raises(Disagreement, match="it has 9 records, this party 14; both need the same ids") as refusal:
-        check_agreement(BANK, theirs, "shop")
-    assert "0badc0de" not in str(refusal.value)
+def test_aligned_records_are_not_compared_with_others() -> None:
+    for one, other in (
+        (BANK, SHOP.model_copy(update={"id_point": None})),
+        (BANK.model_copy(update={"id_point": None}), SHOP),
+    ):
+        with pytest.raises(Disagreement, match="the records of one side are aligned, those of the other side are not"):
+            check_agreement(one, other, "shop")
 
 
-def test_both_sides_get_the_others_greeting(outcomes: Outcomes) -> None:
+def greet_both(outcomes: Outcomes, bank: str | None, shop: str | None, **changes: Any) -> dict[str, Any]:
+    """What both sides get or raise when each brings a password made of these ids, if any."""
     a, b = memory_pair("bank", "shop")
-    found = outcomes(5, {"bank": lambda: greet(a, BANK), "shop": lambda: greet(b, SHOP)})
-    assert found == {"bank": SHOP, "shop": BANK}
+    passwords = [None if ids is None else password_of(ids) for ids in (bank, shop)]
+    mine, theirs = (hello.model_copy(update={"id_point": None}) for hello in (BANK, SHOP.model_copy(update=changes)))
+    return outcomes(
+        5,
+        {
+            "bank": lambda: greet(a, mine, password=passwords[0]),
+            "shop": lambda: greet(b, theirs, password=passwords[1]),
+        },
+    )
+
+
+@pytest.mark.parametrize("ids", [None, "d1"])
+def test_both_sides_get_the_others_greeting(outcomes: Outcomes, ids: str | None) -> None:
+    found = greet_both(outcomes, ids, ids)
+    points = [hello.id_point for hello in found.values()]
+    assert (points == [None, None]) is (ids is None)
+    plain = {name: hello.model_copy(update={"id_point": None}) for name, hello in found.items()}
+    assert plain == {
+        name: hello.model_copy(update={"id_point": None}) for name, hello in (("bank", SHOP), ("shop", BANK))
+    }
+
+
+def test_other_ids_are_told_by_their_counts_on_both_sides(outcomes: Outcomes) -> None:
+    found = greet_both(outcomes, "d1", "d2")
+    for peer, name in (("shop", "bank"), ("bank", "shop")):
+        assert isinstance(found[name], Disagreement)
+        assert str(found[name]) == (
+            f"{peer} and this party do not agree: the sets of ids differ: it has 14 records, this party 14; both need "
+            "the same ids. Nothing was released"
+        )
+
+
+@pytest.mark.parametrize("passwords", [("d1", None), (None, "d1")])
+def test_whoever_shows_no_proof_is_refused(outcomes: Outcomes, passwords: tuple[str | None, str | None]) -> None:
+    assert {type(error) for error in greet_both(outcomes, *passwords).values()} == {Disagreement}
 
 
 def test_both_sides_learn_of_a_disagreement(outcomes: Outcomes) -> None:
@@ -96,8 +134,9 @@ def two_peers() -> tuple[list[MemoryChannel], list[MemoryChannel]]:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (DataError("column 'x' has 3 missing cells"), "its own data do not allow this"),
-        (TableError("/home/x.csv: no rows"), "its own data do not allow this"),
+        (DataError("column 'x' has 3 missing cells"), NO_REASON),
+        (TableError("/home/x.csv: no rows"), NO_REASON),
+        (RunFolderError("/home/runs cannot be written: No space left on device"), NO_REASON),
         (UnexpectedMessage("too early"), "too early"),
     ],
 )
@@ -109,13 +148,11 @@ def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception,
 
 
 @pytest.mark.parametrize("error", [ValueError("salary 81726354"), KeyError("81726354"), KeyboardInterrupt("81726354")])
-def test_of_a_foreign_error_the_peers_learn_its_class_alone(error: BaseException) -> None:
+def test_of_a_foreign_error_the_peers_learn_nothing(error: BaseException) -> None:
     near, far = two_peers()
     with pytest.raises(type(error)):
         stop(near, "saving the model", error)
-    assert [channel.receive() for channel in far] == [
-        Abort(phase="saving the model", reason=f"it stopped with {type(error).__name__}")
-    ] * 2
+    assert [channel.receive() for channel in far] == [Abort(phase="saving the model", reason=NO_REASON)] * 2
 
 
 @pytest.mark.parametrize("error", [PeerLost("shop is silent"), PeerAborted("shop: salary 81726354")])
@@ -132,7 +169,7 @@ def test_a_peer_that_has_left_does_not_keep_the_others_from_being_told() -> None
     far[0].close()
     with pytest.raises(TableError):
         stop(near, "greeting", TableError("no rows"))
-    assert far[1].receive() == Abort(phase="greeting", reason="its own data do not allow this")
+    assert far[1].receive() == Abort(phase="greeting", reason=NO_REASON)
 
 
 def test_a_conversation_that_ends_well_sends_nothing() -> None:

@@ -6,15 +6,24 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import opboost.errors
 import parties.errors
 import protocols.errors
-from parties.errors import ChainBroken, Disagreement, TableError
+from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from parties.session.termination import last_words
-from protocols.errors import DecodeError, NothingInCommon, PeerAborted, SumRefused, UnexpectedMessage, VersionMismatch
+from parties.session.termination import NO_REASON, last_words
+from protocols.errors import (
+    DecodeError,
+    NothingInCommon,
+    PeerAborted,
+    PeerLost,
+    SumRefused,
+    UnexpectedMessage,
+    VersionMismatch,
+)
 
 Outcomes = Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]
 
@@ -45,6 +54,8 @@ def test_only_sentences_about_the_talk_are_passed_on(kind: type[BaseException]) 
     told = last_words(error, peer="shop", others={"shop", "post"})
     assert (told == str(error)) is (kind in PASSED_ON)
     assert kind in PASSED_ON or not [word for word in ("/", "income", "81726354") if word in told]
+    is_told = kind in PASSED_ON or issubclass(kind, LedgerError | Stopped | WorkersLost | PeerAborted | PeerLost)
+    assert (told == NO_REASON) is not is_told
 
 
 @pytest.mark.parametrize("kind", sorted(PASSED_ON - {ChainBroken}, key=lambda kind: kind.__name__))
@@ -68,10 +79,10 @@ def test_what_concerns_one_peer_is_not_for_the_others(
     assert (last_words(error, peer="shop", others=peers) == sentence) is not is_about_post
 
 
-def test_a_table_that_allows_no_run_is_named_here_and_not_at_the_peer(sites: Any, outcomes: Outcomes) -> None:
-    """Of the bank's records with both labels none is at the shop: that shows only once the records are aligned."""
-    sites.shop.table = sites.shop.table.sort_values("id").head(100)
-    sites.bank.table["y"] = sites.bank.table["id"].isin(sites.shop.table["id"]).astype(int)
+def test_settings_that_allow_no_run_are_named_here_and_not_at_the_peer(sites: Any, outcomes: Outcomes) -> None:
+    """Of one common record none can be held out: that shows only once the records are aligned."""
+    sites.shop.table = pd.concat([sites.shop.table.head(1), sites.shop.table.tail(9).assign(id=list("abcdefghi"))])
+    sites.bank.run["model"] = {"validation_fraction": 0.2}
     for site in (sites.bank, sites.shop):
         site.run["align"] = {"method": "psi"}
     found = outcomes(
@@ -81,7 +92,8 @@ def test_a_table_that_allows_no_run_is_named_here_and_not_at_the_peer(sites: Any
             "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal()),
         },
     )
-    assert isinstance(found["bank"], TableError)
-    assert str(sites.bank.path) in str(found["bank"])
+    assert str(found["bank"]) == (
+        "of 1 records a share of 0.2 leaves 1 to train on and 0 to validate; both need one. Nothing was released"
+    )
     assert isinstance(found["shop"], PeerAborted)
-    assert str(found["shop"]).endswith("its own data do not allow this")
+    assert str(found["shop"]) == f"bank ended the run while checking the common records: {NO_REASON}"

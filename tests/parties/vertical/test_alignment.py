@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.errors import ParameterError
 from opboost.trees.model_file import save_model
 from parties.config.align_section import AlignSection
 from parties.config.vertical import ActiveRun, read_run
-from parties.errors import Disagreement, TableError
+from parties.errors import Disagreement
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.party_a import train_jointly
@@ -109,14 +110,13 @@ def test_what_was_released_for_the_common_records_is_used_again(sites: Any, outc
 
 def test_a_passive_party_that_repeats_its_run_keeps_its_share_of_the_order(sites: Any, outcomes: Outcomes) -> None:
     unaligned(sites, None)
-    sites.bank.table["y"] = np.where(sites.bank.table["id"].isin(sites.shop.table["id"]), 1, 0)
+    model = sites.bank.run["model"]
+    sites.bank.run["model"] = model | {"monotone_constraints": {"what nobody brings": 1}}
     found = train_both(sites, outcomes)
-    assert isinstance(found["bank"], TableError)
-    assert "label column 'y' holds a single value" in str(found["bank"])
+    assert isinstance(found["bank"], ParameterError)
     assert isinstance(found["shop"], PeerAborted)
-    assert "bank ended the run while checking the common records" in str(found["shop"])
     shares = [(site.run_folder / "order.share").read_text() for site in (sites.bank, sites.shop)]
-    sites.bank.table["y"] = np.arange(340) % 2
+    sites.bank.run["model"] = model
     train_both(sites, outcomes)
     assert shares == [(site.run_folder / "order.share").read_text() for site in (sites.bank, sites.shop)]
     for site in (sites.bank, sites.shop):
@@ -242,12 +242,21 @@ def test_sets_that_do_not_meet_are_refused_on_both_sides_in_a_sentence(sites: An
     assert not events(sites.shop, "released")
 
 
-def test_a_column_that_is_constant_among_the_common_records_is_not_released(sites: Any, outcomes: Outcomes) -> None:
+@pytest.mark.parametrize("engine", ["native", "xgboost"])
+@pytest.mark.parametrize("objective", ["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"])
+def test_what_is_constant_among_the_common_records_trains(
+    sites: Any, outcomes: Outcomes, engine: str, objective: str
+) -> None:
     unaligned(sites, None)
-    sites.shop.table["spend"] = np.where(sites.shop.table["id"].isin(sites.bank.table["id"]), 1.0, 2.0)
+    sites.bank.run["model"] |= {"engine": engine, "objective": objective, "n_classes": 2, "validation_fraction": 0.2}
+    of_bank, of_shop = (
+        mine.table["id"].isin(other.table["id"]) for mine, other in ((sites.bank, sites.shop), (sites.shop, sites.bank))
+    )
+    sites.bank.table = sites.bank.table.assign(y=np.where(of_bank, 1, 0), age=np.where(of_bank, 20.0, 30.0))
+    sites.shop.table = sites.shop.table.assign(spend=np.where(of_shop, 1.0, 2.0), visits=np.where(of_shop, np.nan, 2.0))
     found = train_both(sites, outcomes)
-    assert "constant columns spend" in str(found["shop"])
-    assert "shop ended the run while checking the common records" in str(found["bank"])
+    for name in ("bank", "shop"):
+        assert found[name].read_json("meta.json")["n_rows"] == 300
 
 
 def test_a_damaged_share_of_the_order_is_refused(sites: Any, outcomes: Outcomes) -> None:

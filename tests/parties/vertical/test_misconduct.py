@@ -16,9 +16,11 @@ from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
 from parties.session.handshake import greet
+from parties.session.termination import NO_REASON
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import serve
+from protocols.alignment.id_proof import password_of
 from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
 from protocols.messages.vertical import (
     Abort,
@@ -43,11 +45,12 @@ N_ROWS = 300
 GUARANTEE = Guarantee(
     notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
 ).to_dict()
-SHOP = Hello(
-    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c", "c")
-)
+SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c", "c"))
 BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
 
+
+# As of the trial's parties.
+IDS = password_of("d")
 
 DIGEST = hashlib.sha256((np.arange(N_ROWS) % 3).astype(np.uint8)).hexdigest()
 
@@ -71,7 +74,7 @@ def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 
 
 def recite(channel: Channel, mine: Hello, script: Sequence[Message]) -> str:
     """Greet, send a script whatever the peer says, and return the reason with which the peer ends the run."""
-    greet(channel, mine)
+    greet(channel, mine, password=IDS)
     try:
         for message in script:
             channel.send(message)
@@ -150,7 +153,7 @@ def test_a_release_that_breaks_the_protocol_is_refused_and_its_sender_told(
 
 def test_the_release_that_is_broken_above_is_sound(together: Together, trial: Any) -> None:
     def resolve_nothing(channel: Channel) -> str:
-        greet(channel, SHOP)
+        greet(channel, SHOP, password=IDS)
         for message in WHOLE:
             channel.send(message)
         expect(channel, SplitRanks)
@@ -253,7 +256,7 @@ def test_a_model_of_more_tests_than_agreed_or_of_who_knows_how_many_is_refused_b
 
     def greet_alone(channels: Sequence[Channel]) -> None:
         expect(channels[0], Hello)
-        channels[0].send(bank)
+        channels[0].send(bank.model_copy(update={"id_point": bytes(33)}))
         expect(channels[0], Done)
 
     found = together(greet_alone, {"shop": lambda channel: party_b.train(shop, channel)})
@@ -360,14 +363,14 @@ def test_one_party_that_cannot_go_on_ends_the_run_for_all(together: Together, tr
     )
     assert isinstance(found["post"], ParameterError)
     assert isinstance(found["bank"], PeerAborted)
-    assert str(found["bank"]) == "post ended the run while desensitizing: its own settings do not allow this"
+    assert str(found["bank"]) == f"post ended the run while desensitizing: {NO_REASON}"
     assert str(found["post"]) == "the source of bits is dry"
     assert isinstance(found["shop"], PeerAborted)
 
 
 def test_a_party_that_leaves_while_trees_grow_is_noticed_before_they_are_grown(together: Together, trial: Any) -> None:
     def release_and_leave(channel: Channel) -> None:
-        greet(channel, SHOP)
+        greet(channel, SHOP, password=IDS)
         for message in WHOLE:
             channel.send(message)
 

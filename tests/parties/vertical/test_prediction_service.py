@@ -137,7 +137,7 @@ def predict(sites: Any, out: Path, mode: str = "routed", ids: list[str] | None =
 
 def hello(**changes: Any) -> Hello:
     mine: dict[str, Any] = {
-        "role": Role.ACTIVE, "party": "bank", "run_id": "spring", "task": Task.PREDICT, "n_rows": 0, "id_digest": "",
+        "role": Role.ACTIVE, "party": "bank", "run_id": "spring", "task": Task.PREDICT, "n_rows": 0,
     }  # fmt: skip
     return Hello(**{**mine, **changes})
 

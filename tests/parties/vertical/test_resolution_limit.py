@@ -61,7 +61,7 @@ def column(n_ranks: int) -> PackedColumn:
 
 def test_an_active_party_that_says_nothing_is_allowed_none() -> None:
     def hello(role: Role, **terms: Terms) -> Hello:
-        return Hello(role=role, party="x", run_id="r", task=Task.TRAIN, n_rows=1, id_digest="", **terms)
+        return Hello(role=role, party="x", run_id="r", task=Task.TRAIN, n_rows=1, **terms)
 
     for planned, agreed, most in ((None, None, 0), (None, 5, 0), (7, None, 7), (7, 5, 5), (5, 7, 5), (5, 0, 0)):
         mine, theirs = hello(Role.PASSIVE, agreed=Terms(tests=agreed)), hello(Role.ACTIVE, plan=Terms(tests=planned))

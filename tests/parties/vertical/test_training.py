@@ -18,6 +18,7 @@ from opboost.trees.model_file import save_model
 from opboost.vertical import OwnColumn, bind, feature_matrix, train
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel
+from parties.session.termination import NO_REASON
 from parties.storage.serialization import router_to_dict
 from parties.vertical import party_b, prediction_client
 from parties.vertical.party_a import train_jointly
@@ -211,8 +212,8 @@ def test_two_round_trips_train_a_model_whatever_the_number_of_trees(
         {"shop": lambda channel: party_b.train(trial.passive("shop"), audited("shop", channel))},
     )
     assert sent == {
-        "bank": ["hello", "split ranks", "done"],
-        "shop": ["hello", "offer", *["rank chunk"] * 5, "thresholds", "done"],
+        "bank": ["hello", "id confirmation", "split ranks", "done"],
+        "shop": ["hello", "id confirmation", "offer", *["rank chunk"] * 5, "thresholds", "done"],
     }
 
 
@@ -272,4 +273,4 @@ def test_the_peers_hear_that_the_job_is_done_only_after_the_model_was_saved(toge
     )
     assert isinstance(found["bank"], OSError)
     assert isinstance(found["shop"], PeerAborted)
-    assert str(found["shop"]) == "bank ended the run while saving the model: it stopped with OSError"
+    assert str(found["shop"]) == f"bank ended the run while saving the model: {NO_REASON}"

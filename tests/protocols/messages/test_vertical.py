@@ -19,6 +19,7 @@ from protocols.messages.vertical import (
     Done,
     Held,
     Hello,
+    IdConfirmation,
     Message,
     MoreIds,
     Offer,
@@ -34,7 +35,7 @@ from protocols.messages.vertical import (
     Thresholds,
 )
 
-HELLO = {"role": Role.ACTIVE, "party": "a", "run_id": "r", "task": Task.TRAIN, "n_rows": 3, "id_digest": "d"}
+HELLO = {"role": Role.ACTIVE, "party": "a", "run_id": "r", "task": Task.TRAIN, "n_rows": 3}
 COLUMN = {
     "name": "c0", "n_ranks": 5, "has_missing": False, "digest": "0" * 64, "mechanism": "global", "law": "clamped",
     "epsilon": 0.1,
@@ -49,6 +50,7 @@ ANSWERS = {"status": np.ones(2, np.uint8), "bits": np.zeros((2, 1), np.uint8)}
 ROWS = {"start": 0, "rows": np.zeros((2, 33), np.uint8)}
 VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Hello, HELLO),
+    (IdConfirmation, {"tag": bytes(32)}),
     (OrderShare, {"random": bytes(32)}),
     (BlindedIds, ROWS),
     (ReblindedIds, ROWS),
@@ -107,6 +109,8 @@ def test_a_message_is_frozen_and_refuses_unknown_and_missing_fields(
         (Hello, HELLO, "n_rows", 3.0),
         (Hello, HELLO, "n_rows", True),
         (Hello, {**HELLO, "alignment": "psi"}, "alignment", "x" * 201),
+        (Hello, HELLO, "id_point", bytes(32)),
+        (IdConfirmation, {"tag": bytes(32)}, "tag", bytes(33)),
         (OrderShare, {"random": bytes(32)}, "random", bytes(31)),
         (OrderShare, {"random": bytes(32)}, "random", "x" * 32),
         (BlindedIds, ROWS, "start", -1),

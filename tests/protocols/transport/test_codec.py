@@ -23,6 +23,7 @@ from protocols.messages.vertical import (
     Done,
     Held,
     Hello,
+    IdConfirmation,
     Message,
     Offer,
     OfferedColumn,
@@ -68,10 +69,12 @@ _terms = st.builds(
 MESSAGES = st.one_of(
     st.builds(
         Hello, role=st.sampled_from(Role), party=_names, run_id=_names, task=st.sampled_from(Task), n_rows=_counts,
-        id_digest=_texts, has_label=st.none() | st.booleans(), plan=_terms, agreed=_terms,
+        id_point=st.none() | st.binary(min_size=33, max_size=33), has_label=st.none() | st.booleans(), plan=_terms,
+        agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
         max_rows=st.none() | st.integers(1, MAX_COUNT - 1), comes_again=st.booleans(),
     ),
+    st.builds(IdConfirmation, tag=st.binary(min_size=32, max_size=32)),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
     st.integers(0, 30).flatmap(lambda n: st.builds(
