@@ -60,7 +60,7 @@ from protocols.messages.vertical import (
 )
 from protocols.messages.vertical import Terms as AgreedTerms
 from protocols.transport.codec import Frame, encode
-from tests.faults.conftest import PROOF, PROVED
+from tests.support.recital import PROOF, PROVED
 
 Item = Message | list[Frame]
 

@@ -29,7 +29,7 @@ from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
-from tests.faults.conftest import Recital
+from tests.support.recital import Recital
 
 TREE_ARRAYS = {
     "columns": "<i4", "thresholds": "<f8", "missing_left": "|b1", "lefts": "<i4", "rights": "<i4", "values": "<f8",

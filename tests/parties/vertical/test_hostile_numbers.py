@@ -37,7 +37,7 @@ from protocols.messages.vertical import (
     Thresholds,
 )
 from protocols.transport.channel import Channel
-from tests.faults.conftest import Recital
+from tests.support.recital import PROOF, PROVED, Recital
 
 N_ROWS = 300
 COLUMN_PROMISE = ColumnGuarantee(
@@ -54,16 +54,22 @@ COLUMN = OfferedColumn(
     law="clamped", epsilon=0.1,
 )  # fmt: skip
 SHOP = Hello(
-    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d", names=("c0",)
+    role=Role.PASSIVE,
+    party="shop",
+    run_id="spring",
+    task=Task.TRAIN,
+    n_rows=N_ROWS,
+    id_point=PROOF.point,
+    names=("c0",),
 )
 BANK = Hello(
-    role=Role.ACTIVE, party="bank", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_digest="d",
+    role=Role.ACTIVE, party="bank", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=PROOF.point,
     plan=Terms(tests=2**32 - 1),
 )  # fmt: skip
 
 
 def release(guarantee: Any = GUARANTEE) -> list[Message]:
-    return [SHOP, Offer(columns=(COLUMN,), guarantee=guarantee), RankChunk(column=0, start=0, ranks=RANKS)]
+    return [SHOP, PROVED, Offer(columns=(COLUMN,), guarantee=guarantee), RankChunk(column=0, start=0, ranks=RANKS)]
 
 
 def refusal(call: Callable[[Channel], Any], peer: str, script: Sequence[Message]) -> tuple[Exception, Recital]:
@@ -152,7 +158,7 @@ def test_more_tests_than_the_released_ranks_allow_cost_neither_memory_nor_time(
     trial: Any, tmp_path: Path, wanted: SplitRanks
 ) -> None:
     job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
-    script = [BANK, wanted, Done()]
+    script = [BANK, PROVED, wanted, Done()]
     tracemalloc.start()
     began = time.process_time()
     error, channel = refusal(lambda channel: party_b.train(job, channel), "bank", script)
@@ -170,14 +176,14 @@ def test_more_tests_than_the_released_ranks_allow_cost_neither_memory_nor_time(
 def test_a_test_that_is_asked_twice_in_one_message_is_refused(trial: Any, tmp_path: Path) -> None:
     twice = SplitRanks(columns=np.zeros(2, "<u4"), ranks=np.zeros(2, "<u4"), missing_left=np.zeros(2, np.bool_))
     job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
-    error, _ = refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, twice, Done()])
+    error, _ = refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, PROVED, twice, Done()])
     assert isinstance(error, UnexpectedMessage)
     assert "more than once" in str(error)
 
 
 def test_tests_that_do_not_exist_are_not_counted(trial: Any, tmp_path: Path) -> None:
     job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
-    refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, asked(33), Done()])
+    refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, PROVED, asked(33), Done()])
     assert not (tmp_path / FILE).exists()
 
 
@@ -186,16 +192,20 @@ def test_whoever_holds_more_than_there_is_is_sent_nothing(trial: Any, column: in
     def take_part(channel: Channel) -> Any:
         return party_b.train(trial.passive("shop", epsilon=math.inf), channel)
 
-    _, channel = refusal(take_part, "bank", [BANK])
-    offer = channel.heard[1]
+    _, channel = refusal(take_part, "bank", [BANK, PROVED])
+    offer = channel.heard[2]
     assert isinstance(offer, Offer)
     for held, is_refused in (((column, row), True), ((5, 0), False), ((4, N_ROWS), False)):
         claim = Held(offer=offer_digest(offer), column=held[0], row=held[1])
         hello = BANK.model_copy(update={"held": claim})
-        error, channel = refusal(take_part, "bank", [hello, asked(2)])
+        error, channel = refusal(take_part, "bank", [hello, PROVED, asked(2)])
         assert isinstance(error, UnexpectedMessage) is is_refused, error
         kinds = [message.kind for message in channel.heard]
-        assert kinds == (["hello", "abort"] if is_refused else ["hello", "offer", "thresholds", "abort"])
+        assert kinds == (
+            ["hello", "id confirmation", "abort"]
+            if is_refused
+            else ["hello", "id confirmation", "offer", "thresholds", "abort"]
+        )
 
 
 def shared(n_tests: int, **settings: Any) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_a_field_without_a_bound_is_found_wherever_it_stands() -> None:
 
 
 COLUMN = {"name": "c", "n_ranks": 2, "has_missing": False, "digest": "0" * 64, "mechanism": "", "law": "", "epsilon": 1}
-HELLO = {"role": "active", "party": "a", "run_id": "r", "task": "train", "n_rows": 3, "id_digest": ""}
+HELLO = {"role": "active", "party": "a", "run_id": "r", "task": "train", "n_rows": 3}
 FLAGS = np.zeros(3, np.bool_)
 NODES = np.zeros(3, np.int32)
 TURN = {
@@ -119,7 +119,7 @@ def odd(number: float) -> Any:
         *((OfferedColumn, COLUMN, "epsilon", wrong) for wrong in (math.nan, -1.0, -math.inf)),
         *((Terms, {}, name, wrong) for name in ("epsilon", "total_epsilon") for wrong in (math.nan, -0.5)),
         *((Hello, HELLO, "n_rows", wrong) for wrong in (2**32, 2**60, 2**63)),
-        (Hello, HELLO, "id_digest", "d" * 65),
+        (Hello, HELLO, "id_point", b"\x02" * 34),
         (Hello, HELLO, "names", ("c",) * (MAX_COLUMNS + 1)),
         (Hello, HELLO, "max_rows", 2**60),
         (Held, {"offer": "0" * 64, "column": 0, "row": 0}, "row", 2**60),
