@@ -99,7 +99,7 @@ TEXTS: list[list[str | int]] = [["protected"], ["not_protected", 0], ["columns",
 
 def test_the_release_that_is_varied_below_is_taken(trial: Any) -> None:
     _, channel = refusal(lambda channel: train_jointly(trial.active(), [channel]), "shop", release())
-    assert [message.kind for message in channel.heard] == ["hello", "split ranks", "abort"]
+    assert [message.kind for message in channel.heard] == ["hello", "id confirmation", "split ranks", "abort"]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_an_offer_whose_guarantee_could_not_be_kept_is_refused_before_a_rank_is_
     error, channel = refusal(lambda channel: train_jointly(trial.active(), [channel]), "shop", script)
     assert isinstance(error, UnexpectedMessage), error
     assert "guarantee" in str(error)
-    assert [message.kind for message in channel.heard] == ["hello", "abort"]
+    assert [message.kind for message in channel.heard] == ["hello", "id confirmation", "abort"]
     assert str(error).isprintable()
     assert len(str(error)) < 500
 
