@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from parties.addresses import SchedulerAddress
 from parties.errors import ConfigError, WorkersLost
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class DaskSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    scheduler: str | None = None
+    scheduler: SchedulerAddress | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     folder: Path | None = None
     partition_rows: Annotated[int, Field(ge=1)] = 1_000_000

@@ -35,6 +35,7 @@ from parties.ledger.ledger_lines import Release
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.journal import Inputs, Journal, Records
 from parties.runs.run_folder import RunFolder
+from parties.tables.party_table import LABEL_OF_PASSIVE
 from parties.vertical.alignment import Aligner, Place
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.preparation import bits
@@ -270,8 +271,10 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
     ConfigError, TableError, DataError
     """
     schema, ignore = read_schema(run.table_schema)
+    if schema.label is not None:
+        raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.desensitize.mechanisms(schema)
+        mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False) as paths:
         found = look_through(paths, schema, schema.names, run.data, client=client)

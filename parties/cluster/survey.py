@@ -12,11 +12,11 @@ import numpy as np
 
 from opboost.desensitize import ColumnMechanism
 from parties.cluster.release_tasks import Survey, survey
+from parties.data_files import stamp_of
 from parties.errors import TableError
 from parties.ledger.charged_release import planned_in_parts
 from parties.ledger.ledger_lines import Release
 from parties.tables.key_sets import RecordKeys, distinct
-from parties.tables.parquet import stamp_of
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -11,6 +11,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.errors import ConfigError
 from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.protection import MOST_DELTA, MOST_EPSILON
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_key
 from protocols.transport.keys import KeyPair, check_loopback
@@ -54,6 +55,13 @@ def examine_keys(
     else:
         findings.append(Finding("keys", Status.OK, f"this party's, and those of {', '.join(publics)}"))
     return True, keys
+
+
+def examine_protection(run: ActiveRun | PassiveRun | RecordRun) -> Iterator[Finding]:
+    """Whether the run file allows budgets that protect nothing."""
+    if run.no_privacy:
+        sentence = f"the run file allows an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g}"
+        yield Finding("no_privacy", Status.WARNING, f"{sentence}: such budgets protect nothing")
 
 
 def examine_folder(run: ActiveRun | PassiveRun | RecordRun, path: Path) -> Iterator[Finding]:

@@ -22,7 +22,8 @@ from parties.ledger.charged_release import planned
 from parties.ledger.ledger_lines import Release
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.journal import Inputs, Journal, Records
-from parties.tables.party_table import PartyTable, own_columns, read_table, select
+from parties.tables.parquet import check_column
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, own_columns, read_table, select
 from parties.tables.record_ids import each_id
 from parties.vertical.alignment import Aligned, Aligner, Place, usable
 from parties.vertical.party_b import PassiveJob
@@ -181,8 +182,10 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
 def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
     """The same of a passive party."""
     schema, ignore = read_schema(run.table_schema)
+    if schema.label is not None:
+        raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.desensitize.mechanisms(schema)
+        mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
     table = _training_table(run, schema, ignore, needs_label=False)
     return PreparedPassive(run=run, schema=schema, table=table, aligner=Aligner.of(run, schema), mechanisms=mechanisms)
@@ -204,6 +207,8 @@ def _training_table(
             "`engine: dask`; here one file is needed"
         )
     table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
+    for column in schema.columns:
+        check_column(table.features, column, clip=run.role == "passive")
     if run.ids is not None:
         table = select(table, run.ids, run.data)
     usable(run, schema)(table)

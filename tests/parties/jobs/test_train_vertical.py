@@ -87,7 +87,7 @@ SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
     "theta too small": (
         "run.desensitize",
         {"mechanism": "local", "theta": 0},
-        "theta must be an integer between 1 and",
+        r"desensitize\.theta: Input should be greater than or equal to 1",
     ),
     "theta too large": ("run.desensitize", {"mechanism": "adj", "theta": 2000}, "theta must be an integer between 1"),
     "budget for no column": ("run.desensitize.columns", {"age": {"epsilon": 1}}, "that the schema lacks: age"),
@@ -169,8 +169,7 @@ def test_cells_that_do_not_fit_the_schema_are_refused_before_the_greeting(
     with pytest.raises(DataError, match=words) as refusal:
         train_passive(path, insecure=False, terminal=SILENT)
     assert "29.125" not in str(refusal.value)
-    *_, last = log_lines(sites.shop)
-    assert (last["event"], last["error"], last["message"]) == ("failed", "DataError", str(refusal.value))
+    assert not sites.shop.run_folder.exists()
 
 
 def log_lines(site: Any) -> list[dict[str, Any]]:
