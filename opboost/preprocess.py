@@ -101,9 +101,14 @@ def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) 
     return _within_bounds(values, schema)
 
 
+def holds_numbers(column: pd.Series) -> bool:
+    """Whether a column's type is one of numbers, or of texts that may be read as numbers: no dates or durations."""
+    return column.dtype.kind in "biufO" or isinstance(column.dtype, (pd.StringDtype, pd.BooleanDtype))
+
+
 def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
     name = schema.name
-    if column.dtype.kind not in "biufO" and not isinstance(column.dtype, (pd.StringDtype, pd.BooleanDtype)):
+    if not holds_numbers(column):
         raise DataError(f"column {name!r} is numeric by the schema but holds {column.dtype}")
     try:
         values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)

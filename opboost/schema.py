@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -134,7 +135,8 @@ class ColumnSchema:
                 f"column {self.name!r} is numeric and needs public bounds `lower` and `upper`; bounds taken from the "
                 "data would reveal its extremes, so nothing is read from it"
             )
-        if not (self.lower < self.upper and self.upper - self.lower <= sys.float_info.max):
+        most = sys.float_info.max
+        if not (-most <= self.lower < self.upper <= most and self.upper - self.lower <= most):
             raise SchemaError(
                 f"column {self.name!r}: bounds must be finite with lower < upper; "
                 f"found lower={self.lower}, upper={self.upper}"
@@ -146,7 +148,9 @@ class ColumnSchema:
         if self.categories:
             raise SchemaError(f"column {self.name!r} is numeric and cannot have categories")
         if self.fill is not None and (
-            not isinstance(self.fill, (int, float)) or not self.lower <= self.fill <= self.upper
+            isinstance(self.fill, bool)
+            or not isinstance(self.fill, (int, float))
+            or not self.lower <= self.fill <= self.upper
         ):
             raise SchemaError(
                 f"column {self.name!r}: fill must be a number within [{self.lower}, {self.upper}]; found {self.fill!r}"
@@ -214,7 +218,7 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
         If a key is unknown or a value is not allowed.
     """
     allowed = {"kind", "lower", "upper", "step", "categories", "missing", "fill", "outside"}
-    unknown = sorted(set(description) - allowed)
+    unknown = sorted(map(str, set(description) - allowed))
     if unknown:
         raise SchemaError(
             f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
@@ -226,7 +230,10 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     categories = settings.get("categories", ())
     if not isinstance(categories, (list, tuple)):
         raise SchemaError(f"column {name!r}: categories must be a list; found {type(categories).__name__}")
-    if any(isinstance(category, bool) for category in categories):
-        raise SchemaError(f"column {name!r}: a category reads as true or false; put words like yes and no in quotes")
+    for category in categories:
+        if isinstance(category, bool) or not isinstance(category, (str, int, float, date)):
+            raise SchemaError(
+                f"column {name!r}: a category reads as {category!r}; put words like yes, no and null in quotes"
+            )
     settings["categories"] = tuple(str(category) for category in categories)
     return ColumnSchema(name=name, **settings)

@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -42,7 +41,10 @@ from opboost import (
     SGBDTRegressor,
 )
 from opboost.desensitize import MechanismSettings
+from parties.config.vertical import read_section
+from parties.errors import ConfigError
 from parties.reports.figures import Axis, Series, lines, standalone
+from parties.storage.documents import read_yaml
 
 PAIRS: dict[str, tuple[type, type]] = {
     "opboost": (OpBoostClassifier, OpBoostRegressor),
@@ -87,7 +89,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("config", type=Path)
     config = parser.parse_args().config
-    sweep = Sweep.model_validate(yaml.safe_load(config.read_text()))
+    try:
+        sweep = read_section(Sweep, read_yaml(config))
+    except ConfigError as error:
+        parser.error(str(error))
     results, drawing = config.with_suffix(".results.jsonl"), config.with_suffix(".svg")
     fixed = sweep.model_dump_json(include={"data", "label", "task", "split", "test_share", "rows", "model", "bounds"})
     basis = hashlib.sha256(fixed.encode()).hexdigest()[:16]

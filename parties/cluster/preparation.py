@@ -36,7 +36,7 @@ from parties.ledger.ledger_lines import Release, digest_of
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.journal import Journal, Records
 from parties.runs.run_folder import RunFolder
-from parties.tables.party_table import PartyTable, own_columns
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, own_columns
 from parties.vertical.alignment import Aligner, Place
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.preparation import bits, check_cells, check_learnable
@@ -290,8 +290,10 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
     ConfigError, TableError, DataError
     """
     schema, ignore = read_schema(run.table_schema)
+    if schema.label is not None:
+        raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.desensitize.mechanisms(schema)
+        mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
 
     def check(whole: PartyTable) -> None:

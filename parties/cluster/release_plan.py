@@ -20,7 +20,7 @@ from opboost.rng import BitSource
 from parties.errors import LedgerError, RunFolderError
 from parties.storage.atomic_files import replacing, write_json
 from parties.storage.serialization import mechanism_from_dict, mechanism_to_dict
-from parties.tables.parquet import stamp_of
+from parties.tables.data_files import stamp_of
 
 KEY_BYTES = 32
 

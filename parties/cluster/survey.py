@@ -16,8 +16,8 @@ from parties.errors import TableError
 from parties.ledger.ledger_lines import Release
 from parties.ledger.pricing import planned_in_parts
 from parties.ledger.release_store import Names
+from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
-from parties.tables.parquet import stamp_of
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -19,7 +19,9 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
 from opboost.vertical import bind, feature_matrix, train
-from parties.config.vertical import ActiveRun, DesensitizeSection, read_run, read_schema, read_section
+from parties.config.desensitize_section import DesensitizeSection
+from parties.config.protection import excessive
+from parties.config.vertical import ActiveRun, read_run, read_schema, read_section
 from parties.errors import ConfigError, PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder
@@ -39,6 +41,9 @@ MARKER = "README.txt"
 TEST_SHARE = 0.2
 SEED = 7
 
+# Points of a cell of the mechanisms that divide the domain: a tenth of its 1000.
+THETA = 100
+
 # A step that takes longer than this on the sample has gone wrong.
 STEP_LIMIT_S = 300
 
@@ -46,11 +51,10 @@ STEP_LIMIT_S = 300
 def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -> dict[str, Any]:
     """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
     started = time.monotonic()
-    desensitize = {"mechanism": mechanism, "epsilon": epsilon}
-    read_section(DesensitizeSection, desensitize)
+    release = release_settings(epsilon, mechanism)
     clear(out, (BANK, RETAILER))
     terminal.say("preparing keys and run files for both parties")
-    folders = _prepare(out, desensitize)
+    folders = _prepare(out, release)
     joint_started = time.monotonic()
     _run_jointly(folders, terminal)
     joint_seconds = time.monotonic() - joint_started
@@ -65,6 +69,18 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     }
     RunFolder(out).write_json("summary.json", summary)
     return summary
+
+
+def release_settings(epsilon: float, mechanism: str) -> dict[str, Any]:
+    """What the retailer's run file says of its release, checked.
+
+    Raises
+    ------
+    ConfigError
+    """
+    desensitize = {"mechanism": mechanism, "epsilon": epsilon, **({} if mechanism == "global" else {"theta": THETA})}
+    section = read_section(DesensitizeSection, desensitize)
+    return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
 
 
 def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
@@ -123,7 +139,7 @@ def clear(out: Path, names: Sequence[str]) -> None:
         shutil.rmtree(out / name, ignore_errors=True)
 
 
-def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
+def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
     """Both parties' folders: schema, keys and run file; at the bank also which records to train on and to predict."""
     sample = sample_folder()
     folders = {party: out.resolve() / party for party in (BANK, RETAILER)}
@@ -153,7 +169,7 @@ def _prepare(out: Path, desensitize: dict[str, object]) -> dict[str, Path]:
         "connect": address,
         "secret_key": f"keys/{RETAILER}.secret",
         "active": {"name": BANK, "public_key": f"keys/{BANK}.public"},
-        "desensitize": desensitize,
+        **release,
     }
     for party, run in ((BANK, bank), (RETAILER, retailer)):
         write_text(folders[party] / "run.yaml", yaml.safe_dump(run, sort_keys=False))

@@ -33,11 +33,13 @@ from parties.commands.demo import (
 )
 from parties.config.chain import ChainSection
 from parties.config.horizontal import TrainingSection
+from parties.config.protection import excessive, given_budgets
 from parties.config.vertical import read_section
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, write_text
+from parties.storage.documents import read_yaml
 from protocols.transport.keys import generate
 
 HUB = "hub"
@@ -130,6 +132,8 @@ def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path
         common = {"party": name, "run_id": "demo", "schema": "schema.yaml", "secret_key": f"keys/{name}.secret"}
         # One report is enough for a demo.
         document = {**common, **run, "report": name == home, "training": training}
+        if excessive(given_budgets("training", epsilon=training["epsilon"])):
+            document["no_privacy"] = True
         write_text(folders[name] / "run.yaml", yaml.safe_dump(document, sort_keys=False))
     return folders
 
@@ -160,9 +164,7 @@ def _peer(name: str) -> dict[str, str]:
 
 def _schema() -> dict[str, Any]:
     """Both parties' columns in one schema."""
-    bank, retailer = (
-        yaml.safe_load((sample_folder() / f"{party}.schema.yaml").read_text()) for party in (BANK, RETAILER)
-    )
+    bank, retailer = (read_yaml(sample_folder() / f"{party}.schema.yaml") for party in (BANK, RETAILER))
     return {"id": bank["id"], "label": bank["label"], "columns": {**bank["columns"], **retailer["columns"]}}
 
 

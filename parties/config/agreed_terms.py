@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from opboost.privacy.laws import Law
+from parties.config.protection import Epsilon, Finite
 from protocols.messages.vertical import Terms
 
 
@@ -26,8 +27,8 @@ class AgreedSection(BaseModel):
     columns: int | None = None
     mechanism: Literal["global", "local", "adj"] | None = None
     law: Law | None = None
-    epsilon: float | None = None
-    total_epsilon: float | None = None
+    epsilon: Epsilon | None = None
+    total_epsilon: Finite | None = None
     share_thresholds: bool | None = None
 
     def terms(self) -> Terms:

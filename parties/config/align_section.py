@@ -38,8 +38,3 @@ class AlignSection(BaseModel):
     def within(self, folder: Path) -> AlignSection:
         """The section with its path made absolute."""
         return self if self.secret is None else self.model_copy(update={"secret": folder / self.secret})
-
-
-def id_columns(names: object) -> str | tuple[str, ...]:
-    """A schema file's `id`: one name, or several columns that make the id together."""
-    return tuple(map(str, names)) if isinstance(names, list) else str(names)

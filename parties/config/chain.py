@@ -15,7 +15,9 @@ from opboost.horizontal.inprivate.training import Settings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common, terms_of
+from parties.config.protection import Epsilon, check_protection, given_budgets
 from parties.config.vertical import Name
 from parties.ledger.model_ledger import RunCharge
 
@@ -48,7 +50,7 @@ class ChainSection(_Section):
     recipe: Literal["inprivate"] = "inprivate"
     objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
     label_bounds: tuple[float, float] | None = None
-    epsilon: Annotated[float, Field(gt=0)]
+    epsilon: Epsilon
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)]
     broadcast: bool = True
     inprivate: InPrivateSection = InPrivateSection()
@@ -86,7 +88,7 @@ class OtherOwner(_Section):
 
     name: Name
     public_key: Path | None = None
-    connect: str | None = None
+    connect: ConnectAddress | None = None
 
 
 class OwnerRun(HorizontalRun):
@@ -94,10 +96,16 @@ class OwnerRun(HorizontalRun):
 
     role: Literal["owner"]
     data: Path
-    listen: str | None = None
+    listen: ListenAddress | None = None
     owners: tuple[OtherOwner, ...]
     ledger: WorkerLedgerSection = WorkerLedgerSection()
     training: ChainSection
+
+    @model_validator(mode="after")
+    def _check_protection(self) -> Self:
+        given = [*given_budgets("training", epsilon=self.training.epsilon), *self.ledger.budgets()]
+        check_protection(given, no_privacy=self.no_privacy)
+        return self
 
     @model_validator(mode="after")
     def _check_owners(self) -> Self:

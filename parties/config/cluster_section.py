@@ -7,6 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from parties.config.addresses import SchedulerAddress
+
 
 class DaskSection(BaseModel):
     """Which workers to use, and for what pieces of the table.
@@ -27,7 +29,7 @@ class DaskSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    scheduler: str | None = None
+    scheduler: SchedulerAddress | None = None
     workers: Annotated[int, Field(ge=1, le=1024)] = 2
     folder: Path | None = None
     partition_rows: Annotated[int, Field(ge=1)] = 1_000_000

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -16,12 +17,15 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.schema import TableSchema
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
 from parties.config.federated_section import FederatedSection
+from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
 from parties.config.sgbdt_section import SGBDTSection
-from parties.config.vertical import Name, Peer, explain, read_yaml
+from parties.config.vertical import Name, Peer
 from parties.errors import ConfigError
 from parties.ledger.model_ledger import RunBudget, RunCharge
+from parties.storage.documents import explain, read_yaml
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.channel import Timing
 
@@ -45,8 +49,8 @@ class TrainingSection(_Section):
     mode: Literal["certified", "paper"] = "certified"
     objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
     label_bounds: tuple[float, float] | None = None
-    epsilon: Annotated[float, Field(gt=0)]
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    epsilon: Epsilon
+    delta: Delta
     noise: Literal["aggregator", "workers"] = "workers"
     workers: _WorkerCount
     threshold: _WorkerCount
@@ -124,6 +128,7 @@ class HorizontalRun(_Section):
     folder: Path | None = None
     report: bool = True
     seed: int | None = None
+    no_privacy: bool = False
 
     @property
     def timing(self) -> Timing:
@@ -155,12 +160,22 @@ class _Run(HorizontalRun):
         """What all must have agreed on, as it travels; noise that one side can draw again is agreed on too."""
         return {**self.training.terms(schema), "seeded": self.seed is not None}
 
+    @model_validator(mode="after")
+    def _check_protection(self) -> Self:
+        given = [
+            *given_budgets("training", epsilon=self.training.epsilon),
+            GivenBudget.at("training.delta", self.training.delta, MOST_DELTA),
+            *(self.ledger.budgets() if isinstance(self, WorkerRun) else ()),
+        ]
+        check_protection(given, no_privacy=self.no_privacy)
+        return self
+
 
 class CoordinatorRun(_Run):
     """The coordinator's run file. `patience` is how long a worker may take for an answer, in seconds."""
 
     role: Literal["coordinator"]
-    listen: str
+    listen: ListenAddress
     workers: tuple[Peer, ...]
     patience: Annotated[float, Field(gt=0, le=3600)] = 30.0
 
@@ -178,8 +193,14 @@ class WorkerLedgerSection(_Section):
     """Where a worker keeps account of all its runs, and the most that they may cost together."""
 
     path: Path = Path("runs/worker-ledger.sqlite")
-    epsilon: Annotated[float, Field(gt=0)] | None = None
-    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+
+    def budgets(self) -> Iterator[GivenBudget]:
+        """The limits by their places in the run file."""
+        yield from given_budgets("ledger", epsilon=self.epsilon)
+        if self.delta is not None:
+            yield GivenBudget.at("ledger.delta", self.delta, MOST_DELTA)
 
     @property
     def budget(self) -> RunBudget:
@@ -198,7 +219,7 @@ class WorkerRun(_Run):
     data: Path | tuple[Path, ...]
     engine: Literal["native", "dask"] = "native"
     dask: DaskSection | None = None
-    connect: str
+    connect: ConnectAddress
     coordinator: Peer
     peers: tuple[Peer, ...] = ()
     ledger: WorkerLedgerSection = WorkerLedgerSection()

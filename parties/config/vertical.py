@@ -5,24 +5,28 @@ Paths in a run file are relative to the folder that holds it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_units
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import OpBoostError
-from opboost.privacy.laws import Law
-from opboost.schema import ColumnSchema, TableSchema, column_from_mapping
+from opboost.schema import TableSchema, column_from_mapping
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.agreed_terms import AgreedSection
-from parties.config.align_section import AlignSection, id_columns
+from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
+from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
+from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
 from parties.config.serve_section import ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
+from parties.storage.documents import explain, read_yaml, shown
 from protocols.transport.channel import Timing
 from protocols.transport.keys import NAME_PATTERN
 
@@ -33,7 +37,6 @@ _ALIASES = {"guest": "active", "host": "passive"}
 HORIZONTAL_ROLES = ("coordinator", "worker", "owner")
 
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
-Positive = Annotated[float, Field(gt=0)]
 Bits = Annotated[float, Field(ge=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
 
@@ -50,56 +53,11 @@ class Peer(_Section):
     agreed: AgreedSection = AgreedSection()
 
 
-class ColumnBudget(_Section):
-    """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
-
-    epsilon: Positive | None = None
-    cost: Positive | None = None
-    per: Positive | None = None
-    mechanism: Literal["global", "local", "adj"] | None = None
-    law: Law | None = None
-    theta: int | None = None
-    alpha: Positive | None = None
-    domain_size: int | None = None
-    category_epsilon: Positive | None = None
-
-
-class DesensitizeSection(_Section):
-    """How the passive party's columns are randomised."""
-
-    mechanism: Literal["global", "local", "adj"] = "global"
-    epsilon: Positive = 0.1
-    law: Law = Law.CLAMPED
-    theta: int | None = None
-    alpha: Positive = 1.0
-    domain_size: int = 1000
-    category_epsilon: Positive | None = None
-    columns: dict[str, ColumnBudget] = {}
-
-    def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
-        """A mechanism for every column of the schema."""
-        unknown = sorted(set(self.columns) - set(schema.names))
-        if unknown:
-            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
-        return tuple(ColumnMechanism(column, self._settings(column)) for column in schema.columns)
-
-    def _settings(self, column: ColumnSchema) -> MechanismSettings:
-        own = self.columns.get(column.name, ColumnBudget())
-        changed = own.model_dump(exclude_none=True, exclude={"cost", "per"})
-        settings = MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed})
-        if (own.cost is None) != (own.per is None) or (own.cost is not None and own.epsilon is not None):
-            raise ConfigError(f"desensitize.columns.{column.name}: give either epsilon, or cost together with per")
-        if own.cost is None or own.per is None:
-            return settings
-        epsilon = epsilon_in_units(own.cost, own.per, column, settings)
-        return MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed, "epsilon": epsilon})
-
-
 class LimitSection(_Section):
     """The most that may be spent of one column; what is left out is not limited."""
 
-    epsilon: Positive | None = None
-    category_epsilon: Positive | None = None
+    epsilon: Epsilon | None = None
+    category_epsilon: Epsilon | None = None
     cell_bits: Bits | None = None
 
     def limit(self) -> Limit:
@@ -111,8 +69,15 @@ class BudgetSection(LimitSection):
     """What may be spent over all runs: of every column, of some columns instead, and of one record in all."""
 
     columns: dict[str, LimitSection] = {}
-    per_record: Positive | None = None
+    per_record: Finite | None = None
     cell_bits_per_record: Bits | None = None
+
+    def budgets(self) -> Iterator[GivenBudget]:
+        """The limits by their places in the run file."""
+        for name in (None, *self.columns):
+            own, place = (self, "") if name is None else (self.columns[name], f".columns.{name}")
+            limits = {"epsilon": own.epsilon, "category_epsilon": own.category_epsilon}
+            yield from given_budgets(f"ledger.budget{place}", **limits)
 
     def budget(self, schema: TableSchema) -> Budget:
         """The limits, checked against the columns there are."""
@@ -144,6 +109,7 @@ class _Run(_Section):
     report: bool = True
     engine: Literal["dask"] | None = None
     dask: DaskSection = DaskSection()
+    no_privacy: bool = False
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
@@ -170,10 +136,16 @@ class ActiveRun(_Run):
     """The active party's run file."""
 
     role: Annotated[Literal["active"], RoleName]
-    listen: str
+    listen: ListenAddress
     passive: Annotated[tuple[Peer, ...], Field(min_length=1)]
     model: ModelSection = ModelSection()
     reveal: RevealSection = RevealSection()
+
+    @model_validator(mode="after")
+    def _check_protection(self) -> Self:
+        agreed = (given_budgets(f"passive.{i}.agreed", epsilon=p.agreed.epsilon) for i, p in enumerate(self.passive))
+        check_protection(chain.from_iterable(agreed), no_privacy=self.no_privacy)
+        return self
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
@@ -186,7 +158,7 @@ class PassiveRun(_Run):
     """A passive party's run file."""
 
     role: Annotated[Literal["passive"], RoleName]
-    connect: str
+    connect: ConnectAddress
     active: Peer
     desensitize: DesensitizeSection = DesensitizeSection()
     opaque_names: bool = True
@@ -196,6 +168,31 @@ class PassiveRun(_Run):
     seed: int | None = None
     ledger: LedgerSection = LedgerSection()
     serve: ServeSection = ServeSection()
+
+    @model_validator(mode="after")
+    def _check_protection(self) -> Self:
+        try:
+            agreed = given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+            given = [*self.desensitize.budgets(), *self.ledger.budget.budgets(), *agreed]
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        check_protection(given, no_privacy=self.no_privacy)
+        return self
+
+    def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
+        """A mechanism for every column of the schema.
+
+        Raises
+        ------
+        ConfigError, ParameterError
+        """
+        found = self.desensitize.mechanisms(schema)
+        given = (budgets_of(one.settings, f"desensitize.columns.{one.schema.name}") for one in found)
+        try:
+            check_protection(chain.from_iterable(given), no_privacy=self.no_privacy)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        return found
 
 
 Run = ActiveRun | PassiveRun
@@ -271,35 +268,29 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     try:
-        described = tuple(column_from_mapping(str(name), column) for name, column in columns.items())
-        schema = TableSchema(columns=described, id=id_columns(document.get("id", "id")), label=document.get("label"))
-    except OpBoostError as error:
+        described = tuple(
+            column_from_mapping(_name(name, "a column's name"), column) for name, column in columns.items()
+        )
+        ids, label = document.get("id", "id"), document.get("label")
+        schema = TableSchema(
+            columns=described,
+            id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
+            label=None if label is None else _name(label, "`label`"),
+        )
+        left_out = tuple(_name(name, "`ignore`") for name in ignore)
+        for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
+            if both := sorted({name for name in names if name in left_out and name is not None}):
+                raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
+    except (OpBoostError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
-    return schema, tuple(map(str, ignore))
+    return schema, left_out
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML file of keys and values."""
-    try:
-        document = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        place = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path} is not YAML{f' at line {place.line + 1}' if place else ''}") from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path} must hold keys and values")
-    return document
-
-
-def explain(error: ValidationError) -> str:
-    """What is wrong with a document, key by key."""
-    sentences = []
-    for problem in error.errors(include_url=False):
-        place = ".".join(map(str, problem["loc"])) or "the file"
-        found = "" if problem["type"] in ("missing", "extra_forbidden") else f"; found {problem['input']!r}"
-        sentences.append(f"{place}: {problem['msg']}{found}")
-    return " | ".join(sentences)
+def _name(found: object, what: str) -> str:
+    """A column's name, which may be a number; YAML reads ``yes`` and ``no`` as truth values."""
+    if isinstance(found, bool) or not isinstance(found, (str, int)):
+        raise ConfigError(f"{what} reads as {shown(found)}; put words like yes and no in quotes")
+    return str(found)
 
 
 def _resolve(run: R, folder: Path, path: Path) -> R:

@@ -20,7 +20,7 @@ from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, read_record_run, recipe_of
 from parties.config.vertical import read_schema
 from parties.doctor.check_result import Finding, Status, is_sound
-from parties.doctor.run_files import NamedKey, examine_folder, examine_keys
+from parties.doctor.run_files import NamedKey, examine_folder, examine_keys, examine_protection
 from parties.doctor.table import TableUse, examine_table
 from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.horizontal.row_partitions import one_table, part_files
@@ -45,6 +45,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
     """
     run = read_record_run(path)
     findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, {_roles(run)}")]
+    findings += examine_protection(run)
     peers, calls, listens = _lines(run)
     keys_fit, keys = examine_keys(run, peers, [*calls.values(), *listens], insecure, findings)
     findings += examine_folder(run, path)

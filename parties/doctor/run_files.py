@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from parties.config.protection import MOST_DELTA, MOST_EPSILON
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.errors import EXPECTED_ERRORS, ConfigError
@@ -53,6 +54,13 @@ def examine_keys(
     else:
         findings.append(Finding("keys", Status.OK, f"this party's, and those of {', '.join(publics)}"))
     return True, keys
+
+
+def examine_protection(run: ActiveRun | PassiveRun | RecordRun) -> Iterator[Finding]:
+    """Whether the run file allows budgets that protect nothing."""
+    if run.no_privacy:
+        sentence = f"the run file allows an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g}"
+        yield Finding("no_privacy", Status.WARNING, f"{sentence}: such budgets protect nothing")
 
 
 def examine_folder(run: ActiveRun | PassiveRun | RecordRun, path: Path) -> Iterator[Finding]:

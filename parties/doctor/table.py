@@ -15,7 +15,8 @@ from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.errors import TableError
-from parties.tables.party_table import check_columns, read_frame, read_labels, read_table, select
+from parties.tables.parquet import check_column
+from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, read_frame, read_labels, read_table, select
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates
 
@@ -65,52 +66,50 @@ def examine_table(use: TableUse, schema: TableSchema, ignore: Sequence[str]) -> 
     """Compare a run's data file with its schema: header, ids, labels, and every column."""
     path = use.path
     try:
-        frame = read_frame(path, schema)
+        names, frame = read_frame(path, schema)
     except TableError as error:
         yield Finding("data", Status.PROBLEM, str(error))
         return
-    yield Finding("data", Status.OK, f"{path}: {len(frame)} records in {len(frame.columns)} columns")
-    yield from _header(path, frame, schema, ignore, needs_label=use.needs_label)
-    yield from _keys(use, frame, schema)
+    yield Finding("data", Status.OK, f"{path}: {len(frame)} records in {len(names)} columns")
+    yield from _header(path, names, schema, ignore, needs_label=use.needs_label)
+    yield from _keys(use, names, frame, schema)
     yield from _label(use, frame, schema)
     for column in schema.columns:
         if column.name in frame.columns:
-            yield from _column(frame[column.name], column, use)
+            yield from _column(frame, column, use)
 
 
 def _header(
-    path: Path, frame: pd.DataFrame, schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+    path: Path, names: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
 ) -> Iterator[Finding]:
-    names = [str(name) for name in frame.columns]
-    if names and all(_is_number(name) or name.startswith("Unnamed: ") for name in names):
-        yield Finding("header", Status.PROBLEM, f"{path}: the first line holds numbers, not the names of columns")
-        return
     try:
         check_columns(path, names, schema, ignore, needs_label=needs_label)
     except TableError as error:
-        yield Finding("header", Status.PROBLEM, str(error))
+        is_data = bool(names) and all(_is_number(name) or name.startswith("Unnamed: ") for name in names)
+        sentence = f"{path}: the first line holds numbers, not the names of columns" if is_data else str(error)
+        yield Finding("header", Status.PROBLEM, sentence)
     else:
         yield Finding("header", Status.OK, f"{len(schema.columns)} columns of the schema, all there")
 
 
-def _keys(use: TableUse, frame: pd.DataFrame, schema: TableSchema) -> Iterator[Finding]:
+def _keys(use: TableUse, found: list[str], frame: pd.DataFrame, schema: TableSchema) -> Iterator[Finding]:
     names, path, duplicates = schema.id_columns, use.path, use.duplicates
     if not set(names) <= set(frame.columns):
         return
     named = " and ".join(map(repr, names))
     n_distinct = len(frame[list(names)].dropna().drop_duplicates())
-    if 0 < n_distinct <= max(2, len(frame) // 20):
-        yield Finding(
-            "ids",
-            Status.PROBLEM,
-            f"column {named} holds {n_distinct} different values in {len(frame)} records: is it a label or a category?",
+    if 0 < n_distinct <= max(2, len(frame) // 20) and n_distinct < len(frame):
+        sentence = (
+            f"column {named} holds {n_distinct} different values in {len(frame)} records: is it a label or a category?"
         )
-        return
+        yield Finding("ids", Status.PROBLEM if duplicates == "refuse" else Status.WARNING, sentence)
+        if duplicates == "refuse":
+            return
     try:
         n_kept = len(rows_to_keep(read_ids(frame, names, path), duplicates, names, path))
         if use.ids is not None:
             known = TableSchema(columns=(), id=schema.id)
-            others = [str(name) for name in frame.columns if name not in names]
+            others = [name for name in found if name not in names]
             select(read_table(path, known, ignore=others, needs_label=False, duplicates=duplicates), use.ids, path)
     except TableError as error:
         yield Finding("ids", Status.PROBLEM, str(error))
@@ -127,7 +126,7 @@ def _label(use: TableUse, frame: pd.DataFrame, schema: TableSchema) -> Iterator[
             yield Finding("label", Status.PROBLEM, f"the schema names no `label`, which {whose} needs")
         return
     if not needs_label:
-        yield Finding("label", Status.PROBLEM, "the schema names a `label`, which only the active party has")
+        yield Finding("label", Status.PROBLEM, LABEL_OF_PASSIVE)
         return
     if schema.label not in frame.columns:
         return
@@ -150,15 +149,14 @@ def _label(use: TableUse, frame: pd.DataFrame, schema: TableSchema) -> Iterator[
         yield Finding("label", Status.OK, f"column {schema.label!r}, {n_distinct} different values")
 
 
-def _column(column: pd.Series, schema: ColumnSchema, use: TableUse) -> Iterator[Finding]:
+def _column(frame: pd.DataFrame, schema: ColumnSchema, use: TableUse) -> Iterator[Finding]:
     check = f"column {schema.name}"
     try:
-        values, _ = read_numbers(column, schema, clip=False)
-        if use.is_released:
-            read_numbers(column, schema)
+        check_column(frame, schema, clip=use.is_released)
     except OpBoostError as error:
         yield Finding(check, Status.PROBLEM, str(error))
         return
+    values, _ = read_numbers(frame[schema.name], schema, clip=False)
     remarks = []
     if len(np.unique(values)) < 2:
         if use.needs_variety:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, PassiveRun, read_any_run, read_role, read_schema
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
-from parties.doctor.run_files import examine_folder, examine_keys
+from parties.doctor.run_files import examine_folder, examine_keys, examine_protection
 from parties.doctor.table import TableUse, examine_table
 from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.ledger.budget import Balances, Budget
@@ -40,6 +40,7 @@ def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[
         findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
     except EXPECTED_ERRORS as error:
         return [Finding("run file", Status.PROBLEM, str(error))]
+    findings += examine_protection(run)
     peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
     address = run.listen if isinstance(run, ActiveRun) else run.connect
     keys_fit, keys = examine_keys(run, peers, [address], insecure, findings)

@@ -29,8 +29,9 @@ from parties.config.vertical import read_schema
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.ledger.pricing import record_keys
+from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
-from parties.tables.parquet import read_stored, reporting_faults, stamp_of, stored_names
+from parties.tables.parquet import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
 
@@ -105,17 +106,13 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
     ConfigError, TableError
         If there are none, or one has other columns than the schema says.
     """
-    import pyarrow.parquet as pq
-
     schema, ignore = read_schema(table_schema)
     files = []
     for path in _listed(data):
         if path.suffix != ".parquet":
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
         check_columns(path, stored_names(path), schema, ignore, needs_label=True)
-        with reporting_faults(path):
-            n_rows = pq.read_metadata(path).num_rows
-        files.append(PartFile(path, table_schema, objective, stamp_of(path), n_rows))
+        files.append(PartFile(path, table_schema, objective, stamp_of(path), stored_length(path)))
     if not any(file.n_rows for file in files):
         raise TableError(f"{len(files)} partitions have no rows. Nothing was sent")
     return [file for file in files if file.n_rows]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from parties.errors import ConfigError
+from parties.storage.documents import read_yaml
 from protocols.transport.sanitize import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.
@@ -28,8 +28,8 @@ def changes(before: Path, after: Path) -> list[str]:
 
 def _settings(path: Path) -> dict[str, str]:
     try:
-        return dict(_flat("", yaml.safe_load(path.read_text())))
-    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return dict(_flat("", read_yaml(path)))
+    except (ConfigError, RecursionError):
         return {"the run file": "unreadable"}
 
 

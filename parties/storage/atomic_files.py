@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,6 +77,23 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file's content as a whole."""
     with replacing(target) as partial:
         shutil.copyfile(source, partial)
+
+
+def odd_kind(path: Path) -> str | None:
+    """What stands at a path where a regular file is expected; None for a regular file.
+
+    Opening a named pipe waits for a writer, and some devices never end.
+
+    Raises
+    ------
+    OSError
+        If nothing is there, or it cannot be looked at.
+    """
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
+        return None
+    kinds = {stat.S_ISDIR: "a folder", stat.S_ISFIFO: "a named pipe", stat.S_ISSOCK: "a socket"}
+    return next((words for holds, words in kinds.items() if holds(mode)), "a device")
 
 
 def sweep(folder: Path) -> None:

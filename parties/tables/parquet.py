@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,10 +14,16 @@ from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError
-from opboost.preprocess import Columns, EncodedColumn, encode
-from opboost.schema import Kind
+from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
+from opboost.schema import ColumnSchema, Kind
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers, scattered
+from parties.tables.data_files import MAX_NAME, check_names, reporting_faults, stamp_of
+from protocols.transport.sanitize import readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 # Rows that are read and encoded at a time.
 STORED_ROWS = 1 << 16
@@ -117,6 +124,32 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn
     return EncodedColumn(codes, is_missing, n_clipped)
 
 
+def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:
+    """Refuse a column of which a cell does not fit the schema; of a stored one, a piece is in memory at a time.
+
+    Parameters
+    ----------
+    columns : Columns
+    schema : ColumnSchema
+    clip : bool
+        Whether the column is released, so that its bounds count.
+
+    Raises
+    ------
+    TableError, DataError
+        As for the column as a whole, whose faults are counted over all its rows.
+    """
+    if isinstance(columns, StoredColumns) and _is_even(columns.path, schema.name, schema.kind):
+        try:
+            for _, cells in columns.pieces(schema.name):
+                read_numbers(cells, schema, clip=clip)
+        except DataError:
+            pass
+        else:
+            return
+    read_numbers(columns[schema.name], schema, clip=clip)
+
+
 def _is_even(path: Path, name: str, kind: Kind) -> bool:
     """Whether a column's cells read the same, whatever other cells are read with them.
 
@@ -124,38 +157,24 @@ def _is_even(path: Path, name: str, kind: Kind) -> bool:
     """
     import pyarrow.types as pt
 
-    with reporting_faults(path):
-        import pyarrow.parquet as pq
-
-        found = pq.read_schema(path).field(name).type
+    with opened(path) as file:
+        found = file.schema_arrow.field(name).type
     if kind is Kind.NUMERIC:
         return bool(pt.is_integer(found) or pt.is_floating(found))
     return bool(pt.is_string(found) or pt.is_large_string(found))
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Size and time of the last change of a file."""
-    with reporting_faults(path):
-        status = path.stat()
-        return status.st_size, status.st_mtime_ns
-
-
 def stored_names(path: Path) -> list[str]:
     """Names of the columns of a Parquet file."""
-    with reporting_faults(path):
-        import pyarrow.parquet as pq
-
-        schema = pq.read_schema(path)
-        index = (schema.pandas_metadata or {}).get("index_columns", ())
-        return [name for name in schema.names if name not in index]
+    with opened(path) as file:
+        index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", ())
+        return [name for name in file.schema_arrow.names if name not in index]
 
 
 def stored_length(path: Path) -> int:
     """Rows of a Parquet file."""
-    with reporting_faults(path):
-        import pyarrow.parquet as pq
-
-        return int(pq.read_metadata(path).num_rows)
+    with opened(path) as file:
+        return int(file.metadata.num_rows)
 
 
 def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -166,13 +185,18 @@ def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
     TableError
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    with reporting_faults(path), pq.ParquetFile(path) as file:
+    with opened(path, names) as file:
+        n_left = file.metadata.num_rows
         # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
         for group in range(file.num_row_groups):
             for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names)):
-                yield pa.Table.from_batches([batch]).to_pandas()
+                n_left -= len(batch)
+                if n_left < 0:
+                    raise ValueError("more rows than the file says")
+                yield _frame(pa.Table.from_batches([batch]))
+        if n_left:
+            raise ValueError("fewer rows than the file says")
 
 
 def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
@@ -182,16 +206,42 @@ def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     ------
     TableError
     """
-    with reporting_faults(path):
-        return pd.read_parquet(path, columns=None if names is None else list(names))
+    with opened(path, names) as file:
+        return _frame(file.read(columns=None if names is None else list(names)))
 
 
 @contextmanager
-def reporting_faults(path: Path) -> Iterator[None]:
-    """Say in one sentence that a file cannot be read, and nothing of what is in it."""
-    try:
-        yield
-    except OSError as error:
-        raise TableError(f"{path} cannot be read: {error.strerror or type(error).__name__}") from None
-    except ValueError as error:
-        raise TableError(f"{path} is not a readable table: {type(error).__name__}") from None
+def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of which some columns, or all of them, are to be read; one that contradicts itself is refused."""
+    import pyarrow.parquet as pq
+
+    with reporting_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        check_names(path, schema.names)
+        for name in schema.names if names is None else names:
+            if name in schema.names and not _holds_cells(kind := schema.field(name).type):
+                raise TableError(
+                    f"{path}: column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}; allowed are numbers, "
+                    "texts, dates and truth values"
+                )
+        if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
+            raise ValueError("the file's numbers of rows contradict each other")
+        yield file
+
+
+def _holds_cells(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    tests = (
+        pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_string, pt.is_large_string, pt.is_date,
+        pt.is_timestamp, pt.is_null,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """The table for pandas, which does not look whether texts are texts."""
+    table.validate(full=True)
+    return table.to_pandas()

@@ -14,14 +14,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.preprocess import Columns, own_features
+from opboost.preprocess import Columns, holds_numbers, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
-from parties.tables.parquet import StoredColumns, read_stored, reporting_faults, stamp_of, stored_frames, stored_names
+from parties.tables.csv_files import read_csv
+from parties.tables.data_files import named, reporting_faults, stamp_of
+from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds
+
+LABEL_OF_PASSIVE = "the schema names a `label`, which only the active party has"
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,7 @@ def read_table(
     """
     is_stored = by_column and path.suffix == ".parquet"
     stamp = stamp_of(path)
-    frame = pd.DataFrame() if is_stored else read_frame(path, schema)
-    names = stored_names(path) if is_stored else list(frame.columns)
+    names, frame = (stored_names(path), pd.DataFrame()) if is_stored else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
     if is_stored and schema.label in names:
         frame = read_stored(path, [schema.label])
@@ -187,10 +190,8 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     TableError
         If the list is empty, repeats an id, or names one that the table lacks.
     """
-    try:
-        lines = ids_path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TableError(f"{ids_path} cannot be read: {type(error).__name__}") from None
+    with reporting_faults(ids_path):
+        lines = ids_path.read_text(encoding="utf-8-sig").splitlines()
     wanted = pd.Index([canonical(line) for line in lines if line.strip()], dtype=object)
     if len(wanted) == 0 or not wanted.is_unique:
         raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
@@ -201,31 +202,23 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     return table.take(positions)
 
 
-def read_frame(path: Path, schema: TableSchema) -> pd.DataFrame:
-    """The file as it is, with nothing checked but that it is a table.
+def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame]:
+    """The names of all columns of a file, and those of its columns that the schema knows, with no cell checked.
 
     Raises
     ------
     TableError
+        If it is no table.
     """
-    as_text = [*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC)]
+    known = {*schema.id_columns, *schema.names, schema.label}
     if path.suffix == ".parquet":
-        return read_stored(path)
+        names = stored_names(path)
+        return names, read_stored(path, [name for name in names if name in known])
+    as_text = (*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC))
     with reporting_faults(path):
-        return _read_csv(path, dict.fromkeys(as_text, "string"))
-
-
-def _read_csv(path: Path, dtypes: dict[str, str]) -> pd.DataFrame:
-    """Read CSV; rows with more cells than the header would otherwise shift silently into an index.
-
-    An empty cell more in every row, from a separator at the end of the line, is no cell.
-    """
-    frame = pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""])
-    if isinstance(frame.index, pd.RangeIndex):
-        return frame
-    if frame.index.nlevels == 1 and frame.iloc[:, -1].isna().all():
-        return pd.read_csv(path, dtype=dtypes, keep_default_na=False, na_values=[""], index_col=False)
-    raise TableError(f"{path} has rows with more cells than its header names columns")
+        frame = read_csv(path, as_text)
+    names = [str(name) for name in frame.columns]
+    return names, frame[[name for name in names if name in known]]
 
 
 def check_columns(
@@ -234,22 +227,24 @@ def check_columns(
     """Refuse a header that does not fit the schema."""
     for name in schema.id_columns:
         if name not in found:
-            raise TableError(f"{path} has no id column {name!r}; its columns are {', '.join(found)}")
+            raise TableError(f"{path} has no id column {name!r}; its columns are {named(found)}")
     if needs_label and schema.label not in found:
-        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {', '.join(found)}")
+        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {named(found)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
         raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
     unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
     if unknown:
         raise TableError(
-            f"{path} has columns that the schema does not know: {', '.join(unknown)}; describe them or list them "
+            f"{path} has columns that the schema does not know: {named(unknown)}; describe them or list them "
             "under `ignore`"
         )
 
 
 def read_labels(path: Path, column: pd.Series, name: str) -> Values:
     """The labels as numbers."""
+    if not holds_numbers(column):
+        raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
     labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     n_bad = int((~np.isfinite(labels)).sum())
     if n_bad:

@@ -130,7 +130,7 @@ def _convert(column: pd.Series, name: str, path: Path) -> list[str]:
     elif types.is_integer_dtype(column):
         texts = list(map(str, column.tolist()))
     elif types.is_datetime64_any_dtype(column):
-        texts = [_date(value.to_pydatetime(warn=False)) for value in column]
+        texts = [_day(value) for value in column]
     else:
         texts = [_text(value) for value in column]
     found = [text for text in texts if text is not None]
@@ -159,6 +159,14 @@ def _text(value: object) -> str | None:
 
 def _whole(value: float) -> str | None:
     return str(int(value)) if abs(value) <= MAX_WHOLE_DOUBLE and value.is_integer() else None
+
+
+def _day(value: pd.Timestamp) -> str | None:
+    """The same of a type that goes further than Python's, whose years have four digits."""
+    try:
+        return _date(value.to_pydatetime(warn=False))
+    except (OverflowError, ValueError):
+        return None
 
 
 def _date(value: datetime.datetime) -> str | None:

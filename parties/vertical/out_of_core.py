@@ -31,7 +31,7 @@ from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_store import NOT_DRAWN
 from parties.progress import Progress, no_progress
 from parties.storage.mapped_ranks import MappedRanks
-from parties.tables.parquet import reporting_faults
+from parties.tables.parquet import opened
 from parties.vertical.release_offer import rank_type
 from protocols.private_files import private_opener
 
@@ -130,9 +130,8 @@ def release_file(
 def stored_pieces(data: Path, name: str) -> Iterator[pd.Series]:
     """A column of a Parquet file in pieces of `PIECE_ROWS` rows, however the file groups them; the last is shorter."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    with reporting_faults(data), pq.ParquetFile(data) as file:
+    with opened(data, [name]) as file:
         waiting = pa.table({name: pa.array([], file.schema_arrow.field(name).type)})
         # One group of rows at a time: asked for all, pyarrow would read the column ahead as a whole.
         groups = (file.iter_batches(PIECE_ROWS, row_groups=[g], columns=[name]) for g in range(file.num_row_groups))

@@ -28,8 +28,8 @@ from parties.ledger.ledger_lines import Release, digest_of
 from parties.ledger.pricing import exact_pieces, planned
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.journal import Journal, Records
-from parties.tables.parquet import encode_column
-from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
+from parties.tables.parquet import check_column, encode_column
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
 from parties.vertical.alignment import Aligned, Aligner, Place
 from parties.vertical.party_b import PassiveJob
@@ -208,8 +208,10 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
 def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
     """The same of a passive party."""
     schema, ignore = read_schema(run.table_schema)
+    if schema.label is not None:
+        raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.desensitize.mechanisms(schema)
+        mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
     whole = _whole_table(run, schema, ignore)
     table = _brought(whole, run)
@@ -237,6 +239,8 @@ def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple
         )
     is_active, duplicates = run.role == "active", run.align.duplicates
     table = read_table(run.data, schema, ignore=ignore, needs_label=is_active, duplicates=duplicates, by_column=True)
+    for column in schema.columns:
+        check_column(table.features, column, clip=not is_active)
     check_learnable(table, run, schema)
     return table
 

@@ -99,6 +99,8 @@ def check_loopback(address: str, keys: KeyPair | None) -> None:
 
 def _read(path: Path, header: str) -> bytes:
     try:
+        if path.exists() and not path.is_file():
+            raise KeyFileError(f"{path} is a folder, a named pipe, a socket or a device, where a key file is needed")
         words = path.read_text().split()
         key = bytes.fromhex(words[1]) if len(words) == 2 and words[0] == header else b""
     except OSError as error:

@@ -97,3 +97,13 @@ def test_the_figures_of_the_readme_have_their_configurations(sweep: Any, name: s
     assert found.repeats >= 3
     assert drawn.stat().st_size < 150_000
     assert found.title in drawn.read_text()
+
+
+def test_a_key_that_stands_twice_is_refused(
+    sweep: Any, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.write_text(config.read_text() + "repeats: 9\n")
+    with pytest.raises(SystemExit, match="2"):
+        start(sweep, config, monkeypatch)
+    assert "the key 'repeats' stands in line" in capsys.readouterr().err
+    assert not config.with_suffix(".results.jsonl").exists()

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
+from parties.config.desensitize_section import DesensitizeSection
 from parties.config.vertical import (
     ActiveRun,
     BudgetSection,
-    DesensitizeSection,
     ModelSection,
     PassiveRun,
     read_role,
@@ -211,7 +211,7 @@ def test_an_active_run_needs_every_one_of_its_keys(tmp_path: Path, key: str) -> 
         (PASSIVE, "desensitize.theta", 2.5, "desensitize.theta: Input should be a valid integer"),
         (PASSIVE, "desensitize.columns.age.epsilon", 0, "desensitize.columns.age.epsilon: Input should be greater"),
         (PASSIVE, "ledger.budget.epsilon", 0, "ledger.budget.epsilon: Input should be greater than 0; found 0"),
-        (PASSIVE, "ledger.budget.per_record", math.nan, "ledger.budget.per_record: Input should be greater than 0"),
+        (PASSIVE, "ledger.budget.per_record", math.nan, "ledger.budget.per_record: Input should be a finite number"),
         (PASSIVE, "share_thresholds", "perhaps", "share_thresholds: Input should be a valid boolean"),
     ],
 )

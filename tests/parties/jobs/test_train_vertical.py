@@ -87,7 +87,7 @@ SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
     "theta too small": (
         "run.desensitize",
         {"mechanism": "local", "theta": 0},
-        "theta must be an integer between 1 and",
+        r"desensitize\.theta: Input should be greater than or equal to 1",
     ),
     "theta too large": ("run.desensitize", {"mechanism": "adj", "theta": 2000}, "theta must be an integer between 1"),
     "budget for no column": ("run.desensitize.columns", {"age": {"epsilon": 1}}, "that the schema lacks: age"),

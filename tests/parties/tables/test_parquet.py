@@ -17,6 +17,7 @@ from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
 from parties.tables import parquet
+from parties.tables.data_files import stamp_of
 from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
 
@@ -163,7 +164,7 @@ def test_a_stored_column_takes_few_bytes_per_row(tmp_path: Path, monkeypatch: py
     n_rows, target, schema = 300_000, tmp_path / "data.parquet", ColumnSchema(name="age", lower=0, upper=100)
     monkeypatch.setattr(parquet, "STORED_ROWS", 1 << 12)
     pd.DataFrame({"age": np.arange(n_rows) % 100.0}).to_parquet(target, row_group_size=1 << 16)
-    features, one = StoredColumns(target, np.arange(n_rows), parquet.stamp_of(target)), mechanism(schema)
+    features, one = StoredColumns(target, np.arange(n_rows), stamp_of(target)), mechanism(schema)
     # Codes, the mask's pages, and the places of the file's rows; as a whole, doubles come many times over.
     assert peak_per_row(lambda: encode_column(features, one), n_rows) < 12
     assert peak_per_row(lambda: encode(features["age"], schema, domain=one.settings.domain), n_rows) > 40

@@ -1,0 +1,44 @@
+"""Addresses in run files, checked when they are read: ZeroMQ takes port 70000 for port 4464."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+MAX_PORT = 65535
+
+# What a system call takes as the path of a socket.
+MAX_IPC_BYTES = 107
+
+_PLACE = re.compile(r"(?P<host>\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+
+
+def _address(*schemes: str, any_host: bool = False) -> Callable[[str], str]:
+    """A check of addresses with these schemes; with `any_host`, ``*`` stands for every interface."""
+
+    def check(address: str) -> str:
+        scheme, _, rest = address.partition("://")
+        if scheme in schemes and (_is_path(rest) if scheme == "ipc" else _is_place(rest, any_host=any_host)):
+            return address
+        allowed = " or ".join(f"{one}://host:port" for one in schemes if one != "ipc")
+        path = f", or ipc://path of at most {MAX_IPC_BYTES} bytes" if "ipc" in schemes else ""
+        raise ValueError(f"must be {allowed}, with a port from 1 to {MAX_PORT}{path}")
+
+    return check
+
+
+def _is_place(text: str, *, any_host: bool) -> bool:
+    found = _PLACE.fullmatch(text)
+    return found is not None and 1 <= int(found["port"]) <= MAX_PORT and (any_host or found["host"] != "*")
+
+
+def _is_path(text: str) -> bool:
+    return 0 < len(text.encode()) <= MAX_IPC_BYTES and text.isprintable()
+
+
+ListenAddress = Annotated[str, AfterValidator(_address("tcp", "ipc", any_host=True))]
+ConnectAddress = Annotated[str, AfterValidator(_address("tcp", "ipc"))]
+SchedulerAddress = Annotated[str, AfterValidator(_address("tcp", "tls"))]

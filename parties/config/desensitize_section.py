@@ -1,0 +1,106 @@
+"""The `desensitize` section of a passive party's run file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_units
+from opboost.errors import ParameterError
+from opboost.privacy.laws import Law
+from opboost.schema import ColumnSchema, TableSchema
+from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
+from parties.errors import ConfigError
+
+# The most points of a mapped domain: some steps take memory for each of them.
+MAX_POINTS = 1_000_000
+
+Cells = Annotated[int, Field(ge=1), Number]
+Share = Annotated[float, Field(ge=1e-6, le=1e6), Number]
+Points = Annotated[int, Field(ge=2, le=MAX_POINTS), Number]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ColumnBudget(_Section):
+    """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
+
+    epsilon: Epsilon | None = None
+    cost: Epsilon | None = None
+    per: Finite | None = None
+    mechanism: Literal["global", "local", "adj"] | None = None
+    law: Law | None = None
+    theta: Cells | None = None
+    alpha: Share | None = None
+    domain_size: Points | None = None
+    category_epsilon: Epsilon | None = None
+
+
+class DesensitizeSection(_Section):
+    """How the passive party's columns are randomised."""
+
+    mechanism: Literal["global", "local", "adj"] = "global"
+    epsilon: Epsilon = 0.1
+    law: Law = Law.CLAMPED
+    theta: Cells | None = None
+    alpha: Share = 1.0
+    domain_size: Points = 1000
+    category_epsilon: Epsilon | None = None
+    columns: dict[str, ColumnBudget] = {}
+
+    def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
+        """A mechanism for every column of the schema; one that promises nothing is refused."""
+        unknown = sorted(set(self.columns) - set(schema.names))
+        if unknown:
+            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
+        found = tuple(ColumnMechanism(column, self._in_units(column)) for column in schema.columns)
+        for mechanism in found:
+            mechanism.guarantee()
+        return found
+
+    def budgets(self) -> Iterator[GivenBudget]:
+        """What is given for all columns and for single ones, as far as it can be known without the schema.
+
+        Raises
+        ------
+        ConfigError
+            If keys do not go together.
+        """
+        for name in (None, *self.columns):
+            own, place = (self, "desensitize") if name is None else (self.columns[name], f"desensitize.columns.{name}")
+            settings = self._settings(name)
+            yield from given_budgets(place, epsilon=own.epsilon, category_epsilon=own.category_epsilon)
+            yield from budgets_of(settings, place)
+            if isinstance(own, ColumnBudget) and own.cost is not None:
+                # The cost of the whole range, which no `per` can exceed.
+                yield GivenBudget.at(f"{place}.cost", own.cost, MOST_EPSILON * settings.domain_size)
+
+    def _settings(self, name: str | None) -> MechanismSettings:
+        """The settings of all columns or, by name, of one; a cost in original units is left out."""
+        place = "desensitize" if name is None else f"desensitize.columns.{name}"
+        own = ColumnBudget() if name is None else self.columns.get(name, ColumnBudget())
+        if (own.cost is None) != (own.per is None) or (own.cost is not None and own.epsilon is not None):
+            raise ConfigError(f"{place}: give either epsilon, or cost together with per")
+        changed = own.model_dump(exclude_none=True, exclude={"cost", "per"})
+        try:
+            settings = MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed})
+        except ParameterError as error:
+            raise ConfigError(f"{place}: {error}") from None
+        if settings.mechanism != "global" and settings.theta is None:
+            raise ConfigError(
+                f"{place}: mechanism {settings.mechanism} needs `theta`, the width of its cells: a whole number from 1 "
+                "to domain_size; found none"
+            )
+        return settings
+
+    def _in_units(self, column: ColumnSchema) -> MechanismSettings:
+        """The settings of a column, with the budget per unit of the domain that a cost in original units comes to."""
+        own, settings = self.columns.get(column.name, ColumnBudget()), self._settings(column.name)
+        if own.cost is None or own.per is None:
+            return settings
+        return replace(settings, epsilon=epsilon_in_units(own.cost, own.per, column, settings))

@@ -1,0 +1,103 @@
+"""Bounds on the budgets in run files: beyond them nothing is protected, and the run file must say ``no_privacy: true``.
+
+`MOST_EPSILON` is where double precision ends: from odds of e^36 to 1 on, a record's answer is as certain as without
+noise. Of an epsilon in the hundreds nobody is protected either; where good budgets end is for people to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from opboost.desensitize import MechanismSettings
+from opboost.privacy.adj_map import AdjMap
+
+# Per record, per step of a column's mapped domain, per border between cells, or per change of a category.
+MOST_EPSILON = 36.0
+
+# One record in a hundred may then be published as it is.
+MOST_DELTA = 0.01
+
+
+def _no_truth_value(value: object) -> object:
+    """YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    return value
+
+
+Number = BeforeValidator(_no_truth_value)
+Epsilon = Annotated[float, Field(gt=0), Number]
+Delta = Annotated[float, Field(gt=0, lt=1), Number]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False), Number]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenBudget:
+    """A budget that a run file gives, or that several of its keys come to.
+
+    Attributes
+    ----------
+    words : str
+        Says the keys and the value.
+    value : float
+    most : float
+    """
+
+    words: str
+    value: float
+    most: float = MOST_EPSILON
+
+    @classmethod
+    def at(cls, place: str, value: float, most: float = MOST_EPSILON) -> GivenBudget:
+        """The value of one key."""
+        return cls(f"{place} is {value:.9g}", value, most)
+
+
+def excessive(budgets: Iterable[GivenBudget]) -> list[GivenBudget]:
+    """Those that protect nothing."""
+    return [budget for budget in budgets if not budget.value <= budget.most]
+
+
+def check_protection(budgets: Iterable[GivenBudget], *, no_privacy: bool) -> None:
+    """Refuse budgets that protect nothing.
+
+    Raises
+    ------
+    ValueError
+    """
+    found = [] if no_privacy else excessive(budgets)
+    if found:
+        raise ValueError(
+            " | ".join(
+                f"{budget.words}, which protects nothing: at most {budget.most:g} is allowed, or more together with "
+                "`no_privacy: true` in the run file"
+                for budget in found
+            )
+        )
+
+
+def given_budgets(place: str, **keys: float | None) -> Iterator[GivenBudget]:
+    """The budgets under keys of one section, without those that are left out."""
+    for key, value in keys.items():
+        if value is not None:
+            yield GivenBudget.at(f"{place}.{key}", value)
+
+
+def budgets_of(settings: MechanismSettings, place: str) -> Iterator[GivenBudget]:
+    """What a column's settings come to, of which a law or cells may make more than their epsilon."""
+    value = settings.build()
+    per_step = value.epsilon_ner if isinstance(value, AdjMap) else value.epsilon
+    yield _together(settings, place, value.law.promise * per_step, "step of the domain")
+    if isinstance(value, AdjMap):
+        yield _together(settings, place, value.law.promise * value.epsilon_prt, "border between cells")
+
+
+def _together(settings: MechanismSettings, place: str, value: float, unit: str) -> GivenBudget:
+    cells = f", theta {settings.theta}" if settings.mechanism != "global" else ""
+    share = f", alpha {settings.alpha:g}" if settings.mechanism == "adj" else ""
+    keys = f"epsilon {settings.epsilon:g}, law {settings.law.value}{cells}{share}"
+    return GivenBudget(f"{place} comes to {value:g} per {unit} ({keys})", value)

@@ -1,0 +1,98 @@
+"""YAML documents (run files, schemas, sweeps), in which every key stands once; and what is wrong with one, in words."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from parties.errors import ConfigError
+from parties.storage.atomic_files import odd_kind
+
+_MERGE = "tag:yaml.org,2002:merge"
+
+# What PyYAML's constructors raise for scalars that are not what their tag says, beside its own errors.
+_MALFORMED = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML file of keys and values.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read, is not YAML, or gives a key twice, of which YAML libraries take the last one.
+    """
+    try:
+        if (kind := odd_kind(path)) is not None:
+            raise ConfigError(f"{path} is {kind}, where a YAML file is needed")
+        document = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except _RepeatedKey as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except _MALFORMED as error:
+        place = getattr(error, "problem_mark", None)
+        raise ConfigError(f"{path} is not YAML{f' at line {place.line + 1}' if place else ''}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path} must hold keys and values")
+    return document
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with a document, key by key."""
+    sentences = []
+    for problem in error.errors(include_url=False):
+        # A sentence about several keys of a section says itself what it found.
+        is_own = problem["type"] == "value_error" and isinstance(problem["input"], dict)
+        is_told = is_own or problem["type"] in ("missing", "extra_forbidden")
+        place = ".".join(map(str, problem["loc"])) or ("" if is_own else "the file")
+        found = "" if is_told else f"; found {shown(problem['input'])}"
+        sentences.append(f"{place}: ".removeprefix(": ") + problem["msg"].removeprefix("Value error, ") + found)
+    return " | ".join(sentences)
+
+
+def shown(value: object) -> str:
+    """A value of a document in an error's sentence: on one line, and bounded however large it is."""
+    return _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    """Bounded representations; of a whole number that Python refuses to write out, its length in bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple, self.maxset = 2, 4, 4, 4, 4
+        self.maxstring, self.maxother = 120, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 200 else f"a whole number of {x.bit_length()} bits"
+
+
+_SHORT = _Short()
+
+
+class _RepeatedKey(Exception):
+    """A mapping gives a key twice."""
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which refuses repeated keys when a mapping is parsed, before merge keys are resolved."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        mapping = super().compose_mapping_node(anchor)
+        lines: dict[Hashable, int] = {}
+        for node, _ in mapping.value:
+            if not isinstance(node, yaml.ScalarNode) or node.tag == _MERGE:
+                continue
+            key, line = self.construct_object(node), node.start_mark.line + 1
+            if key in lines:
+                raise _RepeatedKey(
+                    f"the key {shown(key)} stands in line {lines[key]} and again in line {line}; give it once"
+                )
+            lines[key] = line
+        return mapping

@@ -1,0 +1,399 @@
+"""Data files that are damaged, odd or no files at all: one sentence, from the party and from its doctor alike."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import io
+import lzma
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from parties.config.vertical import read_any_run
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
+from parties.errors import TableError
+from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.tables.parquet import read_stored, stored_frames
+from parties.vertical.preparation import prepare_active, prepare_passive
+
+HASTE = 0.05
+SECRET = "k0399"
+
+
+def told_by_party(path: Path) -> str | None:
+    """What a party says before it looks for its peer."""
+    run = read_any_run(path)
+    try:
+        prepare_active(run, path) if run.role == "active" else prepare_passive(run, path)
+    except EXPECTED_ERRORS as error:
+        return str(error)
+    return None
+
+
+def told_by_doctor(path: Path) -> dict[str, str]:
+    return {one.check: one.sentence for one in examine(path, wait_s=HASTE) if one.status is Status.PROBLEM}
+
+
+def told(path: Path, words: str) -> str:
+    """The party's sentence, which the doctor has too, with these words in it."""
+    sentence, problems = told_by_party(path), told_by_doctor(path)
+    assert sentence is not None
+    assert words in sentence
+    assert [one for one in problems.values() if words in one]
+    for one in (sentence, *problems.values()):
+        assert "\n" not in one
+        assert len(one) < 1000
+        assert SECRET not in one
+    return sentence
+
+
+@pytest.fixture
+def shop(sites: Any) -> Any:
+    sites.shop.write()
+    return sites.shop
+
+
+def put(site: Any, name: str, content: bytes) -> Path:
+    """Make these bytes the party's data file."""
+    site.run["data"] = name
+    path: Path = site.write()
+    (site.path / name).write_bytes(content)
+    return path
+
+
+def as_csv(frame: pd.DataFrame) -> bytes:
+    return frame.to_csv(index=False).encode()
+
+
+def as_parquet(frame: pd.DataFrame | pa.Table, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    table = frame if isinstance(frame, pa.Table) else pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+def socket_at(path: Path) -> None:
+    there = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(there)
+
+
+ODD: dict[str, tuple[Callable[[Path], None], str]] = {
+    "named pipe": (os.mkfifo, "is a named pipe"),
+    "folder": (os.mkdir, "is a folder"),
+    "socket": (socket_at, "is a socket"),
+    "endless device": (lambda path: path.symlink_to("/dev/zero"), "is a device"),
+    "empty device": (lambda path: path.symlink_to("/dev/null"), "is a device"),
+    "nothing": (lambda path: None, "cannot be read: No such file or directory"),
+    "a link to nothing": (lambda path: path.symlink_to("nowhere"), "cannot be read: No such file or directory"),
+    "a link to itself": (lambda path: path.symlink_to(path), "cannot be read: Too many levels of symbolic links"),
+}
+NAMES = ["odd.csv", "odd.csv.gz", "odd.parquet"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("make", "words"), ODD.values(), ids=ODD)
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(
+    shop: Any, make: Callable[[Path], None], words: str, name: str
+) -> None:
+    shop.run["data"] = name
+    path = shop.write()
+    make(shop.path / name)
+    told(path, words)
+
+
+def test_the_command_ends_at_a_pipe_with_a_sentence_and_a_code(sites: Any) -> None:
+    for site, command in ((sites.shop, "party-b"), (sites.bank, "party-a"), (sites.shop, "doctor")):
+        site.run["data"] = "odd.csv"
+        site.write()
+        if not (site.path / "odd.csv").exists():
+            os.mkfifo(site.path / "odd.csv")
+        call = [sys.executable, "-m", "parties.cli", command, str(site.path / "run.yaml")]
+        done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "is a named pipe" in " ".join((done.stdout + done.stderr).split())
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("which", ["ids", "secret_key", "schema"])
+def test_other_files_that_are_pipes_are_named_too(shop: Any, which: str) -> None:
+    os.mkfifo(shop.path / "pipe")
+    shop.run[which] = "pipe"
+    path = shop.write() if which != "schema" else shop.path / "run.yaml"
+    (shop.path / "run.yaml").write_text(__import__("yaml").safe_dump(shop.run))
+    problems = told_by_doctor(path)
+    assert [one for one in problems.values() if "a named pipe" in one]
+    if which != "secret_key":
+        assert "is a named pipe" in str(told_by_party(path))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_file_is_named(shop: Any, name: str) -> None:
+    told(put(shop, name, b""), f"{name} is empty")
+
+
+HEADER = b"id,spend,visits\n"
+ROWS = "id,spend,visits\na,1,2\nb,2,3\n"
+NO_TABLE: dict[str, tuple[bytes, str]] = {
+    "random": (b"\xf3\x17" * 40 + b"\0" + b"\xf3\x17" * 40, "it is not text in UTF-8"),
+    "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is not text in UTF-8"),
+    "latin-1": (ROWS.replace("b", "é").encode("latin-1"), "it is not text in UTF-8"),
+    "utf-16": (ROWS.encode("utf-16"), "it is not text in UTF-8"),
+    "utf-16 without mark": (ROWS.encode("utf-16-le"), "it is not text in UTF-8"),
+    "zero byte": (HEADER + b"a,1\0,2\nb,2,3\n", "it is not text in UTF-8"),
+    "short row": (HEADER + b"a,1,2\nb,2\nc,3,4\n", "has 1 rows with fewer cells than its header names columns"),
+    "short rows": (HEADER + b"a,1,2\nb\n\nc\n", "has 2 rows with fewer cells than its header names columns"),
+    "long row": (HEADER + b"a,1,2\nb,2,3,4\nc,3,4\n", "a row has too many cells, or a quote is not closed"),
+    "open quote": (HEADER + b'a,1,2\nb,"2,3\nc,3,4\n', "a row has too many cells, or a quote is not closed"),
+    "cut within quotes": (HEADER + b'a,1,"2', "a row has too many cells, or a quote is not closed"),
+    "column twice": (b"id,spend,visits,spend\na,1,2,3\nb,2,3,4\n", "has several columns named spend"),
+    "id twice": (b"id,id,spend,visits\na,b,1,2\nb,a,2,3\n", "has several columns named id"),
+    "header alone": (HEADER, "has no rows"),
+    "blank lines": (b"\n\n", "is not a readable table"),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), NO_TABLE.values(), ids=NO_TABLE)
+@pytest.mark.parametrize("pack", [lambda content: content, gzip.compress], ids=["plain", "gz"])
+def test_text_that_is_no_table_is_one_sentence(
+    shop: Any, content: bytes, words: str, pack: Callable[[bytes], bytes]
+) -> None:
+    told(put(shop, "odd.csv" if pack is not gzip.compress else "odd.csv.gz", pack(content)), words)
+
+
+NOT_RAGGED = {
+    "blank lines": "id,spend,visits\na,1,2\n\nb,2,\nc,3,4\n   \n",
+    "mark and CRLF": "\ufeffid,spend,visits\r\na,1,2\r\nb,2,\r\n",
+    "separators at the end": "id,spend,visits,\na,1,2,\nb,2,,\n",
+    "separators at the end of the rows": "id,spend,visits\na,1,2,\nb,2,,\n",
+    "quotes": 'id,spend,visits\na,1,2\n"b,\nc",2,""\n',
+}
+
+
+@pytest.mark.parametrize("text", NOT_RAGGED.values(), ids=NOT_RAGGED)
+def test_tables_with_empty_cells_are_not_taken_for_ragged(shop: Any, text: str) -> None:
+    shop.schema["ignore"] = ["Unnamed: 3"]
+    assert told_by_party(put(shop, "good.csv", text.encode())) is None
+
+
+PACKED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gz": ("data.csv.gz", gzip.compress),
+    "bz2": ("data.csv.bz2", bz2.compress),
+    "xz": ("data.csv.xz", lzma.compress),
+}
+
+
+@pytest.mark.parametrize(("name", "pack"), PACKED.values(), ids=PACKED)
+def test_packed_files_that_were_cut_or_flipped_are_one_sentence(
+    shop: Any, name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    whole = pack(as_csv(shop.table))
+    assert told_by_party(put(shop, name, whole)) is None
+    told(put(shop, name, whole[: len(whole) // 2]), f"{name} is not a readable table: it is damaged")
+    told(put(shop, name, whole[:-1]), f"{name} is not a readable table: it is damaged")
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 4
+    told(put(shop, name, bytes(flipped)), f"{name} is not a readable table: it is damaged")
+    told(put(shop, name, as_csv(shop.table)), f"{name} is not a readable table: it is damaged")
+
+
+def test_parquet_that_was_cut_is_one_sentence(shop: Any) -> None:
+    whole = as_parquet(shop.table)
+    assert told_by_party(put(shop, "data.parquet", whole)) is None
+    for end in (1, 4, 8, len(whole) // 2, len(whole) - 1):
+        told(put(shop, "data.parquet", whole[:end]), "data.parquet is not a readable table: it is damaged")
+    told(put(shop, "data.parquet", as_csv(shop.table)), "data.parquet is not a readable table: it is damaged")
+
+
+def test_a_flipped_bit_in_parquet_is_seen_wherever_the_writer_left_check_sums(shop: Any) -> None:
+    whole = as_parquet(shop.table, write_page_checksum=True, compression="none", use_dictionary=False)
+    place = whole.index(np.float64(shop.table["spend"].iloc[200]).tobytes())
+    told(put(shop, "data.parquet", whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]), "it is damaged")
+
+
+def test_text_in_parquet_that_is_no_text_is_one_sentence(shop: Any) -> None:
+    whole = as_parquet(shop.table, compression="none", use_dictionary=False)
+    place = whole.index(b"k0200")
+    told(put(shop, "data.parquet", whole[:place] + b"\xff" + whole[place + 1 :]), "it is damaged")
+
+
+def named(*columns: tuple[str, Any]) -> pa.Table:
+    return pa.Table.from_arrays([pa.array(values) for _, values in columns], names=[name for name, _ in columns])
+
+
+IDS = ("id", ["a", "b", "c"])
+SPEND = ("spend", [1.0, 2.0, 3.0])
+VISITS = ("visits", [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (named(IDS, SPEND, VISITS, SPEND), "has several columns named spend"),
+        (named(IDS, IDS, SPEND, VISITS), "has several columns named id"),
+        (named(IDS, SPEND, VISITS, ("x", [1, 2, 3]), ("x", [1, 2, 3])), "has several columns named x"),
+        (named(IDS, ("spend", [[1.0], [2.0], []]), VISITS), "column 'spend' holds list<"),
+        (named(IDS, ("spend", [{"a": 1}, {"a": 2}, {"a": 3}]), VISITS), "column 'spend' holds struct<"),
+        (named(("id", [["a"], ["b"], ["c"]]), SPEND, VISITS), "column 'id' holds list<"),
+        (named(IDS, SPEND, ("visits", pa.array([[("k", 1)], [], []], pa.map_(pa.string(), pa.int64())))), "map<"),
+        (named(IDS, ("spend", [b"1", b"2", b"3"]), VISITS), "column 'spend' holds binary"),
+        (named(IDS, ("spend", pa.array([1, 2, 3], pa.duration("s"))), VISITS), "column 'spend' holds duration"),
+        (named(IDS, ("spend", pa.array([1, 2, 3], pa.time32("s"))), VISITS), "column 'spend' holds time32"),
+        (named(IDS, ("spend", [datetime.date(2024, 1, day) for day in (1, 2, 3)]), VISITS), "'spend'"),
+        (named(IDS, ("spend", [datetime.datetime(2024, 1, day) for day in (1, 2, 3)]), VISITS), "'spend'"),
+        (named(("id", [b"a", b"b", b"c"]), SPEND, VISITS), "column 'id' holds binary"),
+        (named(("id", [True, False, None]), SPEND, VISITS), "'id'"),
+        (named(("id", pa.array([2**62, 5, 6], pa.timestamp("us"))), SPEND, VISITS), "data.parquet"),
+        (named(("id", pa.array([10**12, 5, 6], pa.timestamp("s"))), SPEND, VISITS), "'id'"),
+        (named(("id", pa.array([2**30, 5, 6], pa.date32())), SPEND, VISITS), "data.parquet"),
+        (named(IDS, ("spend", pa.nulls(3)), VISITS), "'spend'"),
+        (named(IDS, SPEND, VISITS).slice(0, 0), "has no rows"),
+        (pa.table({}), "has no id column 'id'"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else "",
+)
+def test_a_table_whose_columns_are_no_cells_is_one_sentence(shop: Any, table: pa.Table, words: str) -> None:
+    told(put(shop, "data.parquet", as_parquet(table)), words)
+
+
+@pytest.mark.parametrize(
+    "spend",
+    [
+        [Decimal("1.5"), Decimal("2"), Decimal("3")],
+        pa.array([1, 2, 3], pa.uint8()),
+        pa.array([1, 2, 3], pa.float32()),
+        pa.array(["1", "2", "3"]).dictionary_encode(),
+        [True, False, True],
+        pa.array([1, 2, 3], pa.uint64()),
+        pa.array(["1", "2", "3"], pa.large_string()),
+    ],
+)
+def test_columns_of_any_kind_of_number_or_text_are_taken(shop: Any, spend: Any) -> None:
+    nested = ("note", [[1], [2], [3]])
+    shop.schema["ignore"] = ["note"]
+    path = put(shop, "data.parquet", as_parquet(named(IDS, ("spend", spend), VISITS, nested)))
+    assert told_by_party(path) is None
+    assert told_by_doctor(path) == {}
+
+
+def test_a_label_is_a_number(sites: Any) -> None:
+    days = pd.to_datetime(["2024-01-01", "2024-01-02"] * 200)
+    path = put(sites.bank, "data.parquet", as_parquet(sites.bank.table.assign(y=days)))
+    told(path, "label column 'y'")
+    listed = pa.Table.from_pandas(sites.bank.table).set_column(2, "y", pa.array([[1]] * 400))
+    told(put(sites.bank, "data.parquet", as_parquet(listed)), "column 'y' holds list<")
+
+
+def test_pieces_that_are_not_as_many_rows_as_the_file_says_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file's own number of rows decides where a row belongs; where it is wrong, rows would change places."""
+    path = tmp_path / "data.parquet"
+    pd.DataFrame({"x": range(10)}).to_parquet(path, row_group_size=4)
+    whole = pq.ParquetFile.iter_batches
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **keys: iter([*whole(*args, **keys)] * 2))
+    with pytest.raises(TableError, match="it is damaged"):
+        list(stored_frames(path, ["x"]))
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda *args, **keys: iter([]))
+    with pytest.raises(TableError, match="it is damaged"):
+        list(stored_frames(path, ["x"]))
+    assert read_stored(path, ["x"])["x"].tolist() == list(range(10))
+    assert len(read_stored(path, [])) == 10
+
+
+CELLS: dict[str, tuple[str, dict[str, Any], Callable[[pd.DataFrame], pd.DataFrame], str]] = {
+    "missing, refused": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7)), "1 missing cells"),
+    "no number": ("shop", {}, lambda t: t.assign(visits="many"), "400 cells are not numbers"),
+    "infinite": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7, np.inf)), "1 infinite cells"),
+    "outside, refused": (
+        "shop",
+        {"spend": {"lower": 0, "upper": 50, "outside": "refuse"}},
+        lambda t: t,
+        "outside its public bounds",
+    ),
+    "unlisted": (
+        "shop",
+        {"spend": {"kind": "ordered", "categories": ["a", "b"]}},
+        lambda t: t.assign(spend=["a", "b"] * 199 + ["c", "b"]),
+        "1 cells whose category is not among",
+    ),
+    "constant": ("shop", {}, lambda t: t.assign(spend=5.0), "constant"),
+    "own column of A": ("bank", {}, lambda t: t.assign(age=t["age"].where(t.index != 3)), "1 missing cells"),
+    "label": ("bank", {}, lambda t: t.assign(y=t["y"].where(t.index != 3)), "label column 'y' is missing"),
+    "label of one value": ("bank", {}, lambda t: t.assign(y=1), "holds a single value"),
+    "id missing": ("shop", {}, lambda t: t.assign(id=t["id"].where(t.index != 7)), "1 rows have no 'id'"),
+    "id twice": ("shop", {}, lambda t: t.assign(id=t["id"].where(t["id"] != "k0001", "k0002")), "repeats an id"),
+}
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+@pytest.mark.parametrize(("party", "columns", "spoil", "words"), CELLS.values(), ids=CELLS)
+def test_a_cell_that_does_not_fit_is_found_by_doctor_and_party(
+    sites: Any,
+    party: str,
+    columns: dict[str, Any],
+    spoil: Callable[[pd.DataFrame], pd.DataFrame],
+    words: str,
+    name: str,
+) -> None:
+    site = getattr(sites, party)
+    site.schema["columns"].update(columns)
+    table = spoil(site.table)
+    path = put(site, name, as_csv(table) if name == "data.csv" else as_parquet(table))
+    told(path, words)
+
+
+def test_records_that_are_not_listed_are_checked_too(sites: Any) -> None:
+    """Whether a file can be used does not depend on which of its records take part."""
+    table = sites.shop.table.sort_values("id", ignore_index=True)
+    (sites.shop.path / "ids.txt").write_text("\n".join(table["id"][:300]))
+    sites.shop.run["ids"] = "ids.txt"
+    table.loc[350, "spend"] = np.nan
+    told(put(sites.shop, "data.csv", as_csv(table)), "1 missing cells")
+
+
+def test_few_ids_of_which_the_first_rows_count_are_no_problem_for_either(sites: Any) -> None:
+    table = sites.shop.table.assign(id=["k0001", "k0002", "k0003", "k0004"] * 100)
+    sites.shop.run["align"]["duplicates"] = "first"
+    path = put(sites.shop, "data.csv", as_csv(table))
+    assert told_by_party(path) is None
+    assert told_by_doctor(path) == {}
+
+
+def test_columns_named_by_numbers_are_no_problem_for_either(sites: Any) -> None:
+    table = sites.shop.table.set_axis(["0", "1", "2"], axis=1)
+    spend, visits = sites.shop.schema["columns"].values()
+    sites.shop.schema = {"id": 0, "columns": {"1": spend, "2": visits}}
+    path = put(sites.shop, "data.csv", as_csv(table))
+    assert told_by_party(path) is None
+    assert told_by_doctor(path) == {}
+
+
+def test_a_label_at_a_passive_party_is_refused_by_both(sites: Any) -> None:
+    sites.shop.schema["label"] = "visits"
+    del sites.shop.schema["columns"]["visits"]
+    told(sites.shop.write(), "only the active party has")
+
+
+def test_names_of_columns_are_told_on_one_line_and_in_short(shop: Any) -> None:
+    """A header that swallowed rows holds values."""
+    header = ",".join(['"' + "\n".join(f"k{i:04}" for i in range(400)) + '"', *(f"c{i}" for i in range(5000))])
+    told(put(shop, "odd.csv", f"{header}\n{',' * 5000}\n".encode()), "has no id column 'id'")
