@@ -221,8 +221,8 @@ def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetF
         for name in schema.names if names is None else names:
             if name in schema.names and not _holds_cells(kind := schema.field(name).type):
                 raise TableError(
-                    f"{path}: column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}; allowed are numbers, "
-                    "texts, dates and truth values"
+                    f"{path}: column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}; allowed are "
+                    "numbers, texts, dates and truth values"
                 )
         if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
             raise ValueError("the file's numbers of rows contradict each other")
