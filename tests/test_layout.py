@@ -46,7 +46,6 @@ _RECIPE = (
             "noisy_holder",
             "noisy_trees",
             "private_splits",
-            "public_shape",
             "public_table",
             "public_task",
             "query_holder",
@@ -54,6 +53,7 @@ _RECIPE = (
             "shared_noise",
             "skellam_sums",
             "split_candidates",
+            "tree_rules",
             "weight_updates",
         )
     ),

@@ -26,6 +26,7 @@ from parties.jobs.train_vertical import Terminal, note_end
 from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
+from parties.verified_rows import Answered
 
 
 def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -78,8 +79,8 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         channel = open_channel(log)
         job = WorkerJob(
             party=run.party, run_id=run.run_id, terms=run.training.terms(schema),
-            threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
-            make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
+            threshold=run.training.threshold, recipe=recipe, make_rows=rows.answering, rng=bits,
+            answered=answered, note_answer=note_answer,
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )  # fmt: skip
@@ -141,9 +142,11 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     )  # fmt: skip
 
 
-def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
-    """The last tree that an earlier process of this run answered for, and how to note further ones."""
-    answered = 0
+def _answers(
+    folder: RunFolder, digest: str, *, before_first: Callable[[], None]
+) -> tuple[Answered, Callable[[Answered], None]]:
+    """What earlier processes of this run answered for, and how to note more."""
+    answered = Answered()
     if folder.has_released:
         before = folder.read_json("answers.json")
         if before["table"] != digest:
@@ -151,13 +154,13 @@ def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]
                 f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another run_id. "
                 "Nothing was sent"
             )
-        answered = int(before["tree"])
+        answered = Answered(n_trees=int(before["tree"]), history=str(before.get("history")))
 
-    def note(tree: int) -> None:
+    def note(now: Answered) -> None:
         is_first = not folder.has_released
         if is_first:
             before_first()
-        folder.write_json("answers.json", {"table": digest, "tree": tree})
+        folder.write_json("answers.json", {"table": digest, "tree": now.n_trees, "history": now.history})
         if is_first:
             folder.mark_release()
 

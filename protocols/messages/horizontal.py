@@ -22,7 +22,8 @@
     │ ───────────── Done ─────────────► │
 
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments`,
-`Reveals`, and all of `StartTree`, `Divide` and `FinishTree` so far. Either side may send `Abort` at any time.
+`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
+send `Abort` at any time. A worker derives the numbers of children and finished trees itself, so messages have neither.
 
 A chain has no coordinator; every two owners talk to each other::
 
@@ -32,26 +33,27 @@ A chain has no coordinator; every two owners talk to each other::
     │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
     │ ───────────── Done ─────────────► │   the model is saved
     │ ◄──────────── Done ────────────── │
-`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of. Either side may
-send `Abort` at any time.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.vertical import ByteRows, Count, FlagArray, Message, Name, RandomBytes, array_of
+from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
 VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
 NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
-FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
-Names = Annotated[tuple[Name, ...], Field(strict=False)]
+Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
+# What nonces have room for, and one more.
+EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
+RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
 
 
@@ -102,18 +104,24 @@ class Members(Message):
     """Who takes part from now on, with keys of 32 bytes, and the number of the round that comes next."""
 
     kind: ClassVar[str] = "members"
-    epoch: Count
+    epoch: EpochNumber
     names: Names
     keys: ByteRows
-    round: Count
+    round: RoundNumber
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if self.keys.shape != (len(self.names), 32):
+            raise ValueError("every worker needs a key of 32 bytes")
+        return self
 
 
 class ParcelFor(Message):
     """A worker's parcel for a round."""
 
     kind: ClassVar[str] = "parcel"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     sealed: ByteRows
     seeds: SealedBytes
     mark: RandomBytes
@@ -127,7 +135,10 @@ class StartTree(Message):
 
 
 class Divide(Message):
-    """Splits of one or several levels, one after the other; `levels` has how many each level has."""
+    """Splits of one or several levels, one after the other; `levels` has how many each level has.
+
+    Nodes are numbered level by level, siblings side by side, in the order of their parents.
+    """
 
     kind: ClassVar[str] = "divide"
     levels: NodeArray
@@ -135,20 +146,12 @@ class Divide(Message):
     columns: NodeArray
     cuts: NodeArray
     missing_left: FlagArray
-    goes_left: FlagRows
-    lefts: NodeArray
-    rights: NodeArray
 
 
 class FinishTree(Message):
-    """A tree in bins, with its leaves' values."""
+    """The values of the leaves of the oldest tree that is not finished, in the order of their numbers."""
 
     kind: ClassVar[str] = "finish tree"
-    columns: NodeArray
-    thresholds: NumberArray
-    missing_left: FlagArray
-    lefts: NodeArray
-    rights: NodeArray
     values: NumberArray
 
 
@@ -178,8 +181,8 @@ class AddUp(Message):
 
     kind: ClassVar[str] = "add up"
     n_wanted: Count
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     present: FlagArray
 
 
@@ -187,8 +190,8 @@ class Masked(Message):
     """A masked vector, and the parcel for the round after this one."""
 
     kind: ClassVar[str] = "masked"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     vector: VectorArray
     sealed: ByteRows
     seeds: SealedBytes
@@ -199,8 +202,8 @@ class Unmask(Message):
     """Whose vectors came, and what everybody sealed for the receiver."""
 
     kind: ClassVar[str] = "unmask"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     survivors: FlagArray
     sealed: ByteRows
 
@@ -209,8 +212,8 @@ class Shares(Message):
     """The sender's shares, one row per worker."""
 
     kind: ClassVar[str] = "shares"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     rows: ByteRows
 
 

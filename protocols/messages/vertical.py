@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 4
+VERSION = 5
 
 
 def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:

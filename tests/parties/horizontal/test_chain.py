@@ -21,13 +21,14 @@ from parties.horizontal.chain import ChainJob, due_after, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, UnexpectedMessage
-from protocols.messages.horizontal import PassTree
+from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.vertical import Message
 from protocols.transport.channel import Channel, Timing
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
+from tests.faults.conftest import Recital
 
 ORDER = ("w0", "w1", "w2")
 TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
@@ -306,6 +307,7 @@ def change(**update: Any) -> Callable[[Message], Message]:
         ({"thresholds": np.full(7, 15.0)}, "does not fit the columns"),
         ({"thresholds": np.full(7, 0.5)}, "does not fit the columns"),
         ({"lefts": np.zeros(7, "<i4")}, "children must come after"),
+        ({"columns": np.full(1 << 20, -1, "<i4")}, "a tree came with 1048576 nodes where at most 7 were agreed on"),
     ],
 )  # fmt: skip
 def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[str, Any], words: str) -> None:
@@ -313,6 +315,15 @@ def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[
     found = memory.run({name: memory.job(of, name) for name in ORDER}, {"w0": change(**update)})
     assert any(words in str(found[name]) for name in ("w1", "w2")), found
     assert not isinstance(found["w0"], UnexpectedMessage)
+
+
+@pytest.mark.parametrize("n_held", [7, 2**63])
+def test_an_owner_that_holds_more_trees_than_there_are_is_refused_at_once(tmp_path: Path, n_held: int) -> None:
+    chain, of = Chain(tmp_path, "memory"), recipe(n_rounds=2)
+    said = {name: TakeTurns(party=name, run_id="spring", terms=TERMS, n_held=n_held) for name in ("w1", "w2")}
+    channels = {name: Recital(name, [message]) for name, message in said.items()}
+    with pytest.raises(Disagreement, match=f"w1 holds {n_held} trees of a run of 6"):
+        take_turns(chain.job(of, "w0"), channels)
 
 
 def test_an_owner_that_does_not_come_is_named(tmp_path: Path) -> None:
