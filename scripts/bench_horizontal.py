@@ -62,9 +62,8 @@ def be_worker(
     of, bits = recipe(n_workers), rng.secure()
     X, y = table(place)
     job = WorkerJob(
-        party=f"w{place}", run_id="bench", terms={}, threshold=n_workers // 2 + 1, n_trees=N_TREES,
-        columns=of.task.grid, rng=bits,
-        make_rows=lambda *, shape_bits: of.rows(X, y, shape_bits=shape_bits, rng=bits.fork("rows")),
+        party=f"w{place}", run_id="bench", terms={}, threshold=n_workers // 2 + 1, recipe=of, rng=bits,
+        make_rows=lambda: of.rows(X, y, rng=bits.fork("rows")),
     )  # fmt: skip
     in_one_process(of, X[:2], y[:2], n_trees=1)
     loaded.wait()

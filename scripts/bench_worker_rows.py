@@ -65,13 +65,13 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
         files = part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
         if kind == "table":
             rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
-            holder = recipe.rows(rows.values, rows.labels, shape_bits=seeded(1), rng=seeded(2))
+            holder = recipe.rows(rows.values, rows.labels, rng=seeded(2))
         else:
             parts = (
                 PartsHere(files, recipe, coins=None) if client is None else PartsOnDask(files, recipe, client=client)
             )
             parted = PartedRows(parts, n_bins=recipe.task.grid.axes.n_bins)
-            holder = recipe.answering(parted, shape_bits=seeded(1), rng=seeded(2))
+            holder = recipe.answering(parted, rng=seeded(2))
         loaded = time.perf_counter()
         times = Timed(holder)
         recipe.train(times, shape_bits=seeded(1), rng=seeded(3))

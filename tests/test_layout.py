@@ -64,6 +64,7 @@ STEPS = (
 ROWS = (*GROUND, "opboost.privacy", "opboost.trees", "opboost.horizontal.rows")
 NOISE = (*ROWS, "opboost.horizontal.noise")
 SPLITS = (*NOISE, "opboost.horizontal.splits")
+TASKS = ("opboost.horizontal.public_task", "opboost.horizontal.tree_rules")
 RECIPES = ("dpboost", "federated", "inprivate", "sgbdt")
 
 # Importer (the longest prefix counts) and what it may import of ours.
@@ -83,10 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.horizontal": SPLITS,
     "opboost.horizontal.rows": ROWS,
     "opboost.horizontal.noise": NOISE,
-    **{
-        f"opboost.horizontal.{recipe}": (*SPLITS, "opboost.horizontal.public_task", f"opboost.horizontal.{recipe}")
-        for recipe in RECIPES
-    },
+    **{f"opboost.horizontal.{recipe}": (*SPLITS, *TASKS, f"opboost.horizontal.{recipe}") for recipe in RECIPES},
     "opboost.sklearn": ("opboost",),
     "opboost.sklearn.vertical": PACKAGES,
     "opboost.sklearn.simulated_parties": PACKAGES,

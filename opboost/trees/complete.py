@@ -5,7 +5,7 @@ The shape and the number of questions depend on nothing but the depth. A rule th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
@@ -116,7 +116,7 @@ def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAx
         nodes = np.arange(2**level - 1, 2 ** (level + 1) - 1, dtype=np.int32)
         chosen = rule.choose(nodes, holder)
         columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
-        holder.divide(splits_of_level(nodes, chosen, axes))
+        holder.divide(splits_of(nodes, chosen, axes, first_child=2 ** (level + 1) - 1))
     alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
     return CompleteShape(depth, columns, cuts, missing_left, {node: (int(cuts[node]),) for node in alone.tolist()})
 
@@ -184,13 +184,45 @@ def _links(depth: int) -> tuple[Nodes, Nodes]:
     return lefts, rights
 
 
-def splits_of_level(nodes: Nodes, chosen: Cuts, axes: HistogramAxes) -> Splits:
-    """Splits of a level of a complete tree, as holders carry them out."""
+def splits_of(nodes: Nodes, chosen: Cuts, axes: HistogramAxes, *, first_child: int) -> Splits:
+    """Splits of nodes of one level, as holders carry them out.
+
+    Parameters
+    ----------
+    nodes : ndarray of int32, shape (n_nodes,)
+    chosen : Cuts
+    axes : HistogramAxes
+    first_child : int
+        Number of the first node's left child; the other children follow, siblings side by side.
+    """
     bins, cuts = np.arange(axes.largest, dtype=np.int32), chosen.cuts[:, None]
     goes_left = bins <= cuts
     alone = axes.is_categorical[chosen.columns]
     if alone.any():
         goes_left[alone] = bins == cuts[alone]
     goes_left[np.arange(len(nodes)), axes.sizes[chosen.columns] - 1] = chosen.missing_left
-    lefts = (2 * nodes + 1).astype(np.int32)
+    lefts = (first_child + 2 * np.arange(len(nodes))).astype(np.int32)
     return Splits(nodes, chosen.columns, chosen.cuts, chosen.missing_left, goes_left, lefts, lefts + np.int32(1))
+
+
+def tree_of(levels: Sequence[Splits], values: Values, axes: HistogramAxes) -> Tree:
+    """The tree that splits make, in bins and without gains and covers.
+
+    Parameters
+    ----------
+    levels : sequence of Splits
+    values : ndarray of float64, shape (n_nodes,)
+        Those of nodes that split do not count.
+    axes : HistogramAxes
+    """
+    n = len(values)
+    columns, cuts, missing_left = np.full(n, -1, np.int32), np.zeros(n), np.zeros(n, np.bool_)
+    lefts, rights = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    for each in levels:
+        columns[each.nodes], cuts[each.nodes], missing_left[each.nodes] = each.columns, each.cuts, each.missing_left
+        lefts[each.nodes], rights[each.nodes] = each.lefts, each.rights
+    alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
+    return Tree(
+        columns, cuts, missing_left, lefts, rights, np.where(columns < 0, values, 0.0), np.zeros(n), np.zeros(n),
+        {node: (int(cuts[node]),) for node in alone.tolist()},
+    )  # fmt: skip

@@ -69,7 +69,9 @@ class Tree:
         if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
         if not has_one_parent_each(np.array(links, np.int64)):
-            raise ModelFileError("a tree's children must come after their parent, each with exactly one parent")
+            raise ModelFileError(
+                "a tree's children must come after their parent, each with exactly one parent; a leaf has none"
+            )
         if not np.isfinite(np.array(numbers)).all():
             wrong = [name for name in _NUMBERS if not np.isfinite(getattr(self, name)).all()]
             raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")

@@ -39,13 +39,13 @@ class WorkerRows:
         """Of everything that the answers depend on; it stays in the worker's own folder."""
         return self.held.digest
 
-    def answering(self, *, shape_bits: BitSource) -> RowHolder:
+    def answering(self) -> RowHolder:
         """What the recipe lets others ask of the rows; noise comes from this process, whatever holds the rows."""
         match self.held:
             case OwnerRows(values=values, labels=labels):
-                return self._recipe.rows(values, labels, shape_bits=shape_bits, rng=self._rng)
+                return self._recipe.rows(values, labels, rng=self._rng)
             case parted:
-                return self._recipe.answering(parted, shape_bits=shape_bits, rng=self._rng)
+                return self._recipe.answering(parted, rng=self._rng)
 
     def own_fit(self, model: Ensemble) -> FitQuality | None:
         """How a model fits the rows; None where labels cannot tell anything."""

@@ -248,12 +248,7 @@ class _Chain:
                 f"{channel.peer} sent the tree of turn {message.turn + 1} with epsilon {message.epsilon:.6g} where "
                 f"that of turn {turn + 1} with {job.recipe.epsilon:.6g} was due"
             )
-        if len(message.columns) > (most := job.recipe.most_nodes):
-            raise UnexpectedMessage(
-                f"{channel.peer} sent a tree of {len(message.columns)} nodes where at most {most} were agreed on"
-            )
-        tree = _tree_of(message)
-        job.recipe.check(tree)
+        tree = received_tree(message, job.recipe)
         self._owner.receive(tree)
         return KeptTurn(tree=tree, is_secure=message.is_secure)
 
@@ -277,9 +272,21 @@ def _message_of(turn: int, one: KeptTurn, epsilon: float) -> PassTree:
     )  # fmt: skip
 
 
-def _tree_of(message: PassTree) -> Tree:
-    zeros = np.zeros(len(message.columns))
-    return Tree(
+def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
+    """The tree of a message.
+
+    Raises
+    ------
+    UnexpectedMessage, DataError, ModelFileError
+        If no owner could have made it by these settings. Its size is looked at before anything else.
+    """
+    n_nodes, most = len(message.columns), 2 ** (recipe.settings.max_depth + 1) - 1
+    if n_nodes > most:
+        raise UnexpectedMessage(f"a tree came with {n_nodes} nodes where at most {most} were agreed on")
+    zeros = np.zeros(n_nodes)
+    tree = Tree(
         columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
         lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
     )  # fmt: skip
+    recipe.check(tree)
+    return tree

@@ -80,16 +80,7 @@ class RemoteHolder:
 
     def finish_tree(self, tree: Tree) -> None:
         self._tell_splits()
-        self._workers.tell(
-            FinishTree(
-                columns=tree.columns.astype("<i4"),
-                thresholds=tree.thresholds.astype("<f8"),
-                missing_left=tree.missing_left,
-                lefts=tree.lefts.astype("<i4"),
-                rights=tree.rights.astype("<i4"),
-                values=tree.values.astype("<f8"),
-            )
-        )
+        self._workers.tell(FinishTree(values=tree.values[tree.is_leaf].astype("<f8")))
 
     def _tell_splits(self) -> None:
         levels, self._splits = self._splits, []
@@ -106,9 +97,6 @@ class RemoteHolder:
                 columns=together("columns").astype("<i4"),
                 cuts=together("cuts").astype("<i4"),
                 missing_left=together("missing_left"),
-                goes_left=together("goes_left"),
-                lefts=together("lefts").astype("<i4"),
-                rights=together("rights").astype("<i4"),
             )
         )
 

@@ -12,6 +12,7 @@ from parties.config.recipes import make_recipe
 from parties.config.vertical import read_schema
 from parties.errors import RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
+from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
 from parties.jobs.horizontal_folder import (
@@ -85,8 +86,8 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         channel = open_channel(log)
         job = WorkerJob(
             party=run.party, run_id=run.run_id, terms=run.terms(schema),
-            threshold=run.training.threshold, n_trees=recipe.n_trees, columns=recipe.task.grid,
-            make_rows=rows.answering, rng=bits, answered=answered, note_answer=note_answer,
+            threshold=run.training.threshold, recipe=recipe, make_rows=rows.answering, rng=bits,
+            answered=answered, note_answer=note_answer,
             drawing=noted_drawing(folder), note_drawing=partial(note_drawing, folder),
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
@@ -100,9 +101,11 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     return folder
 
 
-def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]) -> tuple[int, Callable[[int], None]]:
-    """The last tree that an earlier process of this run answered for, and how to note further ones."""
-    answered = 0
+def _answers(
+    folder: RunFolder, digest: str, *, before_first: Callable[[], None]
+) -> tuple[Answered, Callable[[Answered], None]]:
+    """What earlier processes of this run answered for, and how to note more."""
+    answered = Answered()
     if folder.has_released:
         before = folder.read_json("answers.json")
         if before["table"] != digest:
@@ -110,13 +113,13 @@ def _answers(folder: RunFolder, digest: str, *, before_first: Callable[[], None]
                 f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another run_id. "
                 "Nothing was sent"
             )
-        answered = int(before["tree"])
+        answered = Answered(n_trees=int(before["tree"]), history=str(before.get("history")))
 
-    def note(tree: int) -> None:
+    def note(now: Answered) -> None:
         is_first = not folder.has_released
         if is_first:
             before_first()
-        folder.write_json("answers.json", {"table": digest, "tree": tree})
+        folder.write_json("answers.json", {"table": digest, "tree": now.n_trees, "history": now.history})
         if is_first:
             folder.mark_release()
 

@@ -24,7 +24,8 @@
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments` with
 `is_open` false, `Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of.
 It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
-side may send `Abort` at any time.
+side may send `Abort` at any time. A worker derives the numbers of children and finished trees itself, so messages have
+neither.
 
 A chain has no coordinator; every two owners talk to each other::
 
@@ -53,6 +54,9 @@ VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
 NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
+# What nonces have room for, and one more.
+EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
+RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
 
 
@@ -103,10 +107,10 @@ class Members(Message):
     """Who takes part from now on, with keys of 32 bytes, and the number of the round that comes next."""
 
     kind: ClassVar[str] = "members"
-    epoch: Count
+    epoch: EpochNumber
     names: Names
     keys: ByteRows
-    round: Count
+    round: RoundNumber
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -119,8 +123,8 @@ class ParcelFor(Message):
     """A worker's parcel for a round."""
 
     kind: ClassVar[str] = "parcel"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     sealed: ByteRows
     seeds: SealedBytes
     mark: RandomBytes
@@ -134,7 +138,10 @@ class StartTree(Message):
 
 
 class Divide(Message):
-    """Splits of one or several levels, one after the other; `levels` has how many each level has."""
+    """Splits of one or several levels, one after the other; `levels` has how many each level has.
+
+    Nodes are numbered level by level, siblings side by side, in the order of their parents.
+    """
 
     kind: ClassVar[str] = "divide"
     levels: NodeArray
@@ -142,20 +149,12 @@ class Divide(Message):
     columns: NodeArray
     cuts: NodeArray
     missing_left: FlagArray
-    goes_left: FlagRows
-    lefts: NodeArray
-    rights: NodeArray
 
 
 class FinishTree(Message):
-    """A tree in bins, with its leaves' values."""
+    """The values of the leaves of the oldest tree that is not finished, in the order of their numbers."""
 
     kind: ClassVar[str] = "finish tree"
-    columns: NodeArray
-    thresholds: NumberArray
-    missing_left: FlagArray
-    lefts: NodeArray
-    rights: NodeArray
     values: NumberArray
 
 
@@ -185,8 +184,8 @@ class AddUp(Message):
 
     kind: ClassVar[str] = "add up"
     n_wanted: Count
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     present: FlagArray
 
 
@@ -194,8 +193,8 @@ class Masked(Message):
     """A masked vector, and the parcel for the round after this one."""
 
     kind: ClassVar[str] = "masked"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     vector: VectorArray
     sealed: ByteRows
     seeds: SealedBytes
@@ -206,8 +205,8 @@ class Unmask(Message):
     """Whose vectors came, and what everybody sealed for the receiver."""
 
     kind: ClassVar[str] = "unmask"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     survivors: FlagArray
     sealed: ByteRows
 
@@ -216,8 +215,8 @@ class Shares(Message):
     """The sender's shares, one row per worker."""
 
     kind: ClassVar[str] = "shares"
-    epoch: Count
-    round: Count
+    epoch: EpochNumber
+    round: RoundNumber
     rows: ByteRows
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.trees.complete import Uniforms
+from opboost.trees.complete import Cuts, Uniforms, splits_of, tree_of
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -218,18 +218,15 @@ def grow_noisy_tree(
         n_nodes += 2 * len(done.nodes)
         level = _children(level, chosen, np.flatnonzero(is_split), done)
         all_sums.append(level.sums)
-    return _tree(np.concatenate(all_sums), splits, leaf_values)
+    return tree_of(splits, leaf_values(np.concatenate(all_sums)), axes)
 
 
 def _splits(
     level: Level, chosen: Chosen, is_split: Mask, columns: NDArray[np.int64], axes: HistogramAxes, n_nodes: int
 ) -> Splits:
-    cuts, missing_left = chosen.cuts[is_split].astype(np.int32), chosen.missing_left[is_split]
     of = columns[chosen.places[is_split]].astype(np.int32)
-    goes_left = np.arange(axes.largest) <= cuts[:, None]
-    goes_left[np.arange(len(cuts)), axes.sizes[of] - 1] = missing_left
-    lefts = (n_nodes + 2 * np.arange(len(cuts))).astype(np.int32)
-    return Splits(level.nodes[is_split], of, cuts, missing_left, goes_left, lefts, lefts + np.int32(1))
+    cuts = Cuts(of, chosen.cuts[is_split].astype(np.int32), chosen.missing_left[is_split])
+    return splits_of(level.nodes[is_split], cuts, axes, first_child=n_nodes)
 
 
 def _children(level: Level, chosen: Chosen, at: NDArray[np.intp], splits: Splits) -> Level:
@@ -241,14 +238,3 @@ def _children(level: Level, chosen: Chosen, at: NDArray[np.intp], splits: Splits
     limits[2 * np.arange(n), 1, places] = chosen.cuts[at]
     limits[2 * np.arange(n) + 1, 0, places] = chosen.cuts[at] + 1
     return Level(nodes, sums, limits)
-
-
-def _tree(sums: Sums, splits: list[Splits], leaf_values: LeafValues) -> Tree:
-    n = len(sums)
-    columns, cuts, missing_left = np.full(n, -1, np.int32), np.zeros(n), np.zeros(n, np.bool_)
-    lefts, rights = np.zeros(n, np.int32), np.zeros(n, np.int32)
-    for each in splits:
-        columns[each.nodes], cuts[each.nodes], missing_left[each.nodes] = each.columns, each.cuts, each.missing_left
-        lefts[each.nodes], rights[each.nodes] = each.lefts, each.rights
-    values = np.where(columns < 0, leaf_values(sums), 0.0)
-    return Tree(columns, cuts, missing_left, lefts, rights, values, np.zeros(n), np.zeros(n))

@@ -24,8 +24,10 @@ from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
 from opboost.horizontal.rows.record_holder import RecordHolder
+from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.guarantee import RecordGuarantee, WeakerPromise
 from opboost.rng import BitSource
+from opboost.trees.complete import RandomRule
 from opboost.trees.tree import Ensemble, Tree
 
 
@@ -70,7 +72,27 @@ class FederatedAmongOwners:
     def n_trees(self) -> int:
         return self.choices.n_trees
 
-    def rows(self, rows: Values, labels: Values, *, shape_bits: BitSource, rng: BitSource) -> PlacedHolder:
+    @property
+    def tree_rules(self) -> TreeRules:
+        """What the trees may look like, and what may be asked of them."""
+        choices, leaf = self.choices, self.leaf
+        is_moved = choices.refining != "none"
+        n_refined = choices.n_trees if choices.split_method == "hist" else choices.hessian_rounds
+        return TreeRules(
+            n_trees=choices.n_trees,
+            max_depth=choices.max_depth,
+            max_value=1.0 if self.update.name == "averaging" else leaf.learning_rate * leaf.max_leaf,
+            batch_size=choices.batch_size,
+            is_complete=choices.split_method == "tr",
+            n_histogram_nodes=int(is_moved) if choices.split_method == "tr" else 2 ** (choices.max_depth - 1),
+            n_placements=n_refined if is_moved else 0,
+        )
+
+    def public_rule(self, bits: BitSource) -> RandomRule | None:
+        """None: the account holds for any splits, so nobody has to follow a rule."""
+        return None
+
+    def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> PlacedHolder:
         """An owner's records.
 
         Parameters
@@ -78,8 +100,6 @@ class FederatedAmongOwners:
         rows : ndarray of float64, shape (n_rows, n_columns)
         labels : ndarray of float64, shape (n_rows,)
             In their own unit.
-        shape_bits : BitSource
-            Not needed: whatever is split where, the account holds.
         rng : BitSource
             The owner's own, for its noise.
 
@@ -92,7 +112,7 @@ class FederatedAmongOwners:
             rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
             clipping=self.update.clipping, walks=self.choices.split_method == "tr",
         )  # fmt: skip
-        return self.answering(exact, shape_bits=shape_bits, rng=rng)
+        return self.answering(exact, rng=rng)
 
     @property
     def needs_coins(self) -> bool:
@@ -116,7 +136,7 @@ class FederatedAmongOwners:
             clipping=self.update.clipping, walks=self.choices.split_method == "tr",
         )  # fmt: skip
 
-    def answering(self, exact: PlacedHolder, *, shape_bits: BitSource, rng: BitSource) -> PlacedHolder:
+    def answering(self, exact: PlacedHolder, *, rng: BitSource) -> PlacedHolder:
         """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
 
         Parameters and privacy are those of `rows`.

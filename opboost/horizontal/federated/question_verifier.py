@@ -44,8 +44,6 @@ class AskedRows:
         choices, number = self._choices, self._n_started
         if number == choices.n_trees:
             raise AccountError(f"the account is for {choices.n_trees} trees; nothing more was released")
-        if output != number % choices.batch_size:
-            raise AccountError("gradients are computed once per batch; a tree was begun out of its turn")
         self._n_started += 1
         self._split = []
         self._totals_left = int(choices.split_method != "hist")
@@ -68,13 +66,11 @@ class AskedRows:
         return self._answers.totals(nodes)
 
     def place(self, columns: PublicGrid) -> None:
-        if self._choices.refining == "none":
-            raise AccountError("the cells of this recipe stay where they are; nothing was released")
         self._rows.place(columns)
 
     def divide(self, splits: Splits) -> None:
-        self._split.append(splits.nodes)
         self._answers.divide(splits)
+        self._split.append(splits.nodes)
 
     def finish_tree(self, tree: Tree) -> None:
         self._answers.finish_tree(tree)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
-from opboost.errors import DataError, ParameterError
+from opboost.errors import AccountError, DataError, ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
 from opboost.trees.losses import Grid
@@ -153,7 +153,7 @@ class RecordHolder:
     Notes
     -----
     Of the trees of a round (`RowHolder.start_tree`), number 0 computes gradients and the others use them again: that is
-    how the trees of a batch share theirs.
+    how the trees of a batch share theirs. With `admit` all trees are of number 0, because a record pays for one use.
     """
 
     _rows: SortedRows | WalkedRows
@@ -204,6 +204,8 @@ class RecordHolder:
         self._table, self._rows = table, self._rows_of(table)
 
     def start_tree(self, output: int) -> None:
+        if output != 0 and self._admit is not None:
+            raise AccountError("records pay for the gradients of every tree anew; nothing was released")
         self._rows.start_tree()
         if output == 0:
             self._fresh = contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)

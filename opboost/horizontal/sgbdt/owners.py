@@ -20,11 +20,12 @@ from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
-from opboost.horizontal.sgbdt.shape_verifier import PublicShape
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
+from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.guarantee import RecordGuarantee
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource
+from opboost.trees.complete import RandomRule
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
@@ -70,7 +71,21 @@ class SGBDTAmongOwners:
             if isinstance(release, SkellamRounds) and self.n_trees > release.n_rounds:
                 raise ParameterError(f"the noise is for {release.n_rounds} trees; found {self.n_trees}")
 
-    def rows(self, rows: Values, labels: Values, *, shape_bits: BitSource, rng: BitSource) -> RowHolder:
+    @property
+    def tree_rules(self) -> TreeRules:
+        """What the trees may look like, and what may be asked of them."""
+        rounding = 1 / VALUE_STEPS if self.is_mean_of_values else 0.0
+        return TreeRules(
+            n_trees=self.n_trees,
+            max_depth=self.shape.max_depth,
+            max_value=self.shape.learning_rate * self.shape.max_leaf + rounding,
+        )
+
+    def public_rule(self, bits: BitSource) -> RandomRule:
+        """The shapes of all trees, which follow from public bits (algorithm 9); nobody can choose splits."""
+        return random_rule(self.task.grid, self.shape, bits)
+
+    def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> RowHolder:
         """An owner's records.
 
         Parameters
@@ -78,8 +93,6 @@ class SGBDTAmongOwners:
         rows : ndarray of float64, shape (n_rows, n_columns)
         labels : ndarray of float64, shape (n_rows,)
             In their own unit.
-        shape_bits : BitSource
-            The public ones.
         rng : BitSource
             The owner's own, for its coins and its noise.
 
@@ -89,7 +102,7 @@ class SGBDTAmongOwners:
         in anybody's sight; otherwise only by someone who is trusted with exact sums.
         """
         records = self.records(rows, labels, coins=rng.fork("coins") if self.needs_coins else None)
-        return self.answering(records, shape_bits=shape_bits, rng=rng)
+        return self.answering(records, rng=rng)
 
     @property
     def needs_coins(self) -> bool:
@@ -113,19 +126,16 @@ class SGBDTAmongOwners:
             gradients=self._gradients, noise=self.noise, initial_score=0.0, coins=coins,
         )  # fmt: skip
 
-    def answering(self, records: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> RowHolder:
+    def answering(self, records: RowHolder, *, rng: BitSource) -> RowHolder:
         """What may be asked of `records`, which are one holder of all of an owner's; noise is drawn here, once.
 
         Parameters and privacy are those of `rows`.
         """
         grad_noise, hess_noise = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
-        answers: RowHolder = NoisyHolder(
+        answers = NoisyHolder(
             records, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")
         )
-        if self.is_mean_of_values:
-            answers = OwnLeafValues(answers, shape=self.shape, noise=self.noise)
-        rule = random_rule(self.task.grid, self.shape, shape_bits)
-        return PublicShape(answers, rule=rule, axes=self.task.grid.axes)
+        return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """The coordinator's part, on the sum of all owners' `rows`.

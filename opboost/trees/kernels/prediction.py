@@ -54,12 +54,14 @@ def has_one_parent_each(links):
     Parameters
     ----------
     links : ndarray of int64, shape (3, n_nodes)
-        Columns, negative for a leaf; left and right children.
+        Columns, negative for a leaf; left and right children, which must be 0 for a leaf.
     """
     n_nodes = links.shape[1]
     has_parent = np.zeros(n_nodes, dtype=np.bool_)
     for node in range(n_nodes):
         if links[0, node] < 0:
+            if links[1, node] != 0 or links[2, node] != 0:
+                return False
             continue
         for child in links[1:, node]:
             if not node < child < n_nodes or has_parent[child]:

@@ -71,6 +71,8 @@ def test_scaling_multiplies_the_leaves_and_nothing_else() -> None:
         ({"lefts": [-1, 0, 3, 0, 0]}, "after their parent"),
         ({"rights": [2, 0, 3, 0, 0]}, "exactly one parent"),
         ({"columns": [0, -1, -1, -1, -1]}, "exactly one parent"),
+        ({"lefts": [1, 0, 3, 0, 9]}, "a leaf has none"),
+        ({"rights": [2, -1, 4, 0, 0]}, "a leaf has none"),
         ({"columns": [0, -1, -2, -1, -1], "lefts": [1, 0, 0, 0, 0], "rights": [2, 0, 0, 0, 0]}, "parent|-1 for a leaf"),
         ({"columns": [-2, -1, -1, -1, -1]}, "parent|-1 for a leaf"),
         ({"thresholds": [np.nan, 0, 0, 0, 0]}, "thresholds must be finite"),
@@ -84,7 +86,8 @@ def test_scaling_multiplies_the_leaves_and_nothing_else() -> None:
         ), r"at least 1; found \[0\]"),
     ],
     ids=["child is the root", "child is the node itself", "right child is the root", "cycle", "child beyond the end",
-         "negative child", "two children in one", "orphans", "column below -1 inside", "column below -1",
+         "negative child", "two children in one", "orphans", "leaf with a child", "leaf with a negative child",
+         "column below -1 inside", "column below -1",
          "NaN threshold", "infinite threshold", "infinite value", "NaN gain", "infinite cover", "short array",
          "no node"],
 )  # fmt: skip

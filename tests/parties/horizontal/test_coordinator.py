@@ -23,6 +23,7 @@ from opboost.trees.holder import SummedHolders
 from parties.errors import Disagreement
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.public_randomness import commitment, public_bits
+from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import PeerAborted, PeerLost, SumRefused, UnexpectedMessage
@@ -64,9 +65,8 @@ def job(of: SGBDTAmongOwners, place: int, *, n_workers: int = 3, **changes: Any)
     bits = seeded(100 + place)
     X, y = rows(place, n_workers)
     settings = {
-        "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "n_trees": of.n_trees,
-        "columns": of.task.grid, "rng": bits,
-        "make_rows": lambda *, shape_bits: of.rows(X, y, shape_bits=shape_bits, rng=bits.fork("rows")),
+        "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "recipe": of, "rng": bits,
+        "make_rows": lambda: of.rows(X, y, rng=bits.fork("rows")),
     }  # fmt: skip
     return WorkerJob(**{**settings, **changes})
 
@@ -84,11 +84,9 @@ def simulated(of: SGBDTAmongOwners, *, whole: bool = False) -> list[list[float]]
     """The trees' leaves with all rows in one holder, or in three of this process."""
     if whole:
         X, y = (np.concatenate(parts) for parts in zip(*(rows(place) for place in range(3)), strict=True))
-        holder = of.rows(X, y, shape_bits=shape_bits(), rng=seeded(0))
+        holder = of.rows(X, y, rng=seeded(0))
     else:
-        holders = [
-            of.rows(*rows(place), shape_bits=shape_bits(), rng=seeded(100 + place).fork("rows")) for place in range(3)
-        ]
+        holders = [of.rows(*rows(place), rng=seeded(100 + place).fork("rows")) for place in range(3)]
         holder = SummedHolders(holders)
     return leaves(of.train(holder, shape_bits=shape_bits(), rng=seeded(8)))
 
@@ -358,7 +356,7 @@ def test_a_slow_worker_is_left_out_of_a_round_its_late_vector_is_dropped_and_it_
 
 def test_a_worker_that_was_killed_comes_back_as_a_new_process_and_answers_for_no_tree_twice(curve: Run) -> None:
     of = recipe(n_trees=30)
-    answered: list[int] = []
+    answered: list[Answered] = []
     curve.start_hub(of)
     for place in range(2):
         curve.start_worker(job(of, place), through=slow("masked", 0.05))
@@ -366,12 +364,13 @@ def test_a_worker_that_was_killed_comes_back_as_a_new_process_and_answers_for_no
     dying = job(of, 2, note_answer=answered.append, note_drawing=noted.append)
     curve.start_worker(dying, through=meddling("masked", die, nth=3))
     curve.join("w2")
-    assert answered == [1, 2, 3, 4]
-    again: list[int] = []
-    curve.start_worker(job(of, 2, answered=max(answered), note_answer=again.append, drawing=noted[0]))
+    assert [each.n_trees for each in answered] == [1, 2, 3, 4]
+    again: list[Answered] = []
+    curve.start_worker(job(of, 2, answered=answered[-1], note_answer=again.append, drawing=noted[0]))
     found = curve.join()
-    assert again[0] > 4
-    assert again == sorted(set(again))
+    numbers = [each.n_trees for each in again]
+    assert numbers[0] > 4
+    assert numbers == sorted(set(numbers))
     assert len(found["w2"]) == 30
     assert [event for event, _ in curve.events] == ["dropped out", "returned"]
 
@@ -381,7 +380,7 @@ def test_a_new_process_does_not_answer_for_an_old_tree_even_if_it_is_asked(memor
     of = recipe()
     memory.start_hub(of, wait_s=1.0)
     for place in range(3):
-        memory.start_worker(job(of, place, answered=2))
+        memory.start_worker(job(of, place, answered=Answered(n_trees=2)))
     found = memory.join()
     assert isinstance(found["hub"], SumRefused)
     assert "0 of 3 workers are there" in str(found["hub"])
@@ -547,7 +546,7 @@ def test_a_question_that_the_account_does_not_have_is_refused_by_the_worker(memo
         memory.start_worker(job(of, place))
     found = memory.join()
     assert isinstance(found["hub"], SumRefused)
-    assert "histograms are not in the account" in str(found["w0"])
+    assert "'want histograms' of 1 nodes at once is no question of this recipe" in str(found["w0"])
 
 
 def test_a_sum_of_nodes_that_are_not_there_is_refused_by_the_worker(memory: Run) -> None:
@@ -565,4 +564,4 @@ def test_a_sum_of_nodes_that_are_not_there_is_refused_by_the_worker(memory: Run)
         memory.start_worker(job(of, place))
     found = memory.join()
     assert isinstance(found["w0"], UnexpectedMessage)
-    assert "nodes that the tree does not have" in str(found["w0"])
+    assert "nodes that the tree does not have as leaves" in str(found["w0"])

@@ -81,7 +81,7 @@ def recipe_of(folder: Path, training: dict[str, Any]) -> Recipe:
 
 def trees_of(recipe: Recipe, rows: PlacedHolder) -> list[tuple[list[float], list[float]]]:
     """Of the only owner, whose noise and whose shapes follow from seeds."""
-    holder = recipe.answering(rows, shape_bits=seeded(1), rng=seeded(2))
+    holder = recipe.answering(rows, rng=seeded(2))
     model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]
     return [(tree.thresholds.tolist(), tree.values.tolist()) for tree in model.trees]
 
@@ -106,7 +106,7 @@ def parted(recipe: Recipe, parts: Parts) -> PartedRows:
 
 def in_one_table(recipe: Recipe, folder: Path) -> list[tuple[list[float], list[float]]]:
     rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
-    holder = recipe.rows(rows.values, rows.labels, shape_bits=seeded(1), rng=seeded(2))
+    holder = recipe.rows(rows.values, rows.labels, rng=seeded(2))
     model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]
     return [(tree.thresholds.tolist(), tree.values.tolist()) for tree in model.trees]
 

@@ -138,7 +138,7 @@ class Clinics:
             frame = pd.read_csv(self.root / name / "data.csv")
             bits = seeded(place).fork("rows")
             X, y = frame[list(COLUMNS)].to_numpy(), frame["y"].to_numpy(float)
-            holders.append(of.rows(X, y, shape_bits=public_bits("spring", NAMES, *rows), rng=bits))
+            holders.append(of.rows(X, y, rng=bits))
         model = of.train(kind(holders), shape_bits=public_bits("spring", NAMES, *rows), rng=seeded(8))
         return [tree.values.tolist() for tree in model.trees]
 

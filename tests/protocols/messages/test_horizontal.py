@@ -39,7 +39,7 @@ FLAGS = np.array([True, False, True])
 NODES = np.arange(3, dtype=np.int32)
 BYTES = np.zeros((3, 48), np.uint8)
 PARCEL = {"sealed": BYTES, "seeds": b"s" * 112, "mark": bytes(32)}
-SPLITS = {name: NODES for name in ("nodes", "columns", "cuts", "lefts", "rights")}
+SPLITS = {name: NODES for name in ("nodes", "columns", "cuts")}
 EXAMPLES: list[Message] = [
     Join(
         party="w", run_id="r", terms={"epsilon": 1.0, "columns": ["a"]}, key=bytes(32), commitment=bytes(32),
@@ -52,17 +52,14 @@ EXAMPLES: list[Message] = [
     Members(epoch=1, names=("a", "b", "c"), keys=np.zeros((3, 32), np.uint8), round=0),
     ParcelFor(epoch=1, round=0, **PARCEL),
     StartTree(output=0),
-    Divide(levels=np.array([1, 2], np.int32), **SPLITS, missing_left=FLAGS, goes_left=np.ones((3, 4), np.bool_)),
+    Divide(levels=np.array([1, 2], np.int32), **SPLITS, missing_left=FLAGS),
     WantTotals(nodes=NODES),
     WantHistograms(nodes=NODES),
     AddUp(n_wanted=1, epoch=1, round=0, present=FLAGS),
     Masked(epoch=1, round=0, vector=np.array([2**64 - 1, 0], np.uint64), **PARCEL),
     Unmask(epoch=1, round=0, survivors=FLAGS, sealed=BYTES),
     Shares(epoch=1, round=0, rows=np.zeros((3, 16), np.uint8)),
-    FinishTree(
-        columns=NODES, thresholds=np.array([1.5, 0, 0]), missing_left=FLAGS, lefts=NODES, rights=NODES,
-        values=np.array([0.0, -0.25, 1e-300]),
-    ),
+    FinishTree(values=np.array([0.0, -0.25, 1e-300])),
     Place(cuts=np.array([[0.25, 0.5], [1.0, 2.0]])),
     TakeTurns(party="w", run_id="r", terms={"epsilon": 1.0, "order": ["w", "v"]}, n_held=2),
     PassTree(
@@ -105,6 +102,24 @@ def test_what_one_side_encodes_the_other_decodes(message: Message) -> None:
 def test_a_masked_vector_is_of_numbers_modulo_2_to_the_64_and_nothing_else(wrong: object) -> None:
     with pytest.raises(ValidationError):
         Masked(epoch=1, round=0, vector=wrong, **PARCEL)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": 1 << 32},
+        {"round": 1 << 63},
+        {"keys": np.zeros((2, 32), np.uint8)},
+        {"keys": np.zeros((3, 1), np.uint8)},
+        {"names": ("a",) * 51, "keys": np.zeros((51, 32), np.uint8)},
+    ],
+    ids=["epoch", "round", "too few keys", "short keys", "too many workers"],
+)
+def test_a_list_of_workers_that_no_epoch_could_have_is_refused_when_it_is_read(change: dict[str, object]) -> None:
+    sound = {"epoch": 1, "names": ("a", "b", "c"), "keys": np.zeros((3, 32), np.uint8), "round": 0}
+    Members(**sound)
+    with pytest.raises(ValidationError):
+        Members(**{**sound, **change})
 
 
 def test_a_worker_has_no_message_that_could_carry_rows_counts_or_sums_in_clear() -> None:

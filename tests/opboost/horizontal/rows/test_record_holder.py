@@ -22,7 +22,7 @@ from opboost.horizontal.rows.record_holder import (
     squared_gradients,
 )
 from opboost.rng import seeded
-from opboost.trees.complete import Cuts, RandomRule, grow_complete_tree, splits_of_level
+from opboost.trees.complete import Cuts, RandomRule, grow_complete_tree, splits_of
 from opboost.trees.kernels.packing import grad_of, hess_of, packed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -150,7 +150,7 @@ def test_rows_that_walk_take_the_scores_of_a_tree_of_which_they_were_not_asked()
         for level in (range(1), range(1, 3)):
             nodes = np.array(level, np.int32)
             cuts = Cuts(tree.columns[nodes], tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes])
-            silent.divide(splits_of_level(nodes, cuts, COLUMNS.axes))
+            silent.divide(splits_of(nodes, cuts, COLUMNS.axes, first_child=2 * level[0] + 1))
         silent.finish_tree(tree)
     np.testing.assert_array_equal(silent.scores, asked.scores)
 
@@ -203,7 +203,7 @@ def test_only_sums_of_nodes_without_a_common_row_are_released():
     each._holder.divide = each_splits.append  # type: ignore[method-assign]
 
     root = np.zeros(1, np.int32)
-    each.divide(splits_of_level(root, chosen.choose(root, each), COLUMNS.axes))
+    each.divide(splits_of(root, chosen.choose(root, each), COLUMNS.axes, first_child=1))
     with pytest.raises(AccountError, match="without a common row"):
         each.totals(np.array([0, 1], np.int32))
 

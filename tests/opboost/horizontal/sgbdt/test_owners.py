@@ -8,16 +8,15 @@ import math
 import numpy as np
 import pytest
 
-from opboost.errors import AccountError, DataError, ParameterError
+from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise
 from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.training import Shape, random_rule
+from opboost.horizontal.sgbdt.training import Shape
 from opboost.rng import BitSource, seeded
-from opboost.trees.complete import grow_complete_tree
 from opboost.trees.holder import SummedHolders
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -42,7 +41,7 @@ def recipe(noise=None, **changes) -> SGBDTAmongOwners:
 
 def trained(of: SGBDTAmongOwners, parts: list[np.ndarray]):
     X, y = table()
-    holders = [of.rows(X[part], y[part], shape_bits=seeded(7), rng=seeded(100 + i)) for i, part in enumerate(parts)]
+    holders = [of.rows(X[part], y[part], rng=seeded(100 + i)) for i, part in enumerate(parts)]
     holder = SummedHolders(holders) if len(holders) > 1 else holders[0]
     return of.train(holder, shape_bits=seeded(7), rng=seeded(8)).trees
 
@@ -85,7 +84,7 @@ def test_the_noise_of_the_owners_really_is_in_the_sum() -> None:
     noise = shared_leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=200, n_honest=2)
     of = recipe(noise, n_trees=200)
     empty = np.empty((0, 3)), np.empty(0)
-    holders = [of.rows(*empty, shape_bits=seeded(1), rng=seeded(i)) for i in range(3)]
+    holders = [of.rows(*empty, rng=seeded(i)) for i in range(3)]
     sums = []
     for _ in range(200):
         for holder in holders:
@@ -94,7 +93,7 @@ def test_the_noise_of_the_owners_really_is_in_the_sum() -> None:
     wanted = 3 * owner_laws(noise)[0].variance
     assert 0.6 < np.var(np.array(sums, float)) / wanted < 1.4
     silent = recipe(leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=5, initial_share=0))
-    owner = silent.rows(*empty, shape_bits=seeded(1), rng=seeded(0))
+    owner = silent.rows(*empty, rng=seeded(0))
     owner.start_tree(0)
     assert (owner.totals(np.array([0], np.int32)) == 0).all()
 
@@ -136,18 +135,9 @@ def test_the_guarantee_says_who_is_trusted() -> None:
     assert not shared.guarantee(is_secure=False).certified
 
 
-def test_an_owner_divides_its_rows_by_no_other_split_than_the_public_one() -> None:
-    of = recipe()
-    owner = of.rows(*table(), shape_bits=seeded(7), rng=seeded(0))
-    owner.start_tree(0)
-    other = random_rule(GRID, SHAPE, seeded(8))
-    with pytest.raises(DataError, match="not the one that the public random bits give"):
-        grow_complete_tree(owner, rule=other, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=GRID.axes, depth=2)
-
-
 def test_an_owner_answers_once_per_tree_and_for_no_more_trees_than_agreed() -> None:
     of = recipe(n_trees=1)
-    owner = of.rows(*table(), shape_bits=seeded(7), rng=seeded(0))
+    owner = of.rows(*table(), rng=seeded(0))
     root = np.array([0], np.int32)
     owner.start_tree(0)
     owner.totals(root)
@@ -173,11 +163,14 @@ def test_noise_is_shared_among_at_least_one_honest_owner() -> None:
         shared_leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=5, n_honest=0)
 
 
-def test_public_bits_may_be_known_to_all() -> None:
-    """Two rules on one key draw the same; the shapes of the trees are theirs and nobody else's."""
-    key = bytes(32)
+def test_shapes_come_from_public_bits_alone() -> None:
+    """On one key they are the same whatever the records; leaves differ."""
     of = recipe()
-    X, y = table()
-    holder = of.rows(X, y, shape_bits=BitSource(key, is_secure=False), rng=seeded(0))
-    trees = of.train(holder, shape_bits=BitSource(key, is_secure=False), rng=seeded(1)).trees
-    assert len(trees) == 5
+
+    def trees(key: bytes, seed: int) -> list[tuple[list[int], list[float]]]:
+        model = of.train(
+            of.rows(*table(seed=seed), rng=seeded(0)), shape_bits=BitSource(key, is_secure=False), rng=seeded(1)
+        )
+        return [(tree.columns.tolist(), tree.thresholds.tolist()) for tree in model.trees]
+
+    assert trees(bytes(32), 0) == trees(bytes(32), 1) != trees(b"k" * 32, 0)

@@ -1,0 +1,51 @@
+"""Limits on the trees of a recipe, known to everybody: what an owner of rows lets a coordinator tell it and ask it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from opboost.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeRules:
+    """What the trees of a recipe may look like, and what may be asked of them.
+
+    Attributes
+    ----------
+    n_trees : int
+    max_depth : int
+        Most levels of splits.
+    max_value : float
+        Largest absolute value of a leaf. All scores stay finite, so that no gradient is refused because of them: such a
+        refusal would tell whether some record is in a chosen set of leaves.
+    batch_size : int
+        Trees on the same gradients: tree t, from 0, is for the output ``t % batch_size``.
+    is_complete : bool
+        Whether every level splits as a whole. All trees of a batch may then be grown before the first is finished;
+        otherwise a tree is finished before the next one begins.
+    n_histogram_nodes : int
+        Most nodes of a question for histograms; 0 where none are asked for.
+    n_placements : int
+        Trees, from the first one on, after which the cells may be moved, once each; 0 for never.
+
+    Raises
+    ------
+    ParameterError
+        If the leaves of all trees together could exceed the range of floating-point numbers.
+    """
+
+    n_trees: int
+    max_depth: int
+    max_value: float
+    batch_size: int = 1
+    is_complete: bool = True
+    n_histogram_nodes: int = 0
+    n_placements: int = 0
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.n_trees * self.max_value):
+            raise ParameterError(
+                f"{self.n_trees} trees with leaves of up to {self.max_value:.3g} have no finite scores"
+            )
