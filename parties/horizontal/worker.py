@@ -14,9 +14,9 @@ from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Tree
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import commitment, needed, public_bits, term_differences
+from parties.horizontal.verified_rows import Answered, VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation
-from parties.verified_rows import Answered, VerifiedRows, WorkerRecipe
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (
     AddUp,

@@ -19,6 +19,7 @@ from parties.config.horizontal import CoordinatorRun, TrainingSection, WorkerRun
 from parties.config.vertical import read_schema
 from parties.errors import ConfigError, RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
+from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
 from parties.jobs.horizontal_folder import bits_of, check_charge, logged, note_own_fit, save_trees, write_report
@@ -26,7 +27,6 @@ from parties.jobs.train_vertical import Terminal, note_end
 from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
-from parties.verified_rows import Answered
 
 
 def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:

@@ -1,5 +1,5 @@
 """Whatever a coordinator says, a worker's compiled code reads and writes nothing beyond its arrays, nothing hangs, and
-what is refused changes nothing (`tests.faults.hostile_words`)."""
+what is refused changes nothing (`tests.support.hostile_words`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.hostile_words import TARGETS
+from tests.support.hostile_words import TARGETS
 
 # Messages per recipe; 100,000 take about two minutes each.
 COUNT = os.environ.get("OPBOOST_HOSTILE_WORDS", "150")
@@ -25,7 +25,7 @@ def run(request: pytest.FixtureRequest) -> subprocess.CompletedProcess[str]:
 def attack(request: pytest.FixtureRequest, *arguments: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own; compiled code is kept from one run of the tests to the next."""
     folder = request.config.cache.mkdir("checked_indices")
-    call = [sys.executable, "-m", "tests.faults.checked", "tests.faults.hostile_words", *arguments]
+    call = [sys.executable, "-m", "tests.support.checked", "tests.support.hostile_words", *arguments]
     return subprocess.run(
         call, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},

@@ -23,9 +23,9 @@ from opboost.trees.holder import SummedHolders
 from parties.errors import Disagreement
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.public_randomness import commitment, public_bits
+from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
-from parties.verified_rows import Answered
 from protocols.errors import PeerAborted, PeerLost, SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Masked
 from protocols.messages.vertical import Message

@@ -18,9 +18,9 @@ from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
 from parties.config.federated_section import FederatedSection
 from parties.horizontal.coordinator import coordinate
+from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker import WorkerJob
 from parties.horizontal.worker_group import WorkerGroup
-from parties.verified_rows import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
 from tests.parties.horizontal.test_coordinator import TERMS, Dies, Run, die, meddling, rows, shape_bits
 

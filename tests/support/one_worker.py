@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from opboost.rng import seeded
 from parties.horizontal.remote_holder import RemoteHolder
+from parties.horizontal.verified_rows import Answered, VerifiedRows
 from parties.horizontal.worker import WorkerJob, WorkerSession
-from parties.verified_rows import Answered, VerifiedRows
 from protocols.messages.horizontal import AddUp, Masked, Members, ParcelFor, Shares, Unmask
 from protocols.messages.vertical import Message
 from protocols.secure_aggregation.epochs import Epoch, Parcel

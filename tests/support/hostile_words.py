@@ -1,6 +1,6 @@
 """Random and mutated messages of a coordinator, thrown at a worker before the messages of a real training.
 
-``python -m tests.faults.checked tests.faults.hostile_words [--seed N] [--trusting] COUNT TARGET [TARGET ...]`` writes
+``python -m tests.support.checked tests.support.hostile_words [--seed N] [--trusting] COUNT TARGET [TARGET ...]`` writes
 figures as JSON. It ends with an error if a message that was refused changed anything, or if one ended in anything but
 an error of ours, took over a minute, or took over four gigabytes. A worker that refused all that was thrown must end
 with the trees of the training alone. With `--trusting` columns and cuts are not verified, which must not go well.
@@ -38,15 +38,15 @@ from opboost.trees.splitting import Splits
 from parties.horizontal.chain import _message_of, received_tree
 from parties.horizontal.chain_checkpoint import KeptTurn
 from parties.horizontal.row_partitions import PartsHere
+from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
 from parties.jobs.train_vertical import EXPECTED_ERRORS
-from parties.verified_rows import VerifiedRows, _is_ascending
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
-from tests.faults.mutations import changed, random_message
 from tests.parties import test_chain, test_federated_workers, test_horizontal_training, test_row_parts
-from tests.parties.one_worker import LoneWorker, lead, over_the_wire
+from tests.support.mutations import changed, random_message
+from tests.support.one_worker import LoneWorker, lead, over_the_wire
 
 LONGEST_S, MOST_BYTES = 60, 4 << 30
 
@@ -205,6 +205,7 @@ class Thrower:
         message, keys = self._message(due), dict(vars(worker.summed))
         before, n_sent = self._known or self._state(worker), len(worker.sent.messages)
         self._known = None
+        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
         try:
             worker.handle(message)
         except EXPECTED_ERRORS as refusal:
@@ -242,7 +243,6 @@ def attack(name: str, count: int, draw: random.Random, verified: type[VerifiedRo
     thrower, n_runs, n_whole = Thrower(draw, pool), 0, 0
     limit_memory()
     while thrower.counts.total() < count:
-        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
         worker = LoneWorker(job, verified)
         n_runs += 1
         try:
@@ -294,7 +294,7 @@ def check_that_indices_are_checked() -> None:
         add_leaves(np.zeros(1), np.full(1, 200, np.uint8), np.zeros(3))
     except IndexError:
         return
-    raise AssertionError("compiled code does not check its indices; start this with tests.faults.checked")
+    raise AssertionError("compiled code does not check its indices; start this with tests.support.checked")
 
 
 def main() -> None:

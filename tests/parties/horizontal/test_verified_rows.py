@@ -12,7 +12,7 @@ import pytest
 from opboost.errors import ParameterError
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
-from parties.verified_rows import Answered
+from parties.horizontal.verified_rows import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import (
     AddUp,
@@ -24,10 +24,10 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.vertical import Message
-from tests.faults.hostile_words import digest
 from tests.parties import test_federated_workers, test_horizontal_training
 from tests.parties.horizontal.test_coordinator import rows
-from tests.parties.one_worker import EVERYBODY, LoneWorker
+from tests.support.hostile_words import digest
+from tests.support.one_worker import EVERYBODY, LoneWorker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -22,14 +22,14 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from opboost.trees.kernels.packing import grad_of, hess_of
+from parties.horizontal.verified_rows import Answered, VerifiedRows
 from parties.horizontal.worker import WorkerJob
 from parties.jobs.train_vertical import EXPECTED_ERRORS
-from parties.verified_rows import Answered, VerifiedRows
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Masked, StartTree, WantHistograms, WantTotals
 from protocols.messages.vertical import Message
 from tests.parties.horizontal.test_coordinator import CLIPPING, job, recipe, rows
-from tests.parties.one_worker import LoneWorker
+from tests.support.one_worker import LoneWorker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

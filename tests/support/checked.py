@@ -1,4 +1,4 @@
-"""Run a module with compiled code that checks every index: ``python -m tests.faults.checked MODULE [ARGUMENT ...]``.
+"""Run a module with compiled code that checks every index: ``python -m tests.support.checked MODULE [ARGUMENT ...]``.
 
 Compiled loops take one thread: an index error on another one would be lost. The cache of compiled code must be one of
 its own (``NUMBA_CACHE_DIR``), because code with and without these checks has one name there.
