@@ -205,6 +205,7 @@ class Thrower:
         message, keys = self._message(due), dict(vars(worker.summed))
         before, n_sent = self._known or self._state(worker), len(worker.sent.messages)
         self._known = None
+        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
         try:
             worker.handle(message)
         except EXPECTED_ERRORS as refusal:
@@ -242,7 +243,6 @@ def attack(name: str, count: int, draw: random.Random, verified: type[VerifiedRo
     thrower, n_runs, n_whole = Thrower(draw, pool), 0, 0
     limit_memory()
     while thrower.counts.total() < count:
-        faulthandler.dump_traceback_later(LONGEST_S, exit=True)
         worker = LoneWorker(job, verified)
         n_runs += 1
         try:

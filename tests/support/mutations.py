@@ -76,7 +76,7 @@ def _other_array(array: Array, draw: random.Random) -> Array:
     match draw.randrange(9):
         case 0 | 1 | 2 | 3 if array.size:
             array = array.copy()
-            for _ in range(draw.choice((1, 1, 2, array.size))):
+            for _ in range(draw.choice((1, 1, 2, 50))):
                 array.flat[draw.randrange(array.size)] = _element(array, draw)
             return array
         case 4:
