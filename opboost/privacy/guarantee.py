@@ -75,6 +75,11 @@ class ColumnGuarantee:
                 f"column {self.column!r}: a loss of {self.epsilon} per unit, {self.domain_loss} over the domain and "
                 f"{self.missing_epsilon} for empty cells is no promise. Nothing was drawn"
             )
+        if self.points < 1 or self.n_cells < 0 or self.narrowest_cell < 0:
+            raise ParameterError(
+                f"column {self.column!r}: a unit has at least one point, and numbers of cells and points are not "
+                f"negative; got {self.points}, {self.n_cells} and {self.narrowest_cell}"
+            )
 
     @property
     def cell_bits(self) -> float:

@@ -21,6 +21,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.kept_draws import find_kept
 from parties.cluster.partitions import Partitions, digest_own, look_through, partition_files, working_folder
 from parties.cluster.release import PartitionedRelease
 from parties.cluster.release_accounts import DueRelease, release_folder, release_on_account
@@ -29,7 +30,6 @@ from parties.cluster.survey import Surveyed, survey_partitions
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
-from parties.dask_kept import find_kept
 from parties.errors import ConfigError, naming
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Release

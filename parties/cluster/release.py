@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from opboost.desensitize import ColumnMechanism
 from opboost.ranking import RankTable
 from opboost.rng import BitSource
+from parties.cluster.kept_draws import charge_new, keep_new
 from parties.cluster.release_plan import PartitionPlan, forget_keys, write_keys
 from parties.cluster.release_tasks import (
     Drawn,
@@ -33,7 +34,6 @@ from parties.cluster.release_tasks import (
     released_columns,
 )
 from parties.cluster.survey import Surveyed, survey_partitions
-from parties.dask_kept import charge_new, keep_new
 from parties.errors import LedgerError, RunFolderError
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion, digest_of

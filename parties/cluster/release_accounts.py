@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
+from parties.cluster.kept_draws import has_all
 from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.release_plan import PartitionPlan
 from parties.cluster.survey import Surveyed
 from parties.cluster.transfer import StoredRelease
-from parties.dask_kept import has_all
 from parties.errors import LedgerError
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Reuse, digest_of

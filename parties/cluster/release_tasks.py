@@ -19,10 +19,10 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.ranking import RankTable
 from parties.cluster.release_plan import PartitionPlan, bits_of
-from parties.drawn_cells import record_names
 from parties.errors import RunFolderError, TableError
+from parties.ledger.drawn_cells import record_names
+from parties.ledger.pricing import record_keys
 from parties.ledger.release_store import Names
-from parties.pricing import record_keys
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import replacing
 from parties.tables.key_sets import RecordKeys

@@ -14,8 +14,8 @@ from opboost.desensitize import ColumnMechanism
 from parties.cluster.release_tasks import Survey, survey
 from parties.errors import TableError
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned_in_parts
 from parties.ledger.release_store import Names
-from parties.pricing import planned_in_parts
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import stamp_of
 

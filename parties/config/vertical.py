@@ -77,11 +77,14 @@ class DesensitizeSection(_Section):
     columns: dict[str, ColumnBudget] = {}
 
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
-        """A mechanism for every column of the schema."""
+        """A mechanism for every column of the schema; one that promises nothing is refused."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
             raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
-        return tuple(ColumnMechanism(column, self._settings(column)) for column in schema.columns)
+        found = tuple(ColumnMechanism(column, self._settings(column)) for column in schema.columns)
+        for mechanism in found:
+            mechanism.guarantee()
+        return found
 
     def _settings(self, column: ColumnSchema) -> MechanismSettings:
         own = self.columns.get(column.name, ColumnBudget())

@@ -13,8 +13,8 @@ from parties.doctor.run_files import examine_keys
 from parties.errors import ConfigError, OverBudget
 from parties.jobs.train_vertical import EXPECTED_ERRORS
 from parties.ledger.charged_release import open_books
+from parties.ledger.pricing import planned
 from parties.ledger.release_store import store_path
-from parties.pricing import planned
 from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import own_columns, read_table
 from parties.vertical.prediction_client import asking_hello

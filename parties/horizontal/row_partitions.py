@@ -28,7 +28,7 @@ from opboost.trees.tree import Ensemble, Tree
 from parties.config.vertical import read_schema
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.pricing import record_keys
+from parties.ledger.pricing import record_keys
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, reporting_faults, stamp_of, stored_names
 from parties.tables.party_table import check_columns

@@ -23,13 +23,13 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.preprocess import EncodedColumn
 from opboost.rng import BitSource
-from parties.drawn_cells import DrawnCells, find_cells, taken
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
+from parties.ledger.drawn_cells import DrawnCells, find_cells, taken
 from parties.ledger.ledger_lines import Occasion, Reuse
+from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore
-from parties.pricing import planned
 from parties.tables.record_ids import Ids
 
 

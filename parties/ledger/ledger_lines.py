@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue
 
-from parties.costs import Cells, Charge, Cost, Spent, Unit
+from parties.ledger.costs import Cells, Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, windows
 
 Fields = dict[str, Any]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from parties.config.vertical import PassiveRun, read_role, read_run, read_schema
-from parties.costs import Unit
 from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
+from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore, store_path
 
@@ -94,7 +94,6 @@ class Statement:
         for kind in ("record", "record_cell_bits"):
             document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
         for column, entry in zip(self.columns, document["columns"], strict=True):
-            entry["unit"] = None if column.unit is None else column.unit._asdict()
             for kind in ("epsilon", "category_epsilon", "cell_bits"):
                 entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
         return document

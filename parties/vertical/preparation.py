@@ -17,11 +17,11 @@ from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
-from parties.drawn_cells import find_cells
 from parties.errors import ConfigError, TableError, naming
+from parties.ledger.drawn_cells import find_cells
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned
 from parties.ledger.release_store import ReleaseStore
-from parties.pricing import planned
 from parties.runs.journal import Inputs, Journal, Records
 from parties.tables.party_table import PartyTable, own_columns, read_table, select
 from parties.tables.record_ids import each_id

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainValidator, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 4
+VERSION = 5
 
 
 def array_of(*dtypes: str, ndim: int = 1) -> PlainValidator:
@@ -124,7 +124,8 @@ class Terms(Message):
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
     `reveal`, how coarse the scores are that it lets out (prediction only).
     Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
-    budget of a column per unit, and that of all columns between neighbouring records.
+    budget of a column per point of its mapped domain, and that of all columns between neighbouring records, which
+    differ by one step of its own in every column.
     """
 
     kind: ClassVar[str] = "terms"

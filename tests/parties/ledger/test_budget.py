@@ -16,9 +16,9 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.schema import ColumnSchema
-from parties.costs import Cells, Cost, Unit
 from parties.errors import LedgerError, OverBudget
 from parties.ledger.budget import Balances, Budget, Limit
+from parties.ledger.costs import Cells, Cost, Unit
 
 
 def keys(*numbers: int) -> Any:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.costs import Cells, Cost, Unit
 from parties.errors import LedgerError, OverBudget
 from parties.ledger import hash_chain
 from parties.ledger.budget import Budget, Limit
+from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
 from parties.ledger.release_ledger import Ledger

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parties.costs import Cost, Unit
 from parties.errors import OverBudget
 from parties.ledger.budget import Balances, Budget
+from parties.ledger.costs import Cost, Unit
 from parties.storage.spool import ArraySpool, SpooledArray
 from parties.tables import key_sets
 from parties.tables.key_sets import RecordKeys, distinct, is_member, kept_set, union, windows

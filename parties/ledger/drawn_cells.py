@@ -18,8 +18,8 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import EncodedColumn
 from parties.ledger.ledger_lines import Release, Reuse
+from parties.ledger.pricing import Rows, exact_bytes, id_digests, priced, unpriced
 from parties.ledger.release_store import KEY_BYTES, NAME, NOT_DRAWN, Drawn, Names, ReleaseStore
-from parties.pricing import Rows, exact_bytes, id_digests, priced, unpriced
 from parties.tables.record_ids import Ids
 
 

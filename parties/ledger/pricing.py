@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
-from parties.costs import Cells, Cost, Unit
+from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.ledger_lines import Release, digest_of
 from parties.storage.serialization import mechanism_to_dict
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
