@@ -45,7 +45,7 @@ class MechanismSettings:
     ----------
     mechanism : {"global", "local", "adj"}
     epsilon : float
-        Budget per unit of the mapped domain.
+        Budget per point of the mapped domain.
     law : Law or str
     theta : int, optional
         Width of the cells of ``local`` and ``adj``; by default a tenth of the domain, at least 2.
@@ -108,7 +108,7 @@ class MechanismSettings:
 
 
 def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: MechanismSettings) -> float:
-    """Budget per unit of the domain such that a difference of `per` original units costs at most `cost`.
+    """Budget per point of the domain such that a difference of `per` original units costs at most `cost`.
 
     Raises
     ------
@@ -163,20 +163,14 @@ class ColumnMechanism:
             )
         is_unordered = self.schema.kind is Kind.UNORDERED
         value = self.settings.for_categories(n_categories) if is_unordered else self.settings.build()
+        if isinstance(value, LocalMap) and int(value.cells.widths.max()) == 1:
+            raise ParameterError(
+                f"column {self.schema.name!r}: a Local-Map with cells of one point would publish every value exactly; "
+                "theta must be at least 2"
+            )
         object.__setattr__(self, "value", value)
-        if isinstance(value, LocalMap):
-            self._check_cells(int(value.cells.widths.max()))
         has_state = self.schema.missing is Missing.CATEGORY
         object.__setattr__(self, "missingness", self.settings.for_categories(2) if has_state else None)
-
-    def _check_cells(self, widest: int) -> None:
-        """Refuse cells of which none can hold two values of the column."""
-        least = math.floor(self.unit / self.point * (1 + ROUNDING)) + 1
-        if widest < least:
-            raise ParameterError(
-                f"column {self.schema.name!r}: neighbouring values are {least - 1} points apart, so a Local-Map with "
-                f"cells of {widest} would publish every value exactly; theta must be at least {least}"
-            )
 
     @property
     def point(self) -> float:
@@ -221,7 +215,13 @@ class ColumnMechanism:
         return loss
 
     def guarantee(self) -> ColumnGuarantee:
-        """The exact promise for this column."""
+        """The exact promise for this column.
+
+        Raises
+        ------
+        ParameterError
+            If there is none: a loss is not a number, or no cell of a Local-Map holds two values of the column.
+        """
         missing_epsilon = self.missingness.epsilon if self.missingness is not None else 0.0
         if isinstance(self.value, RandomisedResponse):
             return ColumnGuarantee(
@@ -241,6 +241,13 @@ class ColumnMechanism:
             parameters["alpha"] = self.value.alpha
         points, cells = self.points(self.unit), self.value.cells if isinstance(self.value, LocalMap) else None
         is_open = cells is not None and cells.n_cells > 1
+        apart = math.floor(self.unit / self.point * (1 + ROUNDING))
+        if cells is not None and int(cells.widths.max()) <= apart:
+            raise ParameterError(
+                f"column {self.schema.name!r}: neighbouring values are {apart} points apart, so a Local-Map with cells "
+                f"of {cells.widths.max()} publishes every value exactly; theta must be at least {apart + 1}, or the "
+                "schema name a smaller `step`. Nothing was drawn"
+            )
         return ColumnGuarantee(
             column=self.schema.name,
             mechanism=self.value.name,

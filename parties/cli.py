@@ -190,7 +190,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where all parties' folders and summary.json go.")] = Path("runs/demo"),
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Per unit of the mapped domain, by default 0.1; per record with --horizontal, by default 1."),
+        typer.Option(
+            help="Per point of the mapped domain, by default 0.1; per record with --horizontal, by default 1."
+        ),
     ] = None,
     mechanism: Annotated[str, typer.Option(help="global, local or adj; without --horizontal.")] = "global",
     horizontal: Annotated[

@@ -79,6 +79,11 @@ class ColumnGuarantee:
                 f"{self.missing_epsilon} for empty cells is no promise. Nothing was drawn"
             )
         _check_losses(*self.parameters.values())
+        if self.points < 1 or self.n_cells < 0 or self.narrowest_cell < 0:
+            raise ParameterError(
+                f"column {self.column!r}: a unit has at least one point, and numbers of cells and points are not "
+                f"negative; got {self.points}, {self.n_cells} and {self.narrowest_cell}"
+            )
 
     @property
     def cell_bits(self) -> float:

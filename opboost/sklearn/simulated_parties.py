@@ -33,7 +33,7 @@ from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
-# Budget per unit of the mapped domain when the user names passive columns but no epsilon.
+# Budget per point of the mapped domain when the user names passive columns but no epsilon.
 DEFAULT_EPSILON = 0.1
 
 _ACTIVE, _PASSIVE = "active", "passive"

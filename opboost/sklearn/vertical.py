@@ -21,7 +21,7 @@ _PARAMETERS = """
     Parameters
     ----------
     epsilon : float, optional
-        Budget per unit of the mapped domain; ``inf`` for no noise. By default 0.1 if there are passive columns.
+        Budget per point of the mapped domain; ``inf`` for no noise. By default 0.1 if there are passive columns.
     mechanism : {"global", "local", "adj"}
         Order-preserving map.
     law : {"clamped", "exponential", "calibrated", "bounded_laplace"}

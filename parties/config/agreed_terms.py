@@ -16,8 +16,8 @@ class AgreedSection(BaseModel):
 
     `objective` is the active party's, and so are `tests`, how many split tests its model makes at most; the rest is the
     passive party's: the number of its columns, the one mechanism and law of all of them, the largest budget of a column
-    per unit of its mapped domain, the budget of all columns between neighbouring records, and whether it shares its
-    thresholds.
+    per point of its mapped domain, the budget of all columns between neighbouring records, which differ by one step of
+    its own in every column, and whether it shares its thresholds.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -133,11 +133,12 @@ class Balances:
     def to_dict(self) -> dict[str, Any]:
         """All sums as plain values, with sets of records by their digests."""
         sets = [[digest, self._costs[index]] for digest, index in self._index.items()]
-        return {"units": self.units, "columns": sorted(self.columns), "sets": sets}
+        units = {column: asdict(unit) for column, unit in self.units.items()}
+        return {"units": units, "columns": sorted(self.columns), "sets": sets}
 
     def take_up(self, document: Mapping[str, Any], records_of: Callable[[str], KeySet]) -> None:
         """The inverse of `to_dict`, into sums of nothing; `records_of` gives the records of a set."""
-        self.units = {column: Unit(*unit) for column, unit in document["units"].items()}
+        self.units = {column: Unit(**unit) for column, unit in document["units"].items()}
         self.columns = set(document["columns"])
         for digest, costs in document["sets"]:
             self._keep_set(digest, records_of(digest), {column: Spent(*one) for column, one in costs.items()})

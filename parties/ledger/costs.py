@@ -23,14 +23,16 @@ class Spent(NamedTuple):
     cell_bits: float = 0.0
 
 
-class Unit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Unit:
     """The difference that a column's epsilon is for: in the column's own unit, and in words."""
 
     size: float
     words: str
 
 
-class Cells(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cells:
     """How many cells a Local-Map has, and the points of the narrowest; each value's own is published exactly."""
 
     number: int

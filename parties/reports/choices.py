@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,9 @@ ALPHAS = (1.0, 2.0, 5.0)
 
 # Parts of the domain that cells are wide.
 WIDTHS = (20, 5)
+
+# Above this budget doubles no longer tell the window of the Piecewise mechanism from its middle.
+MOST_OF_PIECEWISE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +119,7 @@ def _combinations(chosen: MechanismSettings, grid: Grid) -> list[MechanismSettin
 
 def _baselines(chosen: MechanismSettings) -> list[Choice]:
     """Plain local differential privacy with the same number as epsilon: a far stronger promise, and far less order."""
-    domain = chosen.domain
-    return [
-        Piecewise(epsilon=chosen.epsilon, domain=domain),
-        RandomisedResponse(epsilon=chosen.epsilon, n_categories=domain.size),
-    ]
+    response = RandomisedResponse(epsilon=chosen.epsilon, n_categories=chosen.domain.size)
+    if MOST_OF_PIECEWISE < chosen.epsilon < math.inf:
+        return [response]
+    return [Piecewise(epsilon=chosen.epsilon, domain=chosen.domain), response]

@@ -94,7 +94,6 @@ class Statement:
         for kind in ("record", "record_cell_bits"):
             document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
         for column, entry in zip(self.columns, document["columns"], strict=True):
-            entry["unit"] = None if column.unit is None else column.unit._asdict()
             for kind in ("epsilon", "category_epsilon", "cell_bits"):
                 entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
         return document

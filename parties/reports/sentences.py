@@ -85,10 +85,10 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
         whole = f"over the whole range {lower:,g} to {upper:,g}"
     most = odds(mechanism.loss(points))
     if isinstance(value, LocalMap):
-        promise = mechanism.guarantee()
+        cells = value.cells
         return (
-            f"Which of {promise.n_cells} cells of {schema.name} a record lies in is published exactly: "
-            f"{promise.cell_bits:.3g} bits, and the narrowest cell has {promise.narrowest_cell} of "
+            f"Which of {cells.n_cells} cells of {schema.name} a record lies in is published exactly: "
+            f"{math.log2(cells.n_cells):.3g} bits, and the narrowest cell has {cells.widths.min()} of "
             f"{mechanism.settings.domain_size} points. Two records of one cell {apart} are told apart with odds at "
             f"most {most}."
         )

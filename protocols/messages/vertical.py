@@ -150,7 +150,8 @@ class Terms(Message):
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
     `reveal`, how coarse the scores are that it lets out (prediction only).
     Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
-    budget of a column per unit, and that of all columns between neighbouring records.
+    budget of a column per point of its mapped domain, and that of all columns between neighbouring records, which
+    differ by one step of its own in every column.
     """
 
     kind: ClassVar[str] = "terms"

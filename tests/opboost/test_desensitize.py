@@ -365,18 +365,18 @@ def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than
 
 def test_a_local_map_that_would_publish_every_value_is_refused():
     with pytest.raises(ParameterError, match="theta must be at least 2"):
-        ColumnMechanism(replace(NUMERIC, upper=0.5), MechanismSettings(mechanism="local", theta=1))
+        ColumnMechanism(NUMERIC, MechanismSettings(mechanism="local", theta=1))
 
 
 @pytest.mark.parametrize(
     ("schema", "theta"), [(GRADES, 249), (replace(NUMERIC, step=5), 55), (replace(NUMERIC, upper=10), 99)]
 )
-def test_a_local_map_whose_cells_hold_one_value_of_the_column_each_is_refused(schema, theta):
+def test_a_local_map_whose_cells_hold_one_value_of_the_column_each_has_no_guarantee(schema, theta):
     """A grade spans 249.75 points, 5 of 90 years 55.5 points and 1 of 10 years 99.9."""
-    words = f"neighbouring values are {theta} points apart.*publish every value exactly; theta must be at least"
+    words = f"neighbouring values are {theta} points apart.*publishes every value exactly; theta must be at least"
     with pytest.raises(ParameterError, match=words):
-        ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta))
-    ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta + 1))
+        ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta)).guarantee()
+    assert ColumnMechanism(schema, MechanismSettings(mechanism="local", theta=theta + 1)).guarantee().n_cells > 1
 
 
 @pytest.mark.parametrize("schema", [NUMERIC, WITH_STATE, CITY], ids=["numbers", "with a state", "categories"])

@@ -112,11 +112,22 @@ def test_what_else_is_open_stands_under_not_protected_and_routed_answers_with_th
 
 @pytest.mark.parametrize(
     "change",
-    [{"epsilon": math.nan}, {"domain_loss": math.nan}, {"missing_epsilon": math.nan}, {"epsilon": -0.1},
-     {"epsilon": math.inf}],
-)  # fmt: skip
+    [
+        {"epsilon": math.nan},
+        {"domain_loss": math.nan},
+        {"missing_epsilon": math.nan},
+        {"epsilon": -0.1},
+        {"epsilon": math.inf},
+    ],
+)
 def test_a_column_whose_loss_is_no_number_has_no_guarantee(change):
     with pytest.raises(ParameterError, match=r"column 'age': .* is no promise\. Nothing was drawn"):
+        replace(AGE, **change)
+
+
+@pytest.mark.parametrize("change", [{"points": 0}, {"n_cells": -1}, {"narrowest_cell": -1}])
+def test_a_column_with_numbers_of_points_that_cannot_be_has_no_guarantee(change):
+    with pytest.raises(ParameterError, match="at least one point"):
         replace(AGE, **change)
 
 

@@ -225,9 +225,7 @@ def test_records_of_partitions_keep_their_first_draw_whatever_becomes_of_them(
         assert ledger.balances.n_records == 3 * N_ROWS
         store.verify()
         # One table that is asked record by record finds the same draws.
-        account = Account(
-            ledger=ledger, store=store, budget=Budget(), occasion=OCCASION, rng=rng.secure(), keeps=True
-        )  # fmt: skip
+        account = Account(ledger=ledger, store=store, budget=Budget(), occasion=OCCASION, rng=rng.secure(), keeps=True)
         asked = pd.read_parquet(parts[2])
         columns = [encode(asked[m.schema.name], m.schema, domain=m.settings.domain) for m in MECHANISMS]
         (spend, *_) = account.records(MECHANISMS, columns, pd.Index(asked["id"].astype(str), dtype=object))

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost.errors import ParameterError
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
@@ -19,6 +20,8 @@ from parties.config.desensitize_section import DesensitizeSection
 from parties.config.vertical import (
     ActiveRun,
     BudgetSection,
+    ColumnBudget,
+    DesensitizeSection,
     ModelSection,
     PassiveRun,
     read_role,
@@ -88,6 +91,7 @@ def test_the_run_folder_may_be_named(tmp_path: Path) -> None:
 def test_a_passive_run_keeps_its_thresholds_and_names_unless_told_otherwise(tmp_path: Path) -> None:
     run = read(tmp_path, PASSIVE, PassiveRun)
     assert (run.opaque_names, run.share_thresholds, run.seed) == (True, False, None)
+    assert run.changed_values == "redraw"
     assert run.active.public_key == tmp_path / "keys" / "bank.public"
 
 
@@ -311,6 +315,14 @@ def test_waiting_for_a_better_round_needs_a_share_to_validate_on() -> None:
     words = r"model\.early_stopping_rounds needs model\.validation_fraction: rows to validate on"
     with pytest.raises(ConfigError, match=words):
         ModelSection(early_stopping_rounds=3).parameters()
+
+
+def test_a_local_map_that_would_publish_every_value_is_refused_when_the_run_file_is_read(tmp_path: Path) -> None:
+    schema, _ = read_schema_of(tmp_path, SCHEMA)
+    section = DesensitizeSection(mechanism="local", columns={"tier": ColumnBudget(theta=999)})
+    with pytest.raises(ParameterError, match=r"column 'tier': neighbouring values are 999 points apart"):
+        section.mechanisms(schema)
+    assert section.model_copy(update={"columns": {"tier": ColumnBudget(mechanism="global")}}).mechanisms(schema)
 
 
 def test_a_schema_file_describes_columns_in_its_order(tmp_path: Path) -> None:

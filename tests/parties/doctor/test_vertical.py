@@ -62,7 +62,7 @@ AGREEMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "mechanism": ("bank", {"mechanism": "adj"}, ["mechanism", "plans global where adj was agreed on"]),
     "law": ("bank", {"law": "exponential"}, ["law", "plans clamped where exponential was agreed on"]),
     "epsilon": ("bank", {"epsilon": 0.25}, ["epsilon", "plans 0.5 where 0.25 was agreed on"]),
-    "total": ("bank", {"total_epsilon": 2}, ["epsilon of all columns", "plans 4 where 2 was agreed on"]),
+    "total": ("bank", {"total_epsilon": 2}, ["epsilon of all columns", "plans 18 where 2 was agreed on"]),
     "columns": ("bank", {"columns": 3}, ["number of columns", "plans 2 where 3 was agreed on"]),
     "thresholds": ("bank", {"share_thresholds": True}, ["sharing of thresholds", "plans no where yes was agreed on"]),
 }
@@ -90,7 +90,7 @@ def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) 
     agree(sites, "shop", {"objective": "binary:logistic", "tests": 35})
     agree(
         sites, "bank",
-        {"columns": 2, "mechanism": "global", "law": "clamped", "epsilon": 0.5, "total_epsilon": 4.0,
+        {"columns": 2, "mechanism": "global", "law": "clamped", "epsilon": 0.5, "total_epsilon": 18.0,
          "share_thresholds": False},
     )  # fmt: skip
     bank, shop = sites.bank.write(), sites.shop.write()

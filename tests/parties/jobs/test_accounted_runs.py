@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from opboost.privacy.guarantee import CHANGED_VALUES
+from parties.doctor.vertical import examine
 from parties.errors import LedgerError, OverBudget, RunFolderError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from protocols.errors import PeerAborted
@@ -113,6 +115,36 @@ def unfinished(site: Any) -> None:
     """Let a finished run count as interrupted."""
     path = site.run_folder / "meta.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "finished": None}))
+
+
+@pytest.mark.parametrize("changed_values", ["keep", "redraw"])
+def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
+    sites: Any, outcomes: Outcomes, changed_values: str
+) -> None:
+    """Every value changes between two runs; with `redraw`, the twin, the peer sees that something did."""
+    sites.shop.run["changed_values"] = changed_values
+    train_both(sites, outcomes)
+    before = sent(sites.shop, "offer") + sent(sites.shop, "rank chunk")
+    sites.shop.table["spend"], sites.shop.table["visits"] = 100 - sites.shop.table["spend"], 3.0
+    sites.shop.table.loc[sites.shop.table.index[:9], "visits"] = 4.0
+    for site in (sites.bank, sites.shop):
+        site.run |= {"run_id": "summer", "folder": "runs/summer"}
+    told = {finding.check: finding.sentence for finding in examine(sites.shop.write(), wait_s=0.1)}
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    log = [json.loads(line) for line in (sites.shop.path / "runs/summer/log.jsonl").read_text().splitlines()]
+    after = [line["sha256"] for kind in ("offer", "rank chunk") for line in log if line.get("kind") == kind]
+    promised = json.loads((sites.shop.path / "runs/summer/guarantee.json").read_text())["not_protected"]
+    if changed_values == "keep":
+        assert "0 columns to draw, 2 stored already" in told["ledger"]
+        assert after == before
+        assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2, "reuse": 2}
+        assert CHANGED_VALUES not in promised
+    else:
+        assert "2 columns to draw, 0 stored already" in told["ledger"]
+        assert [one in before for one in after] == [False] * 3
+        assert kinds(sites.shop) == {"opened": 1, "charge": 4, "stored": 4}
+        assert CHANGED_VALUES in promised
 
 
 def test_a_run_that_has_released_is_refused_where_it_would_have_to_draw_anew(sites: Any, outcomes: Outcomes) -> None:

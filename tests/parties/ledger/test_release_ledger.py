@@ -226,7 +226,7 @@ def test_a_charge_of_a_version_before_keeps_its_meaning_and_its_cells_are_counte
             add({**CHARGE_BEFORE, "records": digest})
     with Ledger(path) as ledger:
         assert ledger.balances.worst("spend") == (0.1, 0.5, math.log2(10))
-        assert ledger.balances.units["spend"] == (0.25, "0.25 original units, one point of the mapped domain")
+        assert ledger.balances.units["spend"] == Unit(0.25, "0.25 original units, one point of the mapped domain")
         # A later release is charged in that unit still: 0.25 is less than one of its points.
         ledger.charge([release()], {}, SPRING, NO_LIMIT)
         assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)

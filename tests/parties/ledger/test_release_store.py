@@ -27,6 +27,7 @@ from parties.errors import LedgerError, OverBudget
 from parties.ledger import charged_release
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account, open_books
+from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore
@@ -123,7 +124,7 @@ def test_a_release_costs_what_its_guarantee_says_per_column_and_per_record(path:
         assert balances.worst("spend") == (promises[0].epsilon, 0.0, 0.0)
         assert balances.worst("visits") == (promises[1].epsilon, 2.0, 0.0)
         assert balances.worst("town") == (0.0, 4.0, 0.0)
-        assert balances.units == {"spend": (1.0, "1 original unit"), "visits": (1.0, "1 original unit")}
+        assert balances.units == dict.fromkeys(("spend", "visits"), Unit(1.0, "1 original unit"))
         total = sum(p.epsilon + p.missing_epsilon for p in promises)
         assert balances.worst_record() == pytest.approx((total, 0.0))
 

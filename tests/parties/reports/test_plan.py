@@ -212,6 +212,19 @@ def test_a_small_domain_has_a_grid_too() -> None:
         assert len(choices_for(mechanism(domain_size=n), Grid())) > 5
 
 
+@pytest.mark.parametrize(("epsilon", "law"), [(50.0, "bounded_laplace"), (2000.0, "calibrated")])
+def test_a_plan_of_a_large_budget_has_a_number_for_every_loss(shop: Any, epsilon: float, law: str) -> None:
+    shop.run["desensitize"] |= {"epsilon": epsilon, "law": law, "mechanism": "adj", "domain_size": 60, "theta": 25}
+    for column in plan_of(shop.write(), Grid(), wanted_order=()).columns:
+        for one in column.candidates:
+            # A Local-Map's losses are infinite across cells.
+            is_local = one.settings["mechanism"] == "local"
+            losses = [point.loss_in_cell if is_local else point.loss for point in one.promise.losses]
+            assert all(loss is not None and math.isfinite(loss) for loss in losses)
+            assert math.isfinite(one.promise.tight)
+    assert "nan" not in report_of(shop.path / "run.yaml").text("md")
+
+
 def test_an_impossible_grid_is_refused() -> None:
     with pytest.raises(ParameterError, match="theta"):
         choices_for(mechanism(), Grid(mechanisms=("local",), thetas=(5000,)))
