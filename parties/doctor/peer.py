@@ -8,8 +8,8 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.session.connections import peer_key
 from parties.session.handshake import differences, prove_ids, set_difference, with_point
+from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
-from protocols.id_proof import IdProof, id_proof
 from protocols.messages.vertical import VERSION, Hello
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import KeyPair

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from parties.errors import Disagreement
 from parties.session.termination import last_words
+from protocols.alignment.id_proof import IdProof, id_proof, is_same
 from protocols.errors import PeerLost, ProtocolError
-from protocols.id_proof import IdProof, id_proof, is_same
 from protocols.messages.vertical import Hello, IdConfirmation, Role, Task
 from protocols.transport.channel import Channel, abort, expect
 from protocols.transport.sanitize import readable
@@ -78,7 +78,7 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
     channel : Channel
     mine : Hello
     password : bytes, optional
-        Made of the records' ids (`protocols.id_proof.password_of`): then each side proves that it holds them. None
+        Made of the records' ids (`protocols.alignment.id_proof.password_of`): then each side proves that it holds them. None
         before records are aligned, and where none are compared.
 
     Raises

@@ -33,8 +33,8 @@ from parties.vertical.prediction_server import (
 )
 from parties.vertical.release_offer import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
+from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerLost
-from protocols.id_proof import password_of
 from protocols.messages.vertical import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
 

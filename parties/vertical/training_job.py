@@ -22,7 +22,7 @@ from opboost.trees.validation import History
 from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
-from protocols.id_proof import password_of
+from protocols.alignment.id_proof import password_of
 from protocols.messages.vertical import Hello, Role, Task, Terms
 
 # More tests than this no message can ask for.

@@ -17,7 +17,7 @@ the run too: short ids (numbers, birth dates) are as good as disclosed to A. B l
 
 Neither side has to believe the other one's result. B refuses to be told of more common ids than A announced to have,
 and before anything is drawn both prove to each other that they hold the very ids that they call common
-(`protocols.id_proof`). What stays possible: a party that puts ids into its set which it has no business with learns
+(`protocols.alignment.id_proof`). What stays possible: a party that puts ids into its set which it has no business with learns
 (as A) or is told (as B) whether the other side knows them; the other side sees only the size of the set.
 
 Ranks later travel in an order that both make from the ids and random bytes of both, so the order of a file shows in

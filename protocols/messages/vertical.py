@@ -14,7 +14,7 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
     │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
-    │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.id_proof`)
+    │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.alignment.id_proof`)
     │ ───────── IdConfirmation ────────► │
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
@@ -180,7 +180,7 @@ class Hello(Message):
 
 
 class IdConfirmation(Message):
-    """The sender's proof that it holds the same ids as the receiver (`protocols.id_proof`)."""
+    """The sender's proof that it holds the same ids as the receiver (`protocols.alignment.id_proof`)."""
 
     kind: ClassVar[str] = "id confirmation"
     tag: RandomBytes

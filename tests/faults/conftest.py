@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protocols.alignment.blinding import Cipher
+from protocols.alignment.id_proof import IdProof, password_of
 from protocols.errors import PeerLost
-from protocols.id_proof import IdProof, password_of
 from protocols.messages.vertical import Abort, Hello, IdConfirmation, Message
 from protocols.transport.channel import Traffic
 from protocols.transport.codec import Frame, encode

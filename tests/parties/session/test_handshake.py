@@ -13,8 +13,8 @@ from opboost.errors import DataError
 from parties.errors import Disagreement, RunFolderError, TableError
 from parties.session.handshake import check_agreement, conversation, differences, greet
 from parties.session.termination import NO_REASON
+from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.id_proof import password_of
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
 from protocols.transport.channel import expect
 from protocols.transport.memory import MemoryChannel, memory_pair

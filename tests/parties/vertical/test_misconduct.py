@@ -20,8 +20,8 @@ from parties.session.termination import NO_REASON
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import serve
+from protocols.alignment.id_proof import password_of
 from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
-from protocols.id_proof import password_of
 from protocols.messages.vertical import (
     Abort,
     Ask,

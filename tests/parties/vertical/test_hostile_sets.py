@@ -16,8 +16,8 @@ from parties.errors import Disagreement
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.session import handshake
 from protocols.alignment.blinding import Cipher
+from protocols.alignment.id_proof import IdProof, password_of
 from protocols.errors import ProtocolError, UnexpectedMessage
-from protocols.id_proof import IdProof, password_of
 from protocols.messages.vertical import (
     BlindedIds,
     CommonIds,
@@ -32,7 +32,7 @@ from protocols.messages.vertical import (
 )
 from protocols.transport.channel import Channel, expect
 from protocols.transport.keys import generate_shared
-from tests.memory_wire import MemoryWire
+from tests.support.memory_wire import MemoryWire
 
 SILENT = Terminal()
 N_SHOP = 400

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.alignment.blinding import Cipher
+from protocols.alignment.id_proof import IdProof, id_proof, is_same, password_of
 from protocols.errors import DecodeError
-from protocols.id_proof import IdProof, id_proof, is_same, password_of
 from protocols.messages.vertical import Hello, IdConfirmation, Role, Task
 
 HELLOS = {

@@ -42,7 +42,7 @@ from protocols.messages.vertical import (
     SplitRanks,
 )
 from protocols.transport.keys import generate_shared
-from tests.memory_wire import MemoryWire
+from tests.support.memory_wire import MemoryWire
 
 View = tuple[Any, ...]
 
