@@ -16,12 +16,10 @@ from opboost.errors import ParameterError
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
-from parties.config.desensitize_section import DesensitizeSection
+from parties.config.desensitize_section import ColumnBudget, DesensitizeSection
 from parties.config.vertical import (
     ActiveRun,
     BudgetSection,
-    ColumnBudget,
-    DesensitizeSection,
     ModelSection,
     PassiveRun,
     read_role,

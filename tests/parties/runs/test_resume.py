@@ -32,12 +32,12 @@ SILENT = Terminal()
 # 400 customers, two columns, 150 rows a chunk.
 CHUNKS = ["rank chunk"] * 6
 AT_BANK = [
-    "received hello", "sent hello", "received offer", *(f"received {kind}" for kind in CHUNKS), "sent split ranks",
-    "received thresholds", "sent done", "received done",
+    "received hello", "sent hello", "received id confirmation", "sent id confirmation", "received offer",
+    *(f"received {kind}" for kind in CHUNKS), "sent split ranks", "received thresholds", "sent done", "received done",
 ]  # fmt: skip
 AT_SHOP = [
-    "sent hello", "received hello", "sent offer", *(f"sent {kind}" for kind in CHUNKS), "received split ranks",
-    "sent thresholds", "received done", "sent done",
+    "sent hello", "received hello", "sent id confirmation", "received id confirmation", "sent offer",
+    *(f"sent {kind}" for kind in CHUNKS), "received split ranks", "sent thresholds", "received done", "sent done",
 ]  # fmt: skip
 BOUNDARIES = [
     pytest.param(party, i, id=f"{party} {i} {words}".replace(" ", "-"))

@@ -19,7 +19,8 @@ TIMEOUT_S = 1.0
 
 # Where each party is struck: behind which message, in which phase the other one is then, by that one's words.
 PHASES = [
-    ("shop", "received hello", "collecting ranks"),
+    ("shop", "received hello", "greeting"),
+    ("shop", "received id confirmation", "collecting ranks"),
     ("shop", "sent offer", "collecting ranks"),
     ("shop", "received split ranks", "having split ranks resolved"),
     ("shop", "received done", "telling the others that the model is saved"),
