@@ -128,11 +128,7 @@ _STEPS_OF_RELEASES = ("accounts", "release", "survey", "transfer")
 STEPS_OF_CLUSTERS = (*_STEPS_OF_RELEASES, "batches", "cluster", "parts", "prediction", "preparing", "rows", "training")
 
 ONLY_IN = {
-    "zmq": {
-        "protocols/transport/zmq_channel.py",
-        "protocols/transport/zmq_listener.py",
-        "protocols/transport/zmq_socket.py",
-    },
+    "zmq": {f"protocols/zmq_{what}.py" for what in ("authenticator", "channel", "connections", "listener", "socket")},
     "numba": {
         *(f"opboost/trees/kernels/{step}.py" for step in STEPS_OF_KERNELS),
         "opboost/privacy/sampling.py",
