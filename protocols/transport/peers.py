@@ -8,7 +8,7 @@ leave and come back, and what the earlier connection said is forgotten; afterwar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from protocols.errors import UnexpectedMessage
@@ -99,6 +99,12 @@ class Peers:
         peer.waiting_bytes += n_bytes
         peer.inbox.append(frames)
         return True
+
+    def descriptors(self) -> Iterator[int]:
+        """The connections over which peers speak."""
+        for name, peer in self._peers.items():
+            if peer.connection is not None and not self.is_lost(name):
+                yield peer.connection.descriptor
 
     def is_known(self, name: str) -> bool:
         """Whether this is a peer of the run."""

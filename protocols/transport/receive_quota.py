@@ -1,28 +1,70 @@
-"""How much has come over each TCP connection and was not taken yet: what a peer makes this party hold in memory.
+"""What the connections of one socket make this party hold: bytes that were not taken yet, and file descriptors.
 
 ZeroMQ bounds the size of a frame and the number of *whole* messages in a queue. It bounds neither the number of frames
-of a message, which it keeps from the first to the last, nor the bytes of a queue. The kernel counts the bytes of every
-connection; what was taken is subtracted, and a connection that is too far ahead is cut off, upon which ZeroMQ lets go
-of all that it kept of it. The count is had on Linux alone; elsewhere nothing is cut off.
+of a message, which it keeps from the first to the last, nor the bytes of a queue, nor the number of connections. The
+kernel counts the bytes of every connection; what was taken is subtracted, and a connection that is too far ahead is cut
+off, upon which ZeroMQ lets go of all that it kept of it. The count is had on Linux alone; elsewhere bytes are not
+bounded.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
-import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from protocols.descriptors import received_bytes, remote, shut
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42
 
+# Over less than this no handshake of CURVE is completed: 64 bytes of greeting, 202 of HELLO, at least 259 of INITIATE.
+HANDSHAKE_BYTES = 525
+
 # How often to look: asking the kernel costs some microseconds per connection.
 LOOK_S = 0.05
 
-# Place of `tcpi_bytes_received` in the kernel's `struct tcp_info`; Linux has it since version 4.1.
-_RECEIVED = struct.Struct("<120x8x Q")
+
+@dataclass(frozen=True, slots=True)
+class Outsiders:
+    """What connections that no peer speaks over may have together.
+
+    Attributes
+    ----------
+    most : int
+        Connections.
+    most_bytes : int
+        Bytes that were not taken: a peer's first message, before which it proves its key, and no more.
+    """
+
+    most: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A connection that was cut off.
+
+    Attributes
+    ----------
+    descriptor : int
+    is_flooding : bool
+        Whether it sent too much, or was only one of too many.
+    """
+
+    descriptor: int
+    is_flooding: bool
+
+
+@dataclass(slots=True)
+class _Connection:
+    remote: object
+    taken: int = 0
+    received: int = 0
+
+    @property
+    def ahead(self) -> int:
+        return self.received - self.taken
 
 
 class Arrivals:
@@ -34,54 +76,72 @@ class Arrivals:
         The most that may be ahead on one connection.
     n_peers : int
         The most on all connections is so many times that; a peer may have several.
+    outsiders : Outsiders, optional
+        What all connections but those of `keep` may have; not bounded where none is given.
     """
 
-    def __init__(self, limit_bytes: int, *, n_peers: int = 1) -> None:
+    def __init__(self, limit_bytes: int, *, n_peers: int = 1, outsiders: Outsiders | None = None) -> None:
         self.limit_bytes = limit_bytes
         self._total_bytes = limit_bytes * n_peers
-        self._taken: dict[int, int] = {}
+        self._outsiders = outsiders
+        # In the order in which they began.
+        self._open: dict[int, _Connection] = {}
+        self._kept: frozenset[int] = frozenset()
         self._next_look = 0.0
 
     def begin(self, descriptor: int) -> None:
         """A connection began."""
-        self._taken[descriptor] = 0
+        self.end(descriptor)
+        self._open[descriptor] = _Connection(remote(descriptor))
 
-    def end(self, descriptor: int) -> None:
-        """A connection ended."""
-        self._taken.pop(descriptor, None)
+    def end(self, descriptor: int) -> bool:
+        """A connection ended; returns whether it did so by itself, and was not cut off."""
+        return self._open.pop(descriptor, None) is not None
 
     def take(self, descriptor: int, sizes: Sequence[int]) -> None:
         """Frames of these sizes were taken from a connection."""
-        if descriptor in self._taken:
-            self._taken[descriptor] += sum(sizes) + FRAME_BYTES * len(sizes)
+        if descriptor in self._open:
+            self._open[descriptor].taken += sum(sizes) + FRAME_BYTES * len(sizes)
 
-    def cut_off(self) -> list[int]:
-        """End the connections that are too far ahead; returns their descriptors."""
+    def keep(self, descriptors: Iterable[int]) -> None:
+        """Peers speak over these connections and no others."""
+        self._kept = frozenset(descriptors)
+
+    def cut_off(self) -> list[Cut]:
+        """End the connections that are too far ahead, and of those that no peer speaks over the oldest, if too many."""
         if time.monotonic() < self._next_look:
             return []
         self._next_look = time.monotonic() + LOOK_S
-        ahead = {descriptor: _received(descriptor) - taken for descriptor, taken in self._taken.items()}
-        total, found = sum(ahead.values()), []
-        for descriptor, n_bytes in sorted(ahead.items(), key=lambda item: -item[1]):
-            if n_bytes > self.limit_bytes or total > self._total_bytes:
-                found.append(descriptor)
-                total -= n_bytes
-                self.end(descriptor)
-                _shut(descriptor)
+        for descriptor, connection in self._open.items():
+            connection.received = received_bytes(descriptor)
+            # What was taken may have come over an earlier connection on this descriptor.
+            connection.taken = min(connection.taken, connection.received)
+        found = [Cut(descriptor, is_flooding=True) for descriptor in self._too_far_ahead(self._open, self._total_bytes)]
+        if self._outsiders is not None:
+            others = self._open.keys() - self._kept - {cut.descriptor for cut in found}
+            found += [Cut(one, is_flooding=True) for one in self._too_far_ahead(others, self._outsiders.most_bytes)]
+            others -= {cut.descriptor for cut in found}
+            found += [Cut(one, is_flooding=False) for one in self._too_many(others, self._outsiders.most)]
+        for cut in found:
+            self._shut(cut.descriptor)
         return found
 
+    def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int) -> Iterator[int]:
+        total = sum(self._open[descriptor].ahead for descriptor in descriptors)
+        for descriptor in sorted(descriptors, key=lambda one: -self._open[one].ahead):
+            ahead = self._open[descriptor].ahead
+            if ahead > self.limit_bytes or total > most_bytes:
+                total -= ahead
+                yield descriptor
 
-def _received(descriptor: int) -> int:
-    """Bytes that came over a TCP connection; 0 if it is none, or the kernel does not tell."""
-    if sys.platform != "linux":
-        return 0
-    with suppress(OSError, struct.error), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as same:
-        return int(_RECEIVED.unpack_from(same.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))[0])
-    return 0
+    def _too_many(self, descriptors: Collection[int], most: int) -> list[int]:
+        """The oldest of them, but first those over which no handshake can have been completed."""
+        by_age = [descriptor for descriptor in self._open if descriptor in descriptors]
+        by_age.sort(key=lambda descriptor: self._open[descriptor].received >= HANDSHAKE_BYTES)
+        return by_age[: max(0, len(by_age) - most)]
 
-
-def _shut(descriptor: int) -> None:
-    with suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as same:
-        # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
-        same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        same.shutdown(socket.SHUT_RDWR)
+    def _shut(self, descriptor: int) -> None:
+        """End a connection, unless its descriptor is another one's by now."""
+        connection = self._open.pop(descriptor)
+        if remote(descriptor) == connection.remote:
+            shut(descriptor)

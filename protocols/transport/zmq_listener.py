@@ -11,35 +11,44 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import zmq
-from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
+from protocols.descriptors import raise_limit
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Abort, Message
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import Arrivals
-from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, events, open_socket, receive_parts
+from protocols.transport.receive_quota import Arrivals, Outsiders
+from protocols.transport.zmq_authenticator import allow
+from protocols.transport.zmq_connections import WatchedConnections
+from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, open_socket, receive_parts
 
 # A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
 # seem lost.
 LISTENER_HIGH_WATER_MARK = 1000
 
+# Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
+BACKLOG = 1024
+
 # What a connection may have sent that is not read yet: a full queue of chunks of ranks, 1 MiB each, and the kernel's.
 MAX_AHEAD_BYTES = 1100 << 20
+
+# Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
+# have come over all of them: a peer says no more than its greeting before it is answered.
+MAX_OUTSIDERS = 128
+MAX_OUTSIDE_BYTES = 64 << 20
 
 _NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 _FAILED = _NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
 _WATCHED = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | _FAILED
 
-UNKNOWN_KEY = "refused a connection: its key is not on the list of peers"
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
+CROWDED = "cut the oldest connection off that no peer of the run speaks over: too many of them were open"
 NOT_IN_RUN = "dropped a message from a party that is not in this run"
 
 
@@ -76,20 +85,16 @@ class Listener:
         self._spoken: set[int] = set()
         self._news: deque[dict[str, int]] = deque()
         self._peers = Peers(peers, timeout_s=timing.timeout_s)
-        self._arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers))
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
         self._is_encrypted = keys is not None
         self._timing = timing
         self._context = zmq.Context()
-        self._authenticator: ThreadAuthenticator | None = None
-        if keys is not None:
-            self._authenticator = ThreadAuthenticator(self._context)
-            self._authenticator.start()
-            allowed = frozenset(key for key in peers.values() if key is not None)
-            provider = _Allowlist(allowed, self._note)
-            self._authenticator.configure_curve_callback(domain="*", credentials_provider=provider)
+        allowed = [key for key in peers.values() if key is not None]
+        self._authenticator = None if keys is None else allow(allowed, self._context, on_event=self._note)
         self._socket = self._open_router(keys)
-        self._monitor = self._socket.get_monitor_socket(_WATCHED)
+        outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
+        arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
+        self._connections = WatchedConnections(self._socket, _WATCHED, arrivals)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -105,12 +110,12 @@ class Listener:
         """Deliver what was sent, then let go of all peers."""
         if self._socket.closed:
             return
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
+        self._connections.close()
         self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
+        self._n_events[NO_HANDSHAKE] += self._connections.n_forgotten
         for event, n_times in self._n_events.items():
             if n_times > 1:
                 self._on_event(f"{event} ({n_times} times in all)")
@@ -119,6 +124,7 @@ class Listener:
         socket = open_socket(self._context, zmq.ROUTER, self._timing)
         socket.router_mandatory = True
         socket.rcvhwm = LISTENER_HIGH_WATER_MARK
+        socket.backlog = BACKLOG
         if keys is not None:
             socket.curve_server = True
             socket.curve_secretkey = keys.secret
@@ -181,22 +187,23 @@ class Listener:
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
-        for descriptor in self._arrivals.cut_off():
-            self._note(FLOODING)
-            self._spoken.add(descriptor)
-            self._peers.note_flood(descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
+        for cut in self._connections.cut():
+            self._note(FLOODING if cut.is_flooding else CROWDED)
+            if cut.is_flooding:
+                self._peers.note_flood(cut.descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
         arrived = self._arrived()
-        self._news.extend(events(self._monitor))
+        self._news.extend(self._connections.news())
         arrived += self._arrived()
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=not self._socket.poll(0))
         for parts in arrived:
             self._accept(parts)
+        self._connections.keep(self._peers.descriptors())
 
     def _arrived(self) -> list[list[zmq.Frame]]:
         messages: list[list[zmq.Frame]] = []
         while len(messages) < HIGH_WATER_MARK and self._socket.poll(0):
             parts = receive_parts(self._socket, n_addresses=1)
-            self._arrivals.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
+            self._connections.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
             messages.append(parts)
         return messages
 
@@ -214,13 +221,11 @@ class Listener:
                 if kind & _NO_PROOF:
                     self._note(NO_HANDSHAKE)
                 continue
-            is_accepted = kind == zmq.Event.ACCEPTED
-            self._peers.note_event(descriptor, is_accepted=is_accepted)
-            (self._arrivals.begin if is_accepted else self._arrivals.end)(descriptor)
+            self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
             if kind == zmq.Event.DISCONNECTED:
                 if self._n_failed:
                     self._n_failed -= 1
-                elif descriptor not in self._spoken | speaking:
+                elif not (event["was_cut"] or descriptor in self._spoken | speaking):
                     self._note(NO_HANDSHAKE)
                 self._spoken.discard(descriptor)
         self._spoken |= speaking
@@ -278,17 +283,3 @@ class ListenerChannel:
     def close(self) -> None:
         """Expect nothing more of the peer; the listener's `close` lets go of it."""
         self._listener._peers.release(self.peer)
-
-
-@dataclass(frozen=True, slots=True)
-class _Allowlist:
-    """ZAP's question "may this key connect?", answered from the list of peers."""
-
-    keys: frozenset[bytes]
-    on_event: Callable[[str], None]
-
-    def callback(self, domain: str, key: bytes) -> bool:
-        is_known = z85.decode(key) in self.keys
-        if not is_known:
-            self.on_event(UNKNOWN_KEY)
-        return is_known

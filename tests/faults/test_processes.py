@@ -67,7 +67,16 @@ def shifted_clock(seconds: float) -> None:
             loaded.datetime = Jumping  # type: ignore[attr-defined]
 
 
-FAULTS: dict[str, Callable[[float], None]] = {"files": bounded_files, "clock": shifted_clock}
+def bounded_descriptors(most: float) -> None:
+    """The process may have so many descriptors if it asks for them, and half as many at first."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (int(most) // 2, int(most)))
+
+
+FAULTS: dict[str, Callable[[float], None]] = {
+    "files": bounded_files, "clock": shifted_clock, "descriptors": bounded_descriptors,
+}  # fmt: skip
 
 
 @dataclass
@@ -371,6 +380,51 @@ def test_files_that_may_not_grow_end_the_run_in_a_sentence(
         assert_sound(sites)
     assert n_failed
     assert_finishes(sites, start)
+
+
+class Crowd:
+    """Connects to an address over and over without a word, and holds on to each connection as long as it may."""
+
+    def __init__(self, address: str, most: int) -> None:
+        self._target, self._most = ("127.0.0.1", int(address.rpartition(":")[2])), most
+        self._is_over = threading.Event()
+        self.n_opened = 0
+        self._thread = threading.Thread(target=self._come, daemon=True)
+        self._thread.start()
+
+    def _come(self) -> None:
+        with ExitStack() as stack:
+            held: list[socket.socket] = []
+            while not self._is_over.wait(0.01):
+                with suppress(OSError):
+                    held.append(stack.enter_context(socket.create_connection(self._target, timeout=0.2)))
+                    self.n_opened += 1
+                for end in held[: -self._most]:
+                    end.close()
+                del held[: -self._most]
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join(5)
+
+
+def test_a_crowd_that_connects_and_says_nothing_takes_no_descriptor_that_the_run_needs(sites: Any, start: Any) -> None:
+    """Twice as many connections as the bank may have descriptors, and more of them than that for as long as it runs."""
+    hurry(sites, wait=20, timeout=5)
+    sites.bank.run["model"] = {"n_estimators": 100, "max_depth": 4}
+    bank = start(sites.bank, descriptors=160)
+    wait_for(lambda: "listening" in log_of(sites.bank))
+    with ExitStack() as stack:
+        crowds = [Crowd(sites.bank.run["listen"], 320 // 4) for _ in range(4)]
+        for crowd in crowds:
+            stack.callback(crowd.close)
+        wait_for(lambda: sum(crowd.n_opened for crowd in crowds) > 320)
+        shop = start(sites.shop)
+        for running in (bank, shop):
+            running.wait(40)
+    assert (bank.code, shop.code) == (0, 0), bank.words + shop.words
+    assert "cut the oldest connection off" in log_of(sites.bank)
+    assert_sound(sites)
 
 
 def test_a_clock_that_jumps_disturbs_nothing(sites: Any, start: Any) -> None:

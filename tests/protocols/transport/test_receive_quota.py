@@ -17,7 +17,7 @@ from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Done, RankChunk
 from protocols.transport import zmq_channel, zmq_listener
 from protocols.transport.codec import MAX_ARRAYS
-from protocols.transport.receive_quota import Arrivals
+from protocols.transport.receive_quota import Arrivals, Cut
 from protocols.transport.zmq_listener import FLOODING
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -78,6 +78,7 @@ def test_a_message_without_end_is_cut_off_at_the_listener(
             time.sleep(0.01)
         assert not sender.is_alive()
     assert 0 < sent[0] < 200 << 20
+    listener.channel("c").check()
     assert network.events == [FLOODING]
     channel = network.connect(listener.address, "c", own=None, server=None)
     channel.send(Done())
@@ -165,7 +166,7 @@ def test_what_was_taken_counts_no_more(pair: tuple[socket.socket, socket.socket]
         near.sendall(bytes(900))
         time.sleep(0.05)
         arrivals.take(far.fileno(), taken)
-        assert arrivals.cut_off() == ([far.fileno()] if is_cut else [])
+        assert arrivals.cut_off() == ([Cut(far.fileno(), is_flooding=True)] if is_cut else [])
 
 
 def test_several_connections_share_what_so_many_peers_may_send() -> None:
@@ -177,7 +178,7 @@ def test_several_connections_share_what_so_many_peers_may_send() -> None:
         near.sendall(bytes(size))
     time.sleep(0.05)
     cut = arrivals.cut_off()
-    assert cut == [ends[1][1].fileno()]
+    assert cut == [Cut(ends[1][1].fileno(), is_flooding=True)]
     for near, far in ends:
         near.close()
         far.close()

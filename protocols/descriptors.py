@@ -1,0 +1,69 @@
+"""File descriptors: how many there may be, and a look at the TCP connections behind those that ZeroMQ owns.
+
+A look takes no descriptor of its own, since it must be possible when none is left.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+# Descriptors that a listening party asks for, where it may have so many: systems grant 1024 at first.
+WANTED = 1 << 16
+
+# Place of `tcpi_bytes_received` in the kernel's `struct tcp_info`; Linux has it since version 4.1.
+_RECEIVED = struct.Struct("<120x8x Q")
+
+
+def raise_limit() -> int:
+    """Let this process have up to `WANTED` descriptors, as far as it may; returns how many it can have now."""
+    try:
+        import resource
+    except ImportError:
+        return WANTED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    infinite = resource.RLIM_INFINITY
+    wanted = WANTED if hard == infinite else min(WANTED, hard)
+    if soft == infinite or soft >= wanted:
+        return WANTED if soft == infinite else soft
+    # A system may allow less than it says.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
+
+
+def remote(descriptor: int) -> object:
+    """What tells a connection from every other one at this party: its other end; None if there is none."""
+    with suppress(OSError), _borrowed(descriptor) as connection:
+        return connection.getpeername()
+    return None
+
+
+def received_bytes(descriptor: int) -> int:
+    """Bytes that came over a TCP connection; 0 if it is none, or the kernel does not tell."""
+    if sys.platform != "linux":
+        return 0
+    with suppress(OSError, struct.error), _borrowed(descriptor) as connection:
+        return int(_RECEIVED.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))[0])
+    return 0
+
+
+def shut(descriptor: int) -> None:
+    """End a connection; ZeroMQ notices, and lets go of the descriptor and of all that it kept."""
+    with suppress(OSError), _borrowed(descriptor) as connection:
+        # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
+    try:
+        yield connection
+    finally:
+        connection.detach()
