@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import hashlib
 import json
 import random
 import resource
@@ -20,10 +19,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass, replace
-from operator import methodcaller
+from dataclasses import replace
 from pathlib import Path
-from types import FunctionType, MethodType
 from typing import Any
 
 import numba
@@ -31,27 +28,25 @@ import numpy as np
 
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.horizontal.noise.leaf_noise import leaf_noise
-from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.rng import BitSource, seeded
+from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves
 from opboost.trees.splitting import Splits
+from parties.errors import EXPECTED_ERRORS
 from parties.horizontal.chain import _message_of, received_tree
 from parties.horizontal.chain_checkpoint import KeptTurn
 from parties.horizontal.row_partitions import PartsHere
 from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
-from parties.jobs.train_vertical import EXPECTED_ERRORS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
+from tests.digests import digest
+from tests.parties import test_chain, test_coordinator, test_federated_workers
 from tests.parties.horizontal import test_chain, test_coordinator, test_federated_workers, test_row_partitions
 from tests.support.mutations import changed, random_message
 from tests.support.one_worker import LoneWorker, lead, over_the_wire
 
 LONGEST_S, MOST_BYTES = 60, 4 << 30
-
-# Streams of random bits have no state to be looked at: what was drawn shows in the trees.
-NOT_LOOKED_AT = (BitSource, FunctionType, MethodType, type)
 
 
 class Over(Exception):
@@ -124,41 +119,6 @@ JOBS: dict[str, Callable[[], WorkerJob]] = {
     "partitions": partitions,
 }
 TARGETS = (*JOBS, "chain")
-
-
-def digest(value: Any) -> bytes:
-    """Of all that a value holds, attribute by attribute."""
-    found, waiting = hashlib.blake2b(), [value]
-    while waiting:
-        one = waiting.pop()
-        found.update(type(one).__name__.encode())
-        if isinstance(one, np.ndarray):
-            found.update(repr((one.dtype.str, one.shape)).encode())
-            found.update(np.ascontiguousarray(one))
-        elif isinstance(one, (type(None), bool, int, float, str, bytes, np.generic, Path)):
-            found.update(repr(one).encode())
-        else:
-            parts = parts_of(one)
-            found.update(str(len(parts)).encode())
-            waiting += parts
-    return found.digest()
-
-
-def parts_of(value: Any) -> list[Any]:
-    match value:
-        case _ if isinstance(value, NOT_LOOKED_AT):
-            return []
-        case dict():
-            return [*value.items()]
-        case PublicGrid():
-            return [value.given]
-        case methodcaller():
-            return [value.__reduce__()[1]]
-    if hasattr(value, "hexdigest"):
-        return [value.hexdigest()]
-    if hasattr(value, "__iter__"):
-        return [*value]
-    return [getattr(value, each.name) for each in fields(value)] if is_dataclass(value) else [vars(value)]
 
 
 class Thrower:

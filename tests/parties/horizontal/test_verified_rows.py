@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.errors import ParameterError
+from opboost.errors import AccountError, ParameterError
+from opboost.horizontal.federated.question_verifier import AskedRows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from parties.horizontal.verified_rows import Answered
@@ -24,9 +25,10 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.vertical import Message
+from tests.digests import digest
+from tests.parties import test_coordinator, test_federated_workers
 from tests.parties.horizontal import test_coordinator, test_federated_workers
 from tests.parties.horizontal.test_coordinator import rows
-from tests.support.hostile_words import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -35,6 +37,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 HIST = test_federated_workers.recipe(split_method="hist", split_candidates="ih")
 TR = test_federated_workers.recipe(batch_size=3)
 REFINED = test_federated_workers.recipe(split_candidates="ih", hessian_rounds=1)
+SHARED = test_federated_workers.recipe(n_honest=2)
 SGBDT = test_coordinator.recipe()
 
 
@@ -148,6 +151,23 @@ def test_what_the_recipe_does_not_allow_is_refused_and_changes_nothing(name: str
     assert words in str(caught.value)
     assert digest([each.rows, each.session.trees, each.session._wanted]) == before
     assert not each.notes
+
+
+def test_a_refusal_by_the_account_changes_nothing_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_changed() -> bool:
+        each = worker(SHARED, START, WantTotals(nodes=ROOT))
+        before = digest(each.rows)
+        with pytest.raises(AccountError, match="does not split further"):
+            each.handle(divide([0]))
+        return digest(each.rows) != before
+
+    def note_first(self: Any, splits: Any) -> None:
+        self._split.append(splits.nodes)
+        self._answers.divide(splits)
+
+    assert not is_changed()
+    monkeypatch.setattr(AskedRows, "divide", note_first)
+    assert is_changed()
 
 
 def test_a_worker_is_told_nothing_that_it_derives_itself() -> None:
