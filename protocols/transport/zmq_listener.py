@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 import zmq
 from zmq.utils import z85
 
-from protocols.descriptors import raise_limit
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Abort, Message
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
+from protocols.transport.descriptors import raise_limit
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders

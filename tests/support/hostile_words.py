@@ -40,9 +40,8 @@ from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
-from tests.digests import digest
-from tests.parties import test_chain, test_coordinator, test_federated_workers
 from tests.parties.horizontal import test_chain, test_coordinator, test_federated_workers, test_row_partitions
+from tests.support.digests import digest
 from tests.support.mutations import changed, random_message
 from tests.support.one_worker import LoneWorker, lead, over_the_wire
 

@@ -25,10 +25,9 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.vertical import Message
-from tests.digests import digest
-from tests.parties import test_coordinator, test_federated_workers
 from tests.parties.horizontal import test_coordinator, test_federated_workers
 from tests.parties.horizontal.test_coordinator import rows
+from tests.support.digests import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -124,7 +123,6 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     ),
     "cells twice": (REFINED, [START, place(CUTS)], place(CUTS), "stay where they are now"),
     "cells under a tree that grows": (HIST, [START], place(CUTS), "cells were moved before the tree was finished"),
-    "cells that are no numbers": (REFINED, [START], place(CUTS * np.nan), "need 8 ascending cuts for each of 3"),
     "cells at infinity": (REFINED, [START], place(np.maximum(CUTS, np.inf)), "need 8 ascending cuts"),
     "descending cells": (REFINED, [START], place(-CUTS), "need 8 ascending cuts"),
     "too few cells": (REFINED, [START], place(CUTS[:, 1:]), "need 8 ascending cuts"),

@@ -10,8 +10,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from opboost.horizontal.noise.query_holder import _Stock
 
+from opboost.horizontal.federated.query_holder import _Stock
 from opboost.horizontal.splits.column_schedule import uniforms_of
 from opboost.privacy.additive import RoundedGaussian
 from opboost.privacy.coins import RecordCoins
