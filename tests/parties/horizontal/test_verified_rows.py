@@ -123,7 +123,6 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     ),
     "cells twice": (REFINED, [START, place(CUTS)], place(CUTS), "stay where they are now"),
     "cells under a tree that grows": (HIST, [START], place(CUTS), "cells were moved before the tree was finished"),
-    "cells at infinity": (REFINED, [START], place(np.maximum(CUTS, np.inf)), "need 8 ascending cuts"),
     "descending cells": (REFINED, [START], place(-CUTS), "need 8 ascending cuts"),
     "too few cells": (REFINED, [START], place(CUTS[:, 1:]), "need 8 ascending cuts"),
     "a question about a tree in old cells": (
