@@ -132,7 +132,6 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "a finished tree that never began": (HIST, [], finish(0), "a finished tree came where no tree is grown"),
     "too few leaves": (HIST, [START, divide([0])], finish(0), "needs 2 values of leaves, each at most 0.6"),
     "too many leaves": (HIST, [START, divide([0])], finish(0, 0, 0), "needs 2 values of leaves"),
-    "a leaf that is no number": (HIST, [START], finish(np.nan), "needs 1 values of leaves"),
     "a leaf beyond what the recipe can give": (HIST, [START], finish(0.61), "each at most 0.6"),
     "a sum of nothing": (SGBDT, [START], AddUp(n_wanted=1, epoch=1, round=0, present=EVERYBODY), "but not of what"),
 }  # fmt: skip
