@@ -6,6 +6,7 @@ account                    knows                              composition
 `by_pure`                  pure kinds                         sum of epsilons
 `by_gaussian`              pure kinds, Gaussian, Skellam      exact for the Gaussian, plus the sum of epsilons
 `by_renyi`                 all                                sum of divergences at integer orders
+`by_skellam`               what both of these know            the smaller one of both
 `by_loss_distribution`     pure kinds, Gaussian, sampled      convolution, by the `dp_accounting` package
 =========================  =================================  ==================================================
 
@@ -75,6 +76,8 @@ def by_gaussian(releases: Sequence[Release], delta: float) -> float:
 def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: float) -> float:
     """Of noise that is within a distance of Gaussian noise; infinite if that leaves nothing of delta."""
     epsilon = gaussian_epsilon(mu, delta)
+    if not distance:
+        return epsilon
     while pure + epsilon < 700:
         left = delta - (1 + math.exp(pure + epsilon)) * distance
         if left <= 0:
@@ -89,6 +92,11 @@ def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: flo
 def by_renyi(releases: Sequence[Release], delta: float) -> float:
     """By Renyi divergences at integer orders; see `renyi_account` for the order that decides."""
     return renyi_account(releases, delta)[0]
+
+
+def by_skellam(releases: Sequence[Release], delta: float) -> float:
+    """The smaller of `by_gaussian` and `by_renyi`: of Skellam noise the former, but for epsilons of some 8 and more."""
+    return min(by_gaussian(releases, delta), by_renyi(releases, delta))
 
 
 def renyi_account(releases: Sequence[Release], delta: float) -> tuple[float, int]:

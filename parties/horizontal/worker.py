@@ -18,9 +18,9 @@ from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 from parties.errors import Disagreement
+from parties.horizontal.public_drawing import PublicDrawing
 from parties.horizontal.public_randomness import commitment, needed, term_differences
 from parties.progress import Progress, no_progress
-from parties.public_drawing import PublicDrawing
 from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (

@@ -17,10 +17,10 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
+from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.worker_admission import Admission
 from parties.horizontal.worker_connections import LOOK_S, Line, Lines
 from parties.progress import Progress, no_progress
-from parties.share_faults import ShareFaults
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import (
     AddUp,

@@ -29,6 +29,7 @@ from opboost.privacy.accounting import (
     by_gaussian,
     by_loss_distribution,
     by_renyi,
+    by_skellam,
     calibrate,
     renyi_account,
 )
@@ -303,4 +304,5 @@ _NAMES: dict[Account, str] = {
     by_gaussian: "exact Gaussian composition",
     by_loss_distribution: "numerical loss distribution",
     by_renyi: "Renyi composition",
+    by_skellam: "the sharper of exact Gaussian and Renyi composition",
 }

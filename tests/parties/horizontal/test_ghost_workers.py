@@ -15,7 +15,7 @@ from opboost.rng import seeded
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import SumRefused
 from tests.parties.horizontal.test_coordinator import CLIPPING, Run, job, leaves, recipe, rows, shape_bits
-from tests.parties.test_public_drawing import lasting
+from tests.parties.horizontal.test_public_drawing import lasting
 
 
 def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:
