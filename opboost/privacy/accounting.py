@@ -7,6 +7,7 @@ account                    knows                              composition
 `by_gaussian`              pure kinds, Gaussian, Skellam      exact for the Gaussian, plus the sum of epsilons
 `by_renyi`                 all                                sum of divergences at integer orders
 `by_renyi_replaced`        all                                the same, for a record that is replaced by another
+`by_skellam`               what both of these know            the smaller one of both
 `by_loss_distribution`     pure kinds, Gaussian, sampled      convolution, by the `dp_accounting` package
 =========================  =================================  ==================================================
 
@@ -76,6 +77,8 @@ def by_gaussian(releases: Sequence[Release], delta: float) -> float:
 def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: float) -> float:
     """Of noise that is within a distance of Gaussian noise; infinite if that leaves nothing of delta."""
     epsilon = gaussian_epsilon(mu, delta)
+    if not distance:
+        return epsilon
     while pure + epsilon < 700:
         left = delta - (1 + math.exp(pure + epsilon)) * distance
         if left <= 0:
@@ -102,6 +105,11 @@ def by_renyi_replaced(releases: Sequence[Release], delta: float) -> float:
     a = np.array(orders, dtype=np.float64)
     both = renyi_curve(releases, orders) * (2 * a - 1) / (a - 1)
     return renyi_epsilon(a**2 / (2 * a - 1), both, delta)[0]
+
+
+def by_skellam(releases: Sequence[Release], delta: float) -> float:
+    """The smaller of `by_gaussian` and `by_renyi`: of Skellam noise the former, but for epsilons of some 8 and more."""
+    return min(by_gaussian(releases, delta), by_renyi(releases, delta))
 
 
 def renyi_account(releases: Sequence[Release], delta: float) -> tuple[float, int]:

@@ -2,7 +2,8 @@
 
 Every owner adds Skellam noise of a part of the variance to its own sums, and secure aggregation shows their sum alone.
 A part is such that `n_honest` owners make up the whole; of whoever else takes part nothing is expected. The account is
-that of Gaussian noise (`opboost.privacy.skellam`), with an individual filter too (`leaf_noise`).
+that of Gaussian noise (`opboost.privacy.skellam`), with an individual filter too (`leaf_noise`); at
+vast epsilons it is by Renyi divergences (Agarwal, Kairouz and Liu, NeurIPS 2021).
 
 An owner that takes part knows its own share, and against it the others' must do. A coordinator that makes up owners
 knows all shares but one, that of an owner whose rows it asks for. `weaker_promises` has what holds then.
@@ -17,7 +18,7 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import LeafNoise, filter_for_rounds, leaf_noise
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
-from opboost.privacy.accounting import by_gaussian, calibrate
+from opboost.privacy.accounting import by_skellam, calibrate
 from opboost.privacy.additive import Skellam
 from opboost.privacy.guarantee import WeakerPromise
 from opboost.privacy.releases import Release, SkellamRounds
@@ -71,12 +72,17 @@ def shared_leaf_noise(
             ),
         )
 
-    multiplier = calibrate(releases, epsilon=epsilon, delta=delta, account=by_gaussian, guess=gauss.multiplier)
+    multiplier = calibrate(releases, epsilon=epsilon, delta=delta, account=by_skellam, guess=gauss.multiplier)
     std = clipping.sensitivity * multiplier * (1 + 1e-14)
     return replace(
-        gauss, clipping=clipping, grad_std=std, hess_std=std * clipping.ratio, releases=releases(multiplier),
+        gauss,
+        clipping=clipping,
+        grad_std=std,
+        hess_std=std * clipping.ratio,
+        releases=releases(multiplier),
+        account=by_skellam,
         n_honest=n_honest,
-    )  # fmt: skip
+    )
 
 
 def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:

@@ -30,6 +30,7 @@ from opboost.privacy.accounting import (
     by_loss_distribution,
     by_renyi,
     by_renyi_replaced,
+    by_skellam,
     calibrate,
     renyi_account,
 )
@@ -315,4 +316,5 @@ _NAMES: dict[Account, str] = {
     by_gaussian: "exact Gaussian composition",
     by_loss_distribution: "numerical loss distribution",
     by_renyi: "Renyi composition",
+    by_skellam: "the sharper of exact Gaussian and Renyi composition",
 }

@@ -20,6 +20,7 @@ from opboost.privacy.accounting import (
     by_pure,
     by_renyi,
     by_renyi_replaced,
+    by_skellam,
     calibrate,
     loss_distribution_profile,
     renyi_account,
@@ -235,6 +236,7 @@ KNOWN = {
     by_pure: {PureRelease, SelectionRelease, LaplaceRelease},
     by_gaussian: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease, SkellamRounds},
     by_renyi: {type(release) for release in EVERY_KIND},
+    by_skellam: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease, SkellamRounds},
     by_loss_distribution: {PureRelease, SelectionRelease, LaplaceRelease, GaussianRelease, SampledGaussianRelease},
 }
 

@@ -97,6 +97,8 @@ def test_pure_releases_beside_it_weigh_on_the_distance_too() -> None:
     alone, with_pure = by_gaussian([release], 1e-6), by_gaussian([release, PureRelease(epsilon=2.0)], 1e-6)
     assert alone + 2.0 < with_pure < alone + 2.5
     assert by_gaussian([release, PureRelease(epsilon=800.0)], 1e-6) == math.inf
+    # Gaussian noise alone has no distance to pay for, whatever the epsilon.
+    assert by_gaussian([GaussianRelease(mu=40.0), PureRelease(epsilon=800.0)], 1e-6) > 1600
 
 
 def test_every_coordinate_that_a_record_touches_counts() -> None:

@@ -13,6 +13,7 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise, weaker_promises
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_clipping, leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients
+from opboost.privacy.accounting import by_gaussian, by_renyi
 from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
 
 CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
@@ -27,6 +28,16 @@ def test_noise_in_shares_can_be_had_for_any_budget(epsilon: float, has_filter: b
     for law in owner_laws(found):
         assert law is not None
         assert 2.0**26 < 2 * law.variance < 2.0**60
+
+
+@pytest.mark.parametrize("epsilon", [3.0, 8.0, 12.0, 40.0, 1e4])
+def test_vast_budgets_need_no_more_noise_than_renyi_divergences_tell(epsilon: float) -> None:
+    found = shared_leaf_noise(CLIPPING, epsilon=epsilon, delta=DELTA, n_trees=50, n_honest=2)
+    assert epsilon * 0.999 < found.epsilon(DELTA) <= epsilon
+    (release,) = found.releases
+    assert by_renyi([release], DELTA) < epsilon * 1.15
+    with_less = replace(release, mu=release.mu * 1.01, variances=tuple(v / 1.01**2 for v in release.variances))
+    assert min(by_renyi([with_less], DELTA), by_gaussian([with_less], DELTA)) > epsilon
 
 
 def test_grids_stay_as_they_are_where_the_noise_fits_them() -> None:
