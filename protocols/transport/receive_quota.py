@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.descriptors import received_bytes, remote, shut
+from protocols.transport.descriptors import received_bytes, remote, shut
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42

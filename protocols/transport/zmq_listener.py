@@ -15,17 +15,17 @@ from collections.abc import Callable, Mapping
 import zmq
 from zmq.utils import z85
 
-from protocols.descriptors import raise_limit
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Abort, Message
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
+from protocols.transport.descriptors import raise_limit
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders
+from protocols.transport.zmq_authenticator import allow
+from protocols.transport.zmq_connections import WatchedConnections
 from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, open_socket, receive_parts
-from protocols.zmq_authenticator import allow
-from protocols.zmq_connections import WatchedConnections
 
 # A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
 # seem lost.

@@ -17,8 +17,8 @@ from protocols.messages.vertical import Abort, Done, Message, RankChunk
 from protocols.transport.channel import Timing
 from protocols.transport.codec import encode
 from protocols.transport.peers import MAX_WAITING
+from protocols.transport.zmq_authenticator import UNKNOWN_KEY
 from protocols.transport.zmq_listener import NO_HANDSHAKE, NOT_IN_RUN, Listener
-from protocols.zmq_authenticator import UNKNOWN_KEY
 
 Within = Callable[[float, Callable[[], Any]], Any]
 

@@ -17,14 +17,14 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.descriptors import WANTED, raise_limit
 from protocols.messages.vertical import Abort, Done
 from protocols.transport import zmq_listener
 from protocols.transport.channel import Timing
+from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import HANDSHAKE_BYTES
+from protocols.transport.zmq_connections import latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
-from protocols.zmq_connections import latest
 
 Within = Callable[[float, Callable[[], Any]], Any]
 
@@ -200,7 +200,7 @@ def test_strangers_together_send_no_more_than_a_greeting_takes(network: Any, wit
 
 def test_a_listening_party_takes_the_descriptors_that_it_may_have() -> None:
     code = (
-        "import resource; from protocols.descriptors import raise_limit; "
+        "import resource; from protocols.transport.descriptors import raise_limit; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 300)); print(raise_limit()); "
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE)); print(raise_limit())"
     )
