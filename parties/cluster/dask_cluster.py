@@ -8,16 +8,16 @@ Nothing that comes from another party is ever given to a cluster as a pickle.
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, WorkersLost
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 # How long to look for a scheduler, and for its first worker.
 WAIT_S = 30
@@ -59,25 +59,49 @@ def cluster(section: DaskSection) -> Iterator[Client]:
 
 @contextmanager
 def _on_this_machine(section: DaskSection) -> Iterator[Client]:
+    """Start a scheduler and workers that nobody else can use, whoever has an account on this machine.
+
+    They talk over TLS and know one another by keys that are made here and end with the block. They serve no pages. What
+    they put aside on disk lies in a folder that is their owner's.
+    """
     import dask
     import distributed
 
-    # Workers of one thread: the compiled loops of a second one would contend for the same cores. What can run only on a
-    # worker that is gone is given up after a while. What fails on a worker is told here, once.
-    # What they put aside on disk is for this party alone: a temporary folder has mode 0700.
+    # What can run only on a worker that is gone is given up after a while.
+    settings = {
+        "distributed.scheduler.no-workers-timeout": f"{WAIT_S}s",
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+    }
+    # Workers of one thread: the compiled loops of a second one would contend for the same cores. What fails on a worker
+    # is told here, once.
     with (
-        tempfile.TemporaryDirectory(prefix="opboost-dask-") as scratch,
-        dask.config.set({"distributed.scheduler.no-workers-timeout": f"{WAIT_S}s", "temporary-directory": scratch}),
+        TemporaryDirectory(prefix="opboost-") as scratch,
+        dask.config.set(settings),
         distributed.LocalCluster(
             n_workers=section.workers,
             threads_per_worker=1,
             processes=True,
+            security=_new_keys(),
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            local_directory=scratch,
         ) as local,
         distributed.Client(local) as client,
     ):
         yield client
+
+
+def _new_keys() -> Security:
+    import distributed
+
+    try:
+        return distributed.Security.temporary()
+    except ImportError:
+        raise ConfigError(
+            "a cluster on this machine needs the package cryptography for the keys of its processes; "
+            "`pip install 'opboost[dask]'` installs it. Nothing was started"
+        ) from None
 
 
 @contextmanager

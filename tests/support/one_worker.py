@@ -60,7 +60,7 @@ class LoneWorker:
         self.sent = Sent()
         self.summed, self._mate = (SummedWorker(name, job.run_id) for name in (job.party, "mate"))
         self.rows = verified(job.make_rows(), job.recipe, shape_bits=shape_bits(), answered=job.answered)
-        self.session: Any = WorkerSession(self.job, self.sent, self.summed, self.rows)  # type: ignore[arg-type]
+        self.session: Any = WorkerSession(self.job, self.sent, self.summed, self.rows, b"")  # type: ignore[arg-type]
         self.round = 0
         self._epoch: Epoch | None = None
         self._parcels: dict[int, Parcel] = {}

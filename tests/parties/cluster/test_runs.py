@@ -44,7 +44,13 @@ MODEL = {"n_estimators": 30, "max_depth": 3, "learning_rate": 0.2, "seed": 3}
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with cluster(DaskSection(workers=2)) as found:
+    """A cluster that runs already, to which parties connect by its scheduler's address."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as running,
+        distributed.Client(running) as found,
+    ):
         yield found
 
 

@@ -161,7 +161,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     before = {path: path.read_bytes() for path in case.release.ranks}
 
     def kill_one(address: str, pid: int) -> None:
-        with distributed.Client(address, set_as_default=False) as watcher:
+        with distributed.Client(address, security=client.security, set_as_default=False) as watcher:
             while not any(key.startswith("fn-") for keys in watcher.processing().values() for key in map(str, keys)):
                 time.sleep(0.01)
             time.sleep(0.2)

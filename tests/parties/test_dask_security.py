@@ -1,0 +1,116 @@
+"""A cluster on this machine is its party's alone: nobody else on the machine can connect to it or read its pages."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.errors import ConfigError
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(DaskSection(workers=1)) as found:
+        yield found
+
+
+def ports() -> set[int]:
+    """Where this process and those that it started listen."""
+    import psutil
+
+    mine = psutil.Process()
+    found = set()
+    for process in (mine, *mine.children(recursive=True)):
+        for connection in process.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN:
+                assert connection.laddr.ip in ("127.0.0.1", "::1"), connection
+                found.add(connection.laddr.port)
+    return found
+
+
+@pytest.mark.parametrize("has_credentials", [False, True], ids=["plain text", "credentials of its own"])
+def test_a_stranger_on_this_machine_is_refused(client: Client, has_credentials: bool) -> None:
+    """Whoever is let in has the workers run any code, as the party."""
+    import distributed
+
+    scheduler = client.scheduler.address.rpartition("://")[2]
+    security = distributed.Security.temporary() if has_credentials else None
+    with pytest.raises(OSError, match=r"Timed out|TLS|reset"):
+        distributed.Client(
+            f"{'tls' if has_credentials else 'tcp'}://{scheduler}", security=security, timeout=2, set_as_default=False
+        ).submit(os.getpid).result(5)
+
+
+def heard(port: int, *, says: bytes = b"", credentials: ssl.SSLContext | None = None) -> bytes:
+    """What a port tells a stranger."""
+    found = b""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.5) as plain:
+        end = credentials.wrap_socket(plain) if credentials else plain
+        with end:
+            end.sendall(says)
+            while data := end.recv(1 << 16):
+                found += data
+    return found
+
+
+def of_a_stranger() -> ssl.SSLContext:
+    from distributed.security import Security
+
+    context = Security.temporary().get_connection_args("client")["ssl_context"]
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    assert isinstance(context, ssl.SSLContext)
+    return context
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds ports by /proc")
+def test_no_port_says_a_word_to_a_stranger(client: Client) -> None:
+    """A server of Dask speaks first, with its versions, to whoever is let in."""
+    found, credentials = ports(), of_a_stranger()
+    assert len(found) >= 3
+    for port in found:
+        assert heard(port) == b""
+        assert heard(port, credentials=credentials) == b""
+
+
+def test_the_party_itself_is_served(client: Client) -> None:
+    (worker,) = client.scheduler_info()["workers"]
+    assert {client.scheduler.address[:16], worker[:16]} == {"tls://127.0.0.1:"}
+    assert client.submit(sum, [1, 2]).result() == 3
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds ports by /proc")
+@pytest.mark.parametrize("page", ["/info/main/workers.html", "/json/identity.json", "/metrics", "/health", "/"])
+def test_no_page_tells_what_the_cluster_does(client: Client, page: str) -> None:
+    client.submit(len, "secret name", key="secret-name").result()
+    for port in ports():
+        said = heard(port, says=f"GET {page} HTTP/1.0\r\n\r\n".encode())
+        assert said == b"" or said.split()[1] in (b"302", b"404")
+        assert b"worker" not in said.lower()
+
+
+def test_without_keys_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(ConfigError, match="needs the package cryptography"), cluster(DaskSection(workers=1)):
+        pass
+
+
+def test_what_a_worker_puts_on_disk_is_its_owners(client: Client) -> None:
+    (local,) = client.run(lambda dask_worker: dask_worker.local_directory).values()
+    scratch = Path(local).parents[1]
+    assert scratch.name.startswith("opboost-")
+    assert stat.S_IMODE(scratch.stat().st_mode) == 0o700
