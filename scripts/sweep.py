@@ -42,9 +42,9 @@ from opboost import (
 )
 from opboost.desensitize import MechanismSettings
 from parties.config.vertical import read_section
-from parties.documents import read_yaml
 from parties.errors import ConfigError
 from parties.reports.figures import Axis, Series, lines, standalone
+from parties.storage.documents import read_yaml
 
 PAIRS: dict[str, tuple[type, type]] = {
     "opboost": (OpBoostClassifier, OpBoostRegressor),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from parties.addresses import SchedulerAddress
+from parties.config.addresses import SchedulerAddress
 from parties.errors import ConfigError, WorkersLost
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import Any
 
 from opboost.desensitize import ColumnMechanism
 from opboost.rng import BitSource
-from parties.data_files import stamp_of
 from parties.errors import LedgerError, RunFolderError
 from parties.storage.atomic_files import replacing, write_json
 from parties.storage.serialization import mechanism_from_dict, mechanism_to_dict
+from parties.tables.data_files import stamp_of
 
 KEY_BYTES = 32
 

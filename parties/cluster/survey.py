@@ -12,10 +12,10 @@ import numpy as np
 
 from opboost.desensitize import ColumnMechanism
 from parties.cluster.release_tasks import Survey, survey
-from parties.data_files import stamp_of
 from parties.errors import TableError
 from parties.ledger.charged_release import planned_in_parts
 from parties.ledger.ledger_lines import Release
+from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 
 if TYPE_CHECKING:

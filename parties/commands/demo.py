@@ -19,11 +19,11 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
 from opboost.vertical import bind, feature_matrix, train
+from parties.config.desensitize_section import DesensitizeSection
+from parties.config.protection import excessive
 from parties.config.vertical import ActiveRun, read_run, read_schema, read_section
-from parties.desensitize_section import DesensitizeSection
 from parties.errors import ConfigError, PartyError
 from parties.jobs.train_vertical import Terminal
-from parties.protection import excessive
 from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly

@@ -34,12 +34,12 @@ from parties.commands.demo import (
 )
 from parties.config.chain import ChainSection
 from parties.config.horizontal import TrainingSection
+from parties.config.protection import excessive, given_budgets
 from parties.config.vertical import read_section
-from parties.documents import read_yaml
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_vertical import Terminal
-from parties.protection import excessive, given_budgets
 from parties.runs.run_folder import RunFolder
+from parties.storage.documents import read_yaml
 from protocols.transport.keys import generate
 
 HUB = "hub"

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from opboost.privacy.laws import Law
-from parties.protection import Epsilon, Finite
+from parties.config.protection import Epsilon, Finite
 from protocols.messages.vertical import Terms
 
 

@@ -15,11 +15,11 @@ from opboost.horizontal.inprivate.training import Settings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
-from parties.addresses import ConnectAddress, ListenAddress
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common, terms_of
+from parties.config.protection import Epsilon, check_protection, given_budgets
 from parties.config.vertical import Name
 from parties.ledger.model_ledger import RunCharge
-from parties.protection import Epsilon, check_protection, given_budgets
 
 # An owner's tree goes to all others, so that connections grow with the square of their number.
 MAX_OWNERS = 50

@@ -16,15 +16,15 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
 from opboost.schema import TableSchema
-from parties.addresses import ConnectAddress, ListenAddress
 from parties.cluster.dask_cluster import DaskSection
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.federated_section import FederatedSection
+from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
 from parties.config.sgbdt_section import SGBDTSection
 from parties.config.vertical import Name, Peer
-from parties.documents import explain, read_yaml
 from parties.errors import ConfigError
 from parties.ledger.model_ledger import RunBudget
-from parties.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
+from parties.storage.documents import explain, read_yaml
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.channel import Timing
 

@@ -15,18 +15,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import OpBoostError
 from opboost.schema import TableSchema, column_from_mapping
-from parties.addresses import ConnectAddress, ListenAddress
 from parties.cluster.dask_cluster import DaskSection
+from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.agreed_terms import AgreedSection
 from parties.config.align_section import AlignSection
+from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
+from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
 from parties.config.serve_section import ServeSection
-from parties.desensitize_section import DesensitizeSection
-from parties.documents import explain, read_yaml, shown
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
-from parties.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
+from parties.storage.documents import explain, read_yaml, shown
 from protocols.transport.channel import Timing
 from protocols.transport.keys import NAME_PATTERN
 

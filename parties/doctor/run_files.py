@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from parties.config.protection import MOST_DELTA, MOST_EPSILON
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.errors import ConfigError
 from parties.jobs.train_vertical import EXPECTED_ERRORS
-from parties.protection import MOST_DELTA, MOST_EPSILON
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_key
 from protocols.transport.keys import KeyPair, check_loopback

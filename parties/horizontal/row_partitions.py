@@ -26,10 +26,10 @@ from opboost.rng import BitSource
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
 from parties.config.vertical import read_schema
-from parties.data_files import stamp_of
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.ledger.charged_release import record_keys
+from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns

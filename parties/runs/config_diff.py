@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from parties.documents import read_yaml
 from parties.errors import ConfigError
+from parties.storage.documents import read_yaml
 from protocols.transport.sanitize import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.

@@ -17,10 +17,10 @@ from opboost.arrays import Values
 from opboost.preprocess import Columns, holds_numbers, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
-from parties.csv_files import read_csv
-from parties.data_files import named, reporting_faults, stamp_of
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
+from parties.tables.csv_files import read_csv
+from parties.tables.data_files import named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
+from parties.config.desensitize_section import DesensitizeSection
 from parties.config.vertical import (
     ActiveRun,
     BudgetSection,
@@ -24,7 +25,6 @@ from parties.config.vertical import (
     read_run,
     read_schema,
 )
-from parties.desensitize_section import DesensitizeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 

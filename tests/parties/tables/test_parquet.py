@@ -15,9 +15,9 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.errors import DataError
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
-from parties.data_files import stamp_of
 from parties.errors import TableError
 from parties.tables import parquet
+from parties.tables.data_files import stamp_of
 from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
 

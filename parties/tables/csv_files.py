@@ -13,8 +13,8 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from parties.data_files import check_names
 from parties.errors import TableError
+from parties.tables.data_files import check_names
 
 
 def read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:

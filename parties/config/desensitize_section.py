@@ -12,8 +12,8 @@ from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_u
 from opboost.errors import ParameterError
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema
+from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
 from parties.errors import ConfigError
-from parties.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
 
 # The most points of a mapped domain: some steps take memory for each of them.
 MAX_POINTS = 1_000_000

@@ -21,8 +21,8 @@ from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
 from parties.config.vertical import ActiveRun, PassiveRun, read_run, read_schema
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.documents import read_yaml
 from parties.errors import ConfigError
+from parties.storage.documents import read_yaml
 from parties.vertical.preparation import prepare_passive
 
 COMMON = {"run_id": "spring", "schema": "schema.yaml"}
