@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from opboost.fit_quality import FitQuality
 from opboost.rng import BitSource
@@ -67,12 +68,7 @@ def worker_rows(run: WorkerRun, recipe: Recipe, *, rng: BitSource) -> Iterator[W
     ------
     ConfigError, TableError, DataError
     """
-    if (table := one_table(run.data)) is not None:
-        if run.engine == "dask":
-            raise ConfigError(
-                f"engine: dask takes `data` that is a folder, a pattern or a list of Parquet partitions; {table} is "
-                "one file. Nothing was sent"
-            )
+    if table_of(run) is not None:
         rows = OwnerRows.read(run)
         yield WorkerRows(rows, len(rows.labels), recipe, rng)
         return
@@ -89,9 +85,28 @@ def worker_rows(run: WorkerRun, recipe: Recipe, *, rng: BitSource) -> Iterator[W
         yield parted(PartsOnDask(files, recipe, client=client))
 
 
+def table_of(run: WorkerRun | OwnerRun) -> Path | None:
+    """The file that holds all rows; None for partitions.
+
+    Raises
+    ------
+    ConfigError
+        If the run cannot use what its run file names.
+    """
+    table = one_table(run.data)
+    if isinstance(run, OwnerRun) and table is None:
+        raise ConfigError(f"the rows of an owner in a chain come from one file; {run.data} is none. Nothing was sent")
+    if isinstance(run, WorkerRun) and run.engine == "dask" and table is not None:
+        raise ConfigError(
+            f"engine: dask takes `data` that is a folder, a pattern or a list of Parquet partitions; {table} is one "
+            "file. Nothing was sent"
+        )
+    return table
+
+
 def count_rows(run: WorkerRun | OwnerRun) -> int:
     """How many rows a run file names; those of one table are checked on the way, of partitions only the columns."""
-    if one_table(run.data) is not None:
+    if table_of(run) is not None:
         return len(OwnerRows.read(run).labels)
     return _count(part_files(run.data, run.table_schema, objective=run.training.objective))
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.schema import TableSchema
+from parties.cluster.worker_rows import table_of
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, read_record_run, recipe_of
@@ -23,7 +24,7 @@ from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.run_files import NamedKey, examine_folder, examine_keys, examine_protection
 from parties.doctor.table import TableUse, examine_table
 from parties.errors import EXPECTED_ERRORS, OverBudget
-from parties.horizontal.row_partitions import one_table, part_files
+from parties.horizontal.row_partitions import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
@@ -86,8 +87,12 @@ def _lines(run: RecordRun) -> tuple[list[NamedKey], dict[str, str], list[str]]:
 
 
 def _rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...]) -> Iterator[Finding]:
-    """The data file against the schema and the task; of partitions, the columns."""
-    table = one_table(run.data)
+    """The data against the schema and the task."""
+    try:
+        table = table_of(run)
+    except EXPECTED_ERRORS as error:
+        yield Finding("data", Status.PROBLEM, str(error))
+        return
     if table is None:
         yield from _partitions(run)
         return
@@ -110,14 +115,17 @@ def _rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...
 
 
 def _partitions(run: WorkerRun | OwnerRun) -> Iterator[Finding]:
+    """Every partition, one after the other, as the party reads them."""
     try:
         files = part_files(run.data, run.table_schema, objective=run.training.objective)
+        for file in files:
+            file.read()
+        check_ids([file.keys() for file in files], files)
     except EXPECTED_ERRORS as error:
         yield Finding("data", Status.PROBLEM, str(error))
         return
     n_rows = sum(file.n_rows for file in files)
-    sentence = f"{n_rows} rows in {len(files)} partitions, whose columns are the schema's; their values were not read"
-    yield Finding("data", Status.OK, sentence)
+    yield Finding("data", Status.OK, f"{n_rows} rows in {len(files)} partitions, each record in one of them")
 
 
 def _ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> Iterator[Finding]:
@@ -161,14 +169,27 @@ def _ports(
         except ProtocolError as error:
             yield Finding("address", Status.PROBLEM, str(error))
     for name, address in calls.items():
-        found = urlsplit(address)
         try:
             # Opened and closed without a word: one line in the log of whoever waits there, and no disturbance.
-            socket.create_connection((found.hostname or "", found.port or 0), timeout=wait_s).close()
+            _connect(address, wait_s).close()
             yield Finding("peer", Status.OK, f"somebody listens at {address}, where {name} is to be")
         except (OSError, OverflowError, ValueError):
             sentence = f"nobody listens at {address} now; {name} may be started later, within `wait`"
             yield Finding("peer", Status.SKIPPED, sentence)
+
+
+def _connect(address: str, wait_s: float) -> socket.socket:
+    if address.startswith("ipc://"):
+        local = socket.socket(socket.AF_UNIX)
+        try:
+            local.settimeout(wait_s)
+            local.connect(address.removeprefix("ipc://"))
+        except OSError:
+            local.close()
+            raise
+        return local
+    found = urlsplit(address)
+    return socket.create_connection((found.hostname or "", found.port or 0), timeout=wait_s)
 
 
 def _terms(run: RecordRun, schema: TableSchema, recipe: RecordRecipe) -> Finding:

@@ -18,7 +18,7 @@ from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers, scattered
-from parties.tables.data_files import MAX_NAME, check_names, reporting_faults, stamp_of
+from parties.tables.data_files import MAX_NAME, check_names, named, reporting_faults, stamp_of
 from protocols.transport.sanitize import readable
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
                 n_left -= len(batch)
                 if n_left < 0:
                     raise ValueError("more rows than the file says")
-                yield _frame(pa.Table.from_batches([batch]))
+                yield _frame(pa.Table.from_batches([batch]), names)
         if n_left:
             raise ValueError("fewer rows than the file says")
 
@@ -207,7 +207,10 @@ def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     TableError
     """
     with opened(path, names) as file:
-        return _frame(file.read(columns=None if names is None else list(names)))
+        table = file.read(columns=None if names is None else list(names))
+        if len(table) != file.metadata.num_rows:
+            raise ValueError("other rows than the file says")
+        return _frame(table, names or ())
 
 
 @contextmanager
@@ -218,12 +221,12 @@ def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetF
     with reporting_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         schema, metadata = file.schema_arrow, file.metadata
         check_names(path, schema.names)
+        if absent := sorted(set(names or ()) - set(schema.names)):
+            raise TableError(f"{path} lacks columns {named(absent)}")
         for name in schema.names if names is None else names:
-            if name in schema.names and not _holds_cells(kind := schema.field(name).type):
-                raise TableError(
-                    f"{path}: column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}; allowed are "
-                    "numbers, texts, dates and truth values"
-                )
+            if not _holds_cells(kind := schema.field(name).type):
+                found = f"column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}"
+                raise TableError(f"{path}: {found}; allowed are numbers, texts, dates and truth values")
         if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
             raise ValueError("the file's numbers of rows contradict each other")
         yield file
@@ -241,7 +244,10 @@ def _holds_cells(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _frame(table: pa.Table) -> pd.DataFrame:
-    """The table for pandas, which does not look whether texts are texts."""
+def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
+    """What was read as a pandas table, which does not look whether texts are texts."""
     table.validate(full=True)
-    return table.to_pandas()
+    frame = table.to_pandas()
+    if not set(names) <= set(frame.columns):
+        raise ValueError("other columns than the file says")
+    return frame

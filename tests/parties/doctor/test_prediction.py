@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import shutil
 import threading
 import time
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.prediction import examine_prediction
+from parties.errors import TableError
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
@@ -174,3 +177,26 @@ def test_the_command_takes_the_purpose(finished: Any) -> None:
     for path, purpose, code in calls:
         assert CliRunner().invoke(app, ["doctor", path, "--for", purpose, "--wait", "0.1"]).exit_code == code
     assert CliRunner().invoke(app, ["doctor", bank, "--data", bank]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "words"),
+    [
+        ("new.csv", os.mkfifo, "is a named pipe"),
+        ("new.csv", lambda path: path.write_text("id,age,spend,visits\nk0001,20\n"), "with fewer cells"),
+        ("new.csv.gz", lambda path: path.write_bytes(gzip.compress(b"id,age\n" * 99)[:-9]), "it is damaged"),
+        ("new.parquet", lambda path: path.write_bytes(b"PAR1" * 9), "it is damaged"),
+    ],
+    ids=["pipe", "ragged", "cut gz", "no Parquet"],
+)
+def test_new_records_that_cannot_be_read_are_found_by_doctor_and_party(
+    finished: Any, tmp_path: Path, name: str, make: Callable[[Path], object], words: str
+) -> None:
+    make(tmp_path / name)
+    bank, shop, data = finished.bank.write(), finished.shop.write(), tmp_path / name
+    for path in (bank, shop):
+        assert words in told(examine_prediction(path, data=data, wait_s=HASTE))["data"]
+    with pytest.raises(TableError, match=words):
+        serve_passive(shop, data=data, insecure=False, terminal=SILENT)
+    with pytest.raises(TableError, match=words):
+        predict_active(bank, data=data, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT)

@@ -21,14 +21,23 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
-from parties.config.vertical import read_any_run
+from opboost.rng import seeded
+from parties.cluster.worker_rows import worker_rows
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import WorkerRun
+from parties.config.record_runs import read_record_run
+from parties.config.vertical import read_any_run, read_schema
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import TableError
+from parties.horizontal.row_table import OwnerRows
+from parties.jobs.train_horizontal import make_recipe
 from parties.jobs.train_vertical import EXPECTED_ERRORS
 from parties.tables.parquet import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
+from protocols.transport.keys import generate
 
 HASTE = 0.05
 SECRET = "k0399"
@@ -138,7 +147,7 @@ def test_other_files_that_are_pipes_are_named_too(shop: Any, which: str) -> None
     os.mkfifo(shop.path / "pipe")
     shop.run[which] = "pipe"
     path = shop.write() if which != "schema" else shop.path / "run.yaml"
-    (shop.path / "run.yaml").write_text(__import__("yaml").safe_dump(shop.run))
+    (shop.path / "run.yaml").write_text(yaml.safe_dump(shop.run))
     problems = told_by_doctor(path)
     assert [one for one in problems.values() if "a named pipe" in one]
     if which != "secret_key":
@@ -397,3 +406,136 @@ def test_names_of_columns_are_told_on_one_line_and_in_short(shop: Any) -> None:
     """A header that swallowed rows holds values."""
     header = ",".join(['"' + "\n".join(f"k{i:04}" for i in range(400)) + '"', *(f"c{i}" for i in range(5000))])
     told(put(shop, "odd.csv", f"{header}\n{',' * 5000}\n".encode()), "has no id column 'id'")
+
+
+ROWS_OF_OWNER = pd.DataFrame({"id": [f"r{i}" for i in range(30)], "age": np.linspace(0, 1, 30), "y": [0, 1] * 15})
+
+
+class Owner:
+    """A worker or an owner in a chain, alone with its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        schema = {"id": "id", "label": "y", "columns": {"age": {"lower": 0, "upper": 1}}}
+        (folder / "schema.yaml").write_text(yaml.safe_dump(schema))
+        common = {"run_id": "q", "schema": "schema.yaml"}
+        training = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
+        self.runs: dict[str, dict[str, Any]] = {
+            "worker": {
+                **common,
+                "role": "worker",
+                "party": "w0",
+                "connect": "tcp://127.0.0.1:9",
+                "training": training,
+                "coordinator": {"name": "hub"},
+            },
+            "owner": {
+                **common,
+                "role": "owner",
+                "party": "north",
+                "training": {"epsilon": 2.0, "order": ["north", "south"]},
+                "owners": [{"name": "south", "connect": "tcp://127.0.0.1:9"}],
+            },
+        }
+
+    def told(self, role: str, data: object, **changes: object) -> tuple[str | None, list[str]]:
+        """What the party says when it reads its rows, and what its doctor says of them."""
+        path = self.folder / f"{role}.yaml"
+        path.write_text(yaml.safe_dump({**self.runs[role], "data": data, **changes}))
+        run, sentence = read_record_run(path), None
+        try:
+            if isinstance(run, OwnerRun):
+                OwnerRows.read(run)
+            elif isinstance(run, WorkerRun):
+                recipe = make_recipe(run.training, read_schema(run.table_schema)[0])
+                with worker_rows(run, recipe, rng=seeded(1)):
+                    pass
+        except EXPECTED_ERRORS as error:
+            sentence = str(error)
+        found = [one for one in examine(path, wait_s=HASTE) if one.check not in ("keys", "peer")]
+        return sentence, [one.sentence for one in found if one.status is Status.PROBLEM]
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Owner:
+    return Owner(tmp_path)
+
+
+OWNER_FAULTS: dict[str, tuple[str, Callable[[pd.DataFrame], bytes], str]] = {
+    "cut": ("d.csv.gz", lambda t: gzip.compress(as_csv(t))[:-9], "it is damaged"),
+    "cut Parquet": ("d.parquet", lambda t: as_parquet(t)[:-9], "it is damaged"),
+    "list": ("d.parquet", lambda t: as_parquet(t.assign(age=[[1.0]] * 30)), "column 'age' holds list<"),
+    "missing": ("d.csv", lambda t: as_csv(t.assign(age=[None, *t["age"][1:]])), "1 missing cells"),
+    "label": ("d.parquet", lambda t: as_parquet(t.assign(y=[7, *t["y"][1:]])), "labels of two classes must be 0 and 1"),
+    "id twice": ("d.parquet", lambda t: as_parquet(t.assign(id=["r1", *t["id"][1:]])), "repeats an id"),
+}
+
+
+@pytest.mark.parametrize("role", ["worker", "owner"])
+@pytest.mark.parametrize(("name", "content", "words"), OWNER_FAULTS.values(), ids=OWNER_FAULTS)
+def test_an_owner_of_rows_and_its_doctor_find_the_same(
+    owner: Owner, role: str, name: str, content: Callable[[pd.DataFrame], bytes], words: str
+) -> None:
+    (owner.folder / name).write_bytes(content(ROWS_OF_OWNER))
+    sentence, problems = owner.told(role, name)
+    assert words in str(sentence)
+    assert [one for one in problems if words in one]
+    (owner.folder / name).write_bytes((as_parquet if name.endswith("parquet") else as_csv)(ROWS_OF_OWNER))
+    if name != "d.csv.gz":
+        assert owner.told(role, name) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(content, words) for name, content, words in OWNER_FAULTS.values() if name == "d.parquet"],
+    ids=[key for key, (name, _, _) in OWNER_FAULTS.items() if name == "d.parquet"],
+)
+def test_partitions_of_a_worker_are_checked_to_the_last_cell(
+    owner: Owner, content: Callable[[pd.DataFrame], bytes], words: str
+) -> None:
+    (owner.folder / "parts").mkdir()
+    (owner.folder / "parts/0.parquet").write_bytes(as_parquet(ROWS_OF_OWNER[:10]))
+    (owner.folder / "parts/1.parquet").write_bytes(as_parquet(ROWS_OF_OWNER[10:]))
+    assert owner.told("worker", "parts") == (None, [])
+    later = ROWS_OF_OWNER.assign(id=[f"s{i}" for i in range(30)])
+    (owner.folder / "parts/1.parquet").write_bytes(content(later))
+    sentence, problems = owner.told("worker", "parts")
+    if words == "repeats an id":
+        words = "must be in one row"
+    assert words in str(sentence)
+    assert [one for one in problems if words in one]
+    (owner.folder / "parts/1.parquet").unlink()
+    os.mkfifo(owner.folder / "parts/1.parquet")
+    sentence, problems = owner.told("worker", "parts")
+    assert "is a named pipe" in str(sentence)
+    assert [one for one in problems if "is a named pipe" in one]
+
+
+def test_data_that_a_run_cannot_use_is_refused_by_the_doctor_too(owner: Owner) -> None:
+    (owner.folder / "parts").mkdir()
+    (owner.folder / "parts/0.parquet").write_bytes(as_parquet(ROWS_OF_OWNER))
+    sentence, problems = owner.told("owner", "parts")
+    assert sentence is not None
+    assert [one for one in problems if "come from one file" in one]
+    dask = {"engine": "dask", "dask": {"workers": 1}}
+    sentence, problems = owner.told("worker", "parts/0.parquet", **dask)
+    assert "is one file" in str(sentence)
+    assert [one for one in problems if "is one file" in one]
+
+
+def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
+    (owner.folder / "d.parquet").write_bytes(as_parquet(ROWS_OF_OWNER))
+    path = owner.folder / "worker.yaml"
+    address = "ipc://" + os.path.relpath(owner.folder / "line")
+    path.write_text(yaml.safe_dump({**owner.runs["worker"], "data": "d.parquet", "connect": address}))
+    for name in ("w0", "hub"):
+        generate(owner.folder / "keys", name)
+    keys = {"secret_key": "keys/w0.secret", "coordinator": {"name": "hub", "public_key": "keys/hub.public"}}
+    path.write_text(yaml.safe_dump({**owner.runs["worker"], **keys, "data": "d.parquet", "connect": address}))
+    nobody = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
+    assert (nobody.status, "nobody listens" in nobody.sentence) == (Status.SKIPPED, True)
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(os.path.relpath(owner.folder / "line"))
+        there.listen()
+        somebody = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
+    assert (somebody.status, "somebody listens" in somebody.sentence) == (Status.OK, True)
