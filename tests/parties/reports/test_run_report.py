@@ -157,6 +157,8 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
     bank, shop = sites.bank, sites.shop
     for site in (bank, shop):
         site.run["report"] = True
+    # Trees enough that they ask for both columns, whatever the noise.
+    bank.run["model"] = {"n_estimators": 40, "max_depth": 5}
 
     def together(active: Any, passive: Any) -> None:
         calls = {
