@@ -40,8 +40,8 @@ from parties.jobs.train_vertical import EXPECTED_ERRORS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
-from tests.digests import digest
 from tests.parties import test_chain, test_federated_workers, test_horizontal_training, test_row_parts
+from tests.support.digests import digest
 from tests.support.mutations import changed, random_message
 from tests.support.one_worker import LoneWorker, lead, over_the_wire
 

@@ -25,9 +25,9 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.vertical import Message
-from tests.digests import digest
 from tests.parties import test_federated_workers, test_horizontal_training
 from tests.parties.horizontal.test_coordinator import rows
+from tests.support.digests import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker
 
 pytestmark = pytest.mark.usefixtures("one_thread")
