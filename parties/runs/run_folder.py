@@ -17,7 +17,7 @@ file                content
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
-``answers.json``    a worker: what it trains on, as a digest, and the last tree that it answered for
+``answers.json``    a worker: what it trains on, the last tree that it answered for, what it was told up to there
 ``drawing.json``    a worker: for which drawing of the public bits it revealed its random bytes
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================

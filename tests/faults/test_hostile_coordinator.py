@@ -14,7 +14,7 @@ import pytest
 from tests.support.hostile_words import TARGETS
 
 # Messages per recipe; 100,000 take about two minutes each.
-COUNT = os.environ.get("OPBOOST_HOSTILE_WORDS", "150")
+COUNT = os.environ.get("OPBOOST_HOSTILE_WORDS", "100")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def attack(request: pytest.FixtureRequest, *arguments: str) -> subprocess.Comple
     folder = request.config.cache.mkdir("checked_indices")
     call = [sys.executable, "-m", "tests.support.checked", "tests.support.hostile_words", *arguments]
     return subprocess.run(
-        call, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+        call, capture_output=True, text=True, check=False, timeout=3 * 3600, cwd=Path(__file__).parents[2],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
     )  # fmt: skip
 
