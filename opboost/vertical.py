@@ -22,8 +22,9 @@ from opboost.trees.xgboost_engine import boost_with_xgboost
 # Sums of squares of gradients must not overflow.
 MAX_WEIGHT = 1e100
 
-# Of single precision.
+# XGBoost keeps numbers in single precision, and squares of residuals too.
 MAX_SINGLE = float(np.finfo(np.float32).max)
+MAX_SINGLE_LABEL = 1e18
 
 # "Every present value goes left": a finite threshold, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
@@ -155,21 +156,21 @@ def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, 
     """
     loss.check_labels(labels)
     if engine == "xgboost":
-        check_single_precision(labels, "labels")
+        check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
             bin_categories(column.values, max_bin=max_bin)
 
 
-def check_single_precision(values: Values, what: str) -> None:
-    """Refuse numbers that are infinite in single precision, which XGBoost does not train on.
+def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGLE) -> None:
+    """Refuse numbers that are too large for single precision, in which XGBoost computes.
 
     Raises
     ------
     DataError
     """
-    if (np.abs(values) > MAX_SINGLE).any():
-        raise DataError(f"XGBoost needs {what} of magnitude {MAX_SINGLE:g} at most; found others")
+    if (np.abs(values) > most).any():
+        raise DataError(f"XGBoost needs {what} of magnitude {most:g} at most; found others")
 
 
 def train(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ def boost_with_xgboost(
         {
             **training_settings(parameters, constraints, loss, held_out[2] if held_out else (), seed),
             "max_bin": _max_bin(table),
+            # The margins stand for it; of one class alone XGBoost would estimate what it then refuses.
+            "base_score": 0.5,
         },
         matrix,
         num_boost_round=parameters.n_estimators,
@@ -94,8 +97,8 @@ def boost_with_xgboost(
     )
     document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
-    history = History({name: list(map(_told, scores)) for name, scores in watch.scores.items()})
-    if parameters.early_stopping_rounds is not None:
+    history = History({name: [_told(name, score) for score in scores] for name, scores in watch.scores.items()})
+    if parameters.early_stopping_rounds is not None and parameters.n_estimators:
         history.best_round = booster.best_iteration + 1
         trees = trees[: history.best_round * loss.n_outputs]
     return trees, history
@@ -160,14 +163,18 @@ def _watch(library: Any, on_round: OnRound, n_rounds: int) -> Any:
 
         def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
             self.scores = evals_log.get(_VALIDATION, {})
-            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: _told(s[-1]) for m, s in self.scores.items()})))
+            return bool(
+                on_round(RoundReport(epoch + 1, n_rounds, {m: _told(m, s[-1]) for m, s in self.scores.items()}))
+            )
 
     return Watch()
 
 
-def _told(score: float) -> float:
-    """A score as the native engine tells it: XGBoost's AUC of rows of one class is NaN, which stands for chance."""
-    return 0.5 if math.isnan(score) else float(score)
+def _told(metric: str, score: float) -> float:
+    """A score as a finite number; XGBoost's AUC of rows of one class is NaN, which stands for chance."""
+    if math.isfinite(score):
+        return float(score)
+    return 0.5 if metric == "auc" else sys.float_info.max
 
 
 def _in_bins(tree: Tree, table: BinnedTable) -> Tree:

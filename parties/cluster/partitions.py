@@ -23,7 +23,7 @@ import pandas as pd
 from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.losses import Loss
-from opboost.vertical import check_single_precision
+from opboost.vertical import check_own_rows, check_single_precision
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
@@ -229,8 +229,7 @@ def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
 def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
     table = read_stored(part, [*(column.name for column in columns), label])
     labels = read_labels(part, table[label], label)
-    loss.check_labels(labels)
-    check_single_precision(labels, "labels")
+    check_own_rows((), labels, loss=loss, max_bin=0, engine="xgboost")
     digest = hashlib.sha256(labels)
     for name, values in own_features(table, columns).items():
         check_single_precision(values, f"cells of column {name!r}")

@@ -268,7 +268,9 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         own_columns(whole, schema)
 
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
-        found = look_through(paths, schema, _to_vary(run, [*schema.names, schema.label]), run.data, client=client)
+        # One file was checked as a whole.
+        to_vary = (*schema.names, schema.label) if run.data.is_dir() else ()
+        found = look_through(paths, schema, to_vary, run.data, client=client)
         yield PartitionedActive(
             run=run,
             own=OwnPartitions(found.paths, schema.columns, schema.label),
@@ -301,7 +303,7 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
         check_cells(whole, mechanisms)
 
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False, check=check) as paths:
-        found = look_through(paths, schema, _to_vary(run, schema.names), run.data, client=client)
+        found = look_through(paths, schema, schema.names if run.data.is_dir() else (), run.data, client=client)
         yield PartitionedPassive(
             run=run,
             schema=schema,
@@ -316,11 +318,6 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
             words=Aligner.of(run, schema).words,
             client=client,
         )
-
-
-def _to_vary(run: ActiveRun | PassiveRun, names: Sequence[str]) -> Sequence[str]:
-    """Columns that must hold more than one value over all partitions; those of one file were checked as a whole."""
-    return names if run.data.is_dir() else ()
 
 
 def _nothing() -> PartitionedRelease:

@@ -92,7 +92,11 @@ class RankPartitions:
     have_missing: tuple[bool, ...]
 
     def __post_init__(self) -> None:
-        if len(self.n_ranks) != len(self.have_missing) or not all(1 <= n <= MAX_RANKS for n in self.n_ranks):
+        # A column of nothing but missing cells has no rank.
+        least = [0 if has_missing else 1 for has_missing in self.have_missing]
+        if len(self.n_ranks) != len(least) or any(
+            not low <= n <= MAX_RANKS for low, n in zip(least, self.n_ranks, strict=True)
+        ):
             raise ParameterError(f"engine: dask takes columns of 1 to {MAX_RANKS} ranks; {self.owner} has others")
 
 

@@ -98,6 +98,44 @@ def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) 
     assert [told(findings) for findings in found.values()] == [{}, {}]
 
 
+def bring_another(site: Any) -> None:
+    """As many customers as before, of which the other side does not know one."""
+    site.table = site.table.assign(id=site.table["id"].replace("k0007", "k9999"))
+
+
+def test_two_doctors_compare_the_ids_themselves_where_files_are_aligned(sites: Any, outcomes: Outcomes) -> None:
+    bring_another(sites.shop)
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    for party, peer in (("bank", "shop"), ("shop", "bank")):
+        assert told(found[party]) == {
+            "peer": f"{peer} and this party do not agree: the sets of ids differ: it has 400 records, this party 400; "
+            "both need the same ids"
+        }
+
+
+@pytest.mark.parametrize("waiting", ["bank", "shop"])
+def test_a_party_that_waits_compares_its_ids_with_whoever_asks_and_waits_on(
+    sites: Any, outcomes: Outcomes, waiting: str
+) -> None:
+    asking = {"bank": sites.shop, "shop": sites.bank}[waiting]
+    jobs = {"bank": train_active, "shop": train_passive}
+    paths = {"bank": sites.bank.write(), "shop": sites.shop.write()}
+    started: dict[str, Any] = {}
+    wait = {waiting: lambda: jobs[waiting](paths[waiting], insecure=False, terminal=SILENT)}
+    thread = threading.Thread(target=lambda: started.update(outcomes(40, wait)), daemon=True)
+    thread.start()
+    whole = asking.table
+    bring_another(asking)
+    assert "the sets of ids differ" in told(examine(asking.write()))["peer"]
+    asking.table = whole
+    path = asking.write()
+    assert told(examine(path)) == {}
+    found = outcomes(30, {asking.party: lambda: jobs[asking.party](path, insecure=False, terminal=SILENT)})
+    thread.join(40)
+    assert not [error for error in (*found.values(), *started.values()) if isinstance(error, BaseException)]
+
+
 @pytest.mark.parametrize("waiting", ["bank", "shop"])
 def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcomes: Outcomes, waiting: str) -> None:
     bank, shop = sites.bank.write(), sites.shop.write()

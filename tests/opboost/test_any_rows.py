@@ -1,0 +1,161 @@
+"""Rows that were accepted as a whole train in any selection: no choice of records ends a run by what is in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.errors import DataError, ParameterError
+from opboost.fit_quality import training_quality
+from opboost.metrics import metric_by_name
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import loss_by_name
+from opboost.trees.model_file import load_model, save_model
+from opboost.vertical import (
+    Column,
+    Engine,
+    OwnColumn,
+    RankColumn,
+    ValidationPlan,
+    bind,
+    check_own_rows,
+    check_single_precision,
+    list_tests,
+    train,
+)
+
+# Random tables per engine.
+N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))
+
+# By objective, labels that are hard to tell apart, to square, or to divide by.
+LABELS = {
+    "binary:logistic": [0.0, 1.0],
+    "reg:squarederror": [0.0, 1.0, -1.0, 1e100, -1e100, 1e-200, 5e-324, 1 + 2e-16, 1e16, 1e38, 1e39, 1e30],
+    "count:poisson": [0.0, 1.0, 2.0, 0.5, 1e9, 1e9 * (1 - 1e-16), 1e-300],
+    "multi:softprob": [0.0, 1.0, 2.0],
+}
+METRICS = {
+    "binary:logistic": ["auc", "logloss", "error", "rmse", "mae"],
+    "reg:squarederror": ["rmse", "mae"],
+    "count:poisson": ["poisson-nloglik", "rmse", "mae"],
+    "multi:softprob": ["mlogloss", "merror"],
+}
+VALUES = [0.0, 1.0, -1.0, np.nan, 1e308, -1e308, 5e-324, 1 + 2e-16, 1e38, 1e39]
+
+
+class Draw:
+    """A random file of the active party, with settings and with ranks for some of its rows."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.name = str(self.rng.choice(list(LABELS)))
+        self.loss = loss_by_name(self.name, 3)
+        n_rows = int(self.rng.integers(1, 9))
+        self.labels = self.some(LABELS[self.name], n_rows)
+        self.own = [
+            OwnColumn("number", self.some(VALUES, n_rows)),
+            OwnColumn("town", self.rng.choice([0.0, 1.0, 2.0, 3.0, np.nan], n_rows), is_categorical=True),
+        ]
+        self.parameters = BoostingParameters(**self._settings())
+
+    def some(self, values: list[float], n_rows: int) -> np.ndarray:
+        """A column of one value, two, or more."""
+        few = self.rng.choice(values, int(self.rng.integers(1, 4)))
+        return self.rng.choice(few, n_rows)
+
+    def pick(self, *values: Any) -> Any:
+        return self.rng.choice(np.array(values)).item()
+
+    def _settings(self) -> dict[str, Any]:
+        pick = self.pick
+        settings = {
+            "n_estimators": pick(0, 1, 3), "max_depth": pick(1, 3), "max_leaves": pick(0, 3),
+            "learning_rate": pick(0.3, 1.0, 1e-6), "reg_lambda": pick(0.0, 1.0), "min_child_weight": pick(0.0, 1.0),
+            "subsample": pick(1.0, 0.5, 0.01), "colsample_bytree": pick(1.0, 0.3), "max_bin": pick(3, 5, 256),
+            "gamma": pick(0.0, 1.0), "max_cat_to_onehot": pick(0, 4),
+        }  # fmt: skip
+        if self.name == "binary:logistic":
+            settings["scale_pos_weight"] = pick(1.0, 1e-100, 1e30, 3.0)
+        if pick(True, False):
+            settings["early_stopping_rounds"] = 1
+        return settings
+
+    def selection(self) -> tuple[list[Column], np.ndarray]:
+        """Some of the rows, with one column of ranks more: of one value, of several, with or without missing cells."""
+        rows = np.flatnonzero(self.rng.random(len(self.labels)) < 0.5)
+        rows = rows if len(rows) else np.array([0])
+        distinct, ranks = np.unique(self.rng.integers(0, self.pick(1, 2, 9), len(rows)), return_inverse=True)
+        n_ranks = self.pick(0, len(distinct))
+        column = RankColumn("shop", 0, "c0", np.minimum(ranks, n_ranks).astype(np.uint8), n_ranks)
+        own = [OwnColumn(one.name, one.values[rows], is_categorical=one.is_categorical) for one in self.own]
+        return [*own, column], self.labels[rows]
+
+    def plan(self, n_rows: int) -> ValidationPlan | None:
+        if n_rows < 2 or (self.parameters.early_stopping_rounds is None and self.pick(True, False)):
+            return None
+        is_held_out = np.arange(n_rows) < self.rng.integers(1, n_rows)
+        names = self.rng.permutation(METRICS[self.name])[:2]
+        metrics = tuple(metric_by_name(str(name), self.loss) for name in names)
+        return ValidationPlan(self.rng.permutation(is_held_out), metrics)
+
+
+@pytest.mark.parametrize("engine", ["native", "xgboost"])
+def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engine: Engine) -> None:
+    if engine == "xgboost":
+        pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
+    n_trained = n_refused = 0
+    for seed in range(N_TABLES):
+        draw = Draw(seed)
+        try:
+            check_own_rows(draw.own, draw.labels, loss=draw.loss, max_bin=draw.parameters.max_bin, engine=engine)
+        except DataError:
+            n_refused += 1
+            continue
+        columns, labels = draw.selection()
+        plan = draw.plan(len(labels))
+        if plan is None and draw.parameters.early_stopping_rounds is not None:
+            continue
+        with warnings.catch_warnings():
+            # XGBoost says so of an AUC without two classes.
+            warnings.filterwarnings("ignore", message=".*contains only positive or negative samples")
+            trained = train(
+                columns, labels, np.ones(len(labels)),
+                loss=draw.loss, parameters=draw.parameters, validation=plan, engine=engine, seed=1,
+            )  # fmt: skip
+        model = bind(trained, list_tests(trained))
+        fit = training_quality(trained, model, labels, None if plan is None else plan.is_held_out)
+        json.dumps([trained.history.scores, fit and asdict(fit)], allow_nan=False)
+        save_model(model, tmp_path / "model.json")
+        assert load_model(tmp_path / "model.json").n_rounds == model.n_rounds
+        n_trained += 1
+    assert n_trained > N_TABLES / 2
+    assert n_refused > N_TABLES / 50
+
+
+def test_what_is_refused_is_refused_of_the_whole_file() -> None:
+    towns = OwnColumn("town", np.arange(4.0), is_categorical=True)
+    refused: dict[str, tuple[list[OwnColumn], np.ndarray, Engine, str]] = {
+        "labels": ([], np.array([0.0, 2.0]), "native", "needs labels 0 and 1"),
+        "categories": ([towns], np.array([0.0, 1.0]), "native", "4 categories, more than max_bin = 3 allows"),
+    }
+    for columns, labels, engine, words in refused.values():
+        with pytest.raises(DataError, match=words):
+            check_own_rows(columns, labels, loss=loss_by_name("binary:logistic"), max_bin=3, engine=engine)
+    numbers = loss_by_name("reg:squarederror")
+    check_own_rows([], np.array([0.0, 1e39]), loss=numbers, max_bin=3, engine="native")
+    with pytest.raises(DataError, match="XGBoost needs labels of magnitude"):
+        check_own_rows([], np.array([0.0, 1e39]), loss=numbers, max_bin=3, engine="xgboost")
+    check_single_precision(np.array([np.nan, -3e38]), "cells")
+
+
+@pytest.mark.parametrize(("share", "n_rows"), [(0.2, 1), (0.2, 2), (0.9, 3), (0.01, 49)])
+def test_a_share_that_leaves_nothing_on_one_side_is_refused_by_the_number_of_rows(share: float, n_rows: int) -> None:
+    with pytest.raises(ParameterError, match=f"of {n_rows} records a share of .* both need one"):
+        ValidationPlan.of_share(share, n_rows, (), rng=np.random.default_rng(1))
