@@ -28,7 +28,8 @@ import pandas as pd
 import xgboost
 import yaml
 
-from parties.config.vertical import ActiveRun, read_run, read_schema
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun
 from parties.jobs.train_vertical import Terminal, recorded
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import active_channels

@@ -41,7 +41,7 @@ from opboost import (
     SGBDTRegressor,
 )
 from opboost.desensitize import MechanismSettings
-from parties.config.vertical import read_section
+from parties.config.reading import read_section
 from parties.errors import ConfigError
 from parties.reports.figures import Axis, Series, lines, standalone
 from parties.storage.documents import read_yaml

@@ -16,7 +16,8 @@ import yaml
 from parties.cli import app
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun
-from parties.config.vertical import ActiveRun, PassiveRun, read_schema
+from parties.config.reading import read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -29,7 +29,8 @@ from parties.cluster.release_plan import PartitionPlan
 from parties.cluster.survey import Surveyed, survey_partitions
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
-from parties.config.vertical import ActiveRun, PassiveRun, read_schema
+from parties.config.reading import read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Release, digest_of

@@ -21,7 +21,8 @@ from opboost.metrics import evaluate
 from opboost.vertical import bind, feature_matrix, train
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.protection import excessive
-from parties.config.vertical import ActiveRun, read_run, read_schema, read_section
+from parties.config.reading import read_run, read_schema, read_section
+from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder

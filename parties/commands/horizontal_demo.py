@@ -34,7 +34,7 @@ from parties.commands.demo import (
 from parties.config.chain import ChainSection
 from parties.config.horizontal import TrainingSection
 from parties.config.protection import excessive, given_budgets
-from parties.config.vertical import read_section
+from parties.config.reading import read_section
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder

@@ -10,8 +10,8 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
 from parties.config.chain import OwnerRun, read_owner
 from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.reading import read_role
 from parties.config.recipes import make_recipe
-from parties.config.vertical import read_role
 from parties.errors import naming
 from parties.ledger.model_ledger import RunCharge
 

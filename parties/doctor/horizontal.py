@@ -18,8 +18,8 @@ from opboost.schema import TableSchema
 from parties.cluster.worker_rows import table_of
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, read_record_run, recipe_of
-from parties.config.vertical import read_schema
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.run_files import NamedKey, examine_folder, examine_keys, examine_protection
 from parties.doctor.table import TableUse, examine_table

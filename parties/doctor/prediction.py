@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opboost.routing import Router
-from parties.config.vertical import ActiveRun, PassiveRun, read_any_run, read_schema
+from parties.config.reading import read_any_run, read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_keys

@@ -25,7 +25,7 @@ from opboost.metrics import default_metric
 from opboost.rng import BitSource
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
-from parties.config.vertical import read_schema
+from parties.config.reading import read_schema
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.ledger.pricing import record_keys

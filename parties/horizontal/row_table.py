@@ -15,7 +15,7 @@ from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
-from parties.config.vertical import read_schema
+from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.tables.party_table import read_table
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from opboost.trees.model_file import load_model
+from parties.config.reading import read_schema
 from parties.config.record_runs import read_record_run
-from parties.config.vertical import read_schema
 from parties.errors import ConfigError, RunFolderError
 from parties.horizontal.row_partitions import one_table
 from parties.jobs.horizontal_folder import write_report

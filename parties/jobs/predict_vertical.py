@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from opboost.schema import TableSchema
-from parties.config.vertical import ActiveRun, PassiveRun, read_run, read_schema
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused
 from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
 from parties.runs.joint_model import JointModel

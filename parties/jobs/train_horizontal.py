@@ -8,8 +8,8 @@ from pathlib import Path
 
 from parties.cluster.worker_rows import worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.reading import read_schema
 from parties.config.recipes import make_recipe
-from parties.config.vertical import read_schema
 from parties.errors import RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.verified_rows import Answered

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parties.config.vertical import ActiveRun, PassiveRun, read_run
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import EXPECTED_ERRORS, RunFolderError, Stopped
 from parties.ledger.charged_release import Account
 from parties.progress import Progress, no_progress

@@ -16,8 +16,8 @@ from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.privacy.releases import Release
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
+from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
-from parties.config.vertical import read_schema
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
 from parties.reports.horizontal_words import Observer, observers_of, settings_of

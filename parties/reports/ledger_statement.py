@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from parties.config.vertical import PassiveRun, read_role, read_run, read_schema
+from parties.config.reading import read_role, read_run, read_schema
+from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit

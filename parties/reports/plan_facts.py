@@ -29,7 +29,8 @@ from opboost.order_metrics import expected_weighted_kendall
 from opboost.preprocess import encode
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.privacy.local import RandomisedResponse
-from parties.config.vertical import PassiveRun, read_run
+from parties.config.reading import read_run
+from parties.config.vertical import PassiveRun
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of

@@ -13,7 +13,8 @@ from typing import Any
 from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
-from parties.config.vertical import ActiveRun, PassiveRun, read_role, read_run
+from parties.config.reading import read_role, read_run
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence

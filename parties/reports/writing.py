@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, read_any_run, read_role
+from parties.config.reading import read_any_run, read_role
+from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid

@@ -21,7 +21,8 @@ from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, check_own_rows
-from parties.config.vertical import ActiveRun, PassiveRun, read_schema
+from parties.config.reading import read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
 from parties.ledger.drawn_cells import find_cells
 from parties.ledger.ledger_lines import Release, digest_of

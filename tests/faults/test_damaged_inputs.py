@@ -19,7 +19,8 @@ import pytest
 import yaml
 
 from parties.commands.demo import sample_folder
-from parties.config.vertical import ActiveRun, read_any_run
+from parties.config.reading import read_any_run
+from parties.config.vertical import ActiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive

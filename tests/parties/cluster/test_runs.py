@@ -21,7 +21,8 @@ from sklearn.metrics import roc_auc_score
 from opboost.errors import DataError
 from parties.cluster.dask_cluster import cluster
 from parties.config.cluster_section import DaskSection
-from parties.config.vertical import ActiveRun, PassiveRun, read_run
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost

@@ -21,7 +21,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.commands import demo
 from parties.config.desensitize_section import DesensitizeSection
-from parties.config.vertical import read_schema
+from parties.config.reading import read_schema
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly

@@ -18,7 +18,8 @@ from opboost.schema import TableSchema
 from parties.commands.demo import release_settings
 from parties.config.chain import read_owner
 from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
-from parties.config.vertical import ActiveRun, PassiveRun, read_run, read_schema
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError

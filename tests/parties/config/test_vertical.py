@@ -17,15 +17,8 @@ from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from parties.config.desensitize_section import ColumnBudget, DesensitizeSection
-from parties.config.vertical import (
-    ActiveRun,
-    BudgetSection,
-    ModelSection,
-    PassiveRun,
-    read_role,
-    read_run,
-    read_schema,
-)
+from parties.config.reading import read_role, read_run, read_schema
+from parties.config.vertical import ActiveRun, BudgetSection, ModelSection, PassiveRun
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 

@@ -23,7 +23,7 @@ from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import seeded
 from opboost.trees.model_file import load_model
 from parties.config.chain import read_owner
-from parties.config.vertical import read_schema
+from parties.config.reading import read_schema
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs.train_chain import run_owner
 from parties.jobs.train_vertical import Terminal

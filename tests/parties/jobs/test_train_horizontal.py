@@ -30,10 +30,10 @@ from opboost.trees.model_file import load_model
 from parties.cluster.worker_rows import count_rows, worker_rows
 from parties.config.federated_section import FederatedSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.reading import read_schema
 from parties.config.recipes import make_recipe
 from parties.config.record_runs import charge_of
 from parties.config.sgbdt_section import _DEFAULTS, SGBDTSection
-from parties.config.vertical import read_schema
 from parties.errors import ConfigError
 from parties.horizontal.public_randomness import commitment, public_bits
 from parties.jobs.predict_horizontal import predict_alone

@@ -21,8 +21,8 @@ from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.trees.model_file import load_model
 from parties.cli import app
 from parties.config.horizontal import CoordinatorRun, read_horizontal
+from parties.config.reading import read_schema
 from parties.config.recipes import make_recipe
-from parties.config.vertical import read_schema
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError

@@ -23,7 +23,8 @@ from opboost.preprocess import encode
 from opboost.privacy.guarantee import CHANGED_VALUES, ROUTED_ANSWERS, with_tests
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cli import app
-from parties.config.vertical import PassiveRun, read_run, read_schema
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import PassiveRun
 from parties.reports.choices import Grid, choices_for, label, settings_of
 from parties.reports.plan_facts import plan_of
 from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, odds

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parties.cli import app
-from parties.config.vertical import read_any_run
+from parties.config.reading import read_any_run
 from parties.errors import RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive

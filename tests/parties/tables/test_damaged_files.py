@@ -27,8 +27,8 @@ from opboost.rng import seeded
 from parties.cluster.worker_rows import worker_rows
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
+from parties.config.reading import read_any_run, read_schema
 from parties.config.record_runs import read_record_run
-from parties.config.vertical import read_any_run, read_schema
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import TableError

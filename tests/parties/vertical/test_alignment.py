@@ -15,7 +15,8 @@ import pytest
 from opboost.errors import ParameterError
 from opboost.trees.model_file import save_model
 from parties.config.align_section import AlignSection
-from parties.config.vertical import ActiveRun, read_run
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive

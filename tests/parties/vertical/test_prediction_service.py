@@ -22,7 +22,8 @@ import pytest
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
-from parties.config.vertical import ActiveRun, read_run
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_until_stopped
 from parties.jobs.train_vertical import Terminal, recorded, train_active, train_passive
