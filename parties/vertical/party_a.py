@@ -29,7 +29,8 @@ from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import MAX_TESTS, Done, Hello, SplitRanks, Thresholds
+from protocols.messages.fields import MAX_TESTS
+from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
 from protocols.transport.channel import Channel, expect
 
 # How often to look whether the peers are still there while trees grow.

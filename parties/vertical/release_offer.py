@@ -17,7 +17,8 @@ from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.storage.spool import WINDOW_ROWS, ArraySpool
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import MAX_COLUMNS, Held, Offer, OfferedColumn
+from protocols.messages.fields import MAX_COLUMNS
+from protocols.messages.vertical import Held, Offer, OfferedColumn
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:

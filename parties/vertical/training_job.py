@@ -18,7 +18,8 @@ from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, Valida
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
-from protocols.messages.vertical import MAX_TESTS, Hello, Role, Task, Terms
+from protocols.messages.fields import MAX_TESTS
+from protocols.messages.vertical import Hello, Role, Task, Terms
 
 
 class Grower(Protocol):

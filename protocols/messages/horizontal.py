@@ -45,7 +45,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
-from protocols.messages.vertical import ByteRows, Count, FlagArray, Loss, Message, Name, RandomBytes, array_of
+from protocols.messages.fields import ByteRows, Count, FlagArray, Loss, Name, RandomBytes, array_of
+from protocols.messages.vertical import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import MAX_REASON, Abort, Message
+from protocols.messages.fields import MAX_REASON
+from protocols.messages.vertical import Abort, Message
 from protocols.transport.codec import Frame, decode, size_bytes
 from protocols.transport.sanitize import readable
 

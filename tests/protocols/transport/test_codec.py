@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from protocols.errors import DecodeError, VersionMismatch
+from protocols.messages.fields import MAX_COUNT
 from protocols.messages.vertical import (
-    MAX_COUNT,
     VERSION,
     Abort,
     Answers,

@@ -1,0 +1,98 @@
+"""Field types of messages: bounded numbers and texts, and numpy arrays of given dtypes and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PlainValidator
+
+# Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
+MAX_COUNT = 1 << 32
+
+
+# Columns of ranks that a party may release: each of them is a name, an entry of the offer, and a file at the receiver.
+MAX_COLUMNS = 1 << 16
+
+
+# Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
+MAX_TESTS = 1 << 20
+
+
+def array_of(*dtypes: str, ndim: int = 1, width: int | None = None, max_rows: int | None = None) -> PlainValidator:
+    """Accept finite numpy arrays of these dtypes and dimensions, and of this width and height, only.
+
+    An array without a width, such as one of no bytes, may claim any number of rows: whoever takes it compares its shape
+    with the one that is due before it looks at a row.
+    """
+
+    def check(value: object) -> NDArray[np.generic]:
+        if not isinstance(value, np.ndarray):
+            raise ValueError(f"expected an array, found {type(value).__name__}")
+        if value.dtype.str not in dtypes or value.ndim != ndim:
+            raise ValueError(
+                f"expected {ndim} dimensions of {' or '.join(dtypes)}, found {value.ndim} of {value.dtype.str}"
+            )
+        if (width is not None and value.shape[1:] != (width,)) or (max_rows is not None and len(value) > max_rows):
+            raise ValueError(f"expected at most {max_rows} rows of width {width}, found the shape {value.shape}")
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            raise ValueError("expected finite numbers")
+        return value
+
+    checked: Callable[[object], NDArray[np.generic]] = check
+    return PlainValidator(checked)
+
+
+# Characters of an `Abort`'s reason.
+MAX_REASON = 2000
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+Word = Annotated[str, Field(max_length=200)]
+
+
+Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+
+
+Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+
+
+# A privacy loss: not NaN, and infinite where there is no noise.
+Loss = Annotated[float, Field(ge=0)]
+
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+RankArray = Annotated[NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32], array_of("|u1", "<u2", "<u4")]
+
+
+IndexArray = Annotated[NDArray[np.uint32], array_of("<u4", max_rows=MAX_TESTS)]
+
+
+TestFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_TESTS)]
+
+
+FlagArray = Annotated[NDArray[np.bool_], array_of("|b1")]
+
+
+PackedBits = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
+
+
+FlatBits = Annotated[NDArray[np.uint8], array_of("|u1")]
+
+
+StatusArray = Annotated[NDArray[np.uint8], array_of("|u1")]
+
+
+ByteRows = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2)]
+
+
+RandomBytes = Annotated[bytes, Field(min_length=32, max_length=32)]
+
+
+CurvePoint = Annotated[bytes, Field(min_length=33, max_length=33)]
