@@ -182,7 +182,8 @@ class PartitionScorer:
             pending.append(self.client.submit(score, path, files, status, place, pure=False))
             statuses.append(status)
             progress("predicting", number + 1, len(self.paths))
-        self.client.gather(pending)
+        with asking.heartbeats():
+            self.client.gather(pending)
         try:
             os.makedirs(target.parent, exist_ok=True)
             shutil.move(scores, target)

@@ -19,7 +19,7 @@ from protocols.transport.zmq_listener import Listener
 def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
     """A passive party's question, put by a greeting that only looks."""
     peer = run.active.name
-    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     theirs = peer_key(run.active.public_key, peer, keys is None)
     channel: ConnectedChannel | None = None
     try:
@@ -37,7 +37,7 @@ def ask_active(run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: fl
 
 def ask_passive(run: ActiveRun, mine: Mapping[str, Hello], keys: KeyPair | None, *, wait_s: float) -> Iterator[Finding]:
     """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
-    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
     events: list[str] = []
     try:

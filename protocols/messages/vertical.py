@@ -37,7 +37,8 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time. Two round trips in all train a model, whatever the number of trees, once the records are aligned.
+time, and a `Heartbeat` wherever it works or waits (`protocols.liveness`), which no channel hands on. Two round trips in
+all train a model, whatever the number of trees, once the records are aligned.
 """
 
 from __future__ import annotations
@@ -308,6 +309,12 @@ class Answers(Message):
         return self
 
 
+class Heartbeat(Message):
+    """The sender's program goes on: it works or waits, and has nothing else to say."""
+
+    kind: ClassVar[str] = "heartbeat"
+
+
 class Done(Message):
     """The job is done and saved."""
 
@@ -337,6 +344,7 @@ MESSAGES: dict[str, type[Message]] = {
         Thresholds,
         Ask,
         Answers,
+        Heartbeat,
         Done,
         Abort,
     )
