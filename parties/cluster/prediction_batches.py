@@ -193,7 +193,8 @@ class PartitionScorer:
             pending.append(self.client.submit(score, path, files, status, place, pure=False))
             statuses.append(status)
             progress("predicting", number + 1, len(self.paths))
-        self.client.gather(pending)
+        with asking.heartbeats():
+            self.client.gather(pending)
         make_folder(target.parent)
         try:
             shutil.move(scores, target)

@@ -125,6 +125,7 @@ class HorizontalRun(_Section):
     secret_key: Path | None = None
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
+    stall: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 900.0
     folder: Path | None = None
     report: bool = True
     seed: int | None = None
@@ -132,7 +133,7 @@ class HorizontalRun(_Section):
 
     @property
     def timing(self) -> Timing:
-        return Timing(timeout_s=self.timeout, wait_s=self.wait)
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
 
     @property
     def run_folder(self) -> Path:
@@ -178,6 +179,11 @@ class CoordinatorRun(_Run):
     listen: ListenAddress
     workers: tuple[Peer, ...]
     patience: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+    @property
+    def timing(self) -> Timing:
+        # A worker that takes as long for an answer as it may says nothing meanwhile.
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=max(self.stall, 2 * self.patience))
 
     @model_validator(mode="after")
     def _check_workers(self) -> Self:

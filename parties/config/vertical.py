@@ -103,6 +103,7 @@ class _Run(_Section):
     secret_key: Path | None = None
     timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
     wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
+    stall: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 900.0
     folder: Path | None = None
     report: bool = True
     engine: Literal["dask"] | None = None
@@ -122,7 +123,7 @@ class _Run(_Section):
 
     @property
     def timing(self) -> Timing:
-        return Timing(timeout_s=self.timeout, wait_s=self.wait)
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
 
     @property
     def run_folder(self) -> Path:

@@ -22,7 +22,7 @@ def ask_active(
 ) -> Iterator[Finding]:
     """A passive party's question, put by a greeting that only looks; with a password, ids are compared too."""
     peer = run.active.name
-    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     theirs = peer_key(run.active.public_key, peer, keys is None)
     channel: ConnectedChannel | None = None
     try:
@@ -49,7 +49,7 @@ def ask_passive(
     passwords: Mapping[str, bytes] | None = None,
 ) -> Iterator[Finding]:
     """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
-    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
+    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
     events: list[str] = []
     try:

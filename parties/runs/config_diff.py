@@ -11,7 +11,18 @@ from parties.storage.documents import read_yaml
 from protocols.transport.sanitize import readable
 
 # A run may be taken up with other ones: nothing of its result depends on them.
-MAY_CHANGE = {"timeout", "wait", "listen", "connect", "serve", "reveal", "report", "dask.scheduler", "dask.workers"}
+MAY_CHANGE = {
+    "timeout",
+    "wait",
+    "stall",
+    "listen",
+    "connect",
+    "serve",
+    "reveal",
+    "report",
+    "dask.scheduler",
+    "dask.workers",
+}
 
 _ABSENT = "absent"
 

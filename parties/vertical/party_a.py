@@ -25,6 +25,7 @@ from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
+from parties.session.heartbeats import LOOK_S, heartbeats
 from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
@@ -32,9 +33,6 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
 from protocols.transport.channel import Channel, expect
-
-# How often to look whether the peers are still there while trees grow.
-CHECK_S = 0.5
 
 
 def train_jointly(
@@ -56,8 +54,7 @@ def train_jointly(
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.columns]
         phase.enter("growing trees")
-        on_round = _watch(channels, job.on_round, progress)
-        trained = _grow(job, received, on_round) if job.grow is None else job.grow(received)
+        trained = _grow(job, channels, received, progress)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -87,7 +84,12 @@ def train_jointly(
         return model
 
 
-def _grow(job: ActiveJob, received: Sequence[RankColumn], on_round: OnRound) -> TrainedTrees:
+def _grow(
+    job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
+) -> TrainedTrees:
+    if job.grow is not None:
+        with heartbeats(channels):
+            return job.grow(received)
     columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
@@ -101,7 +103,7 @@ def _grow(job: ActiveJob, received: Sequence[RankColumn], on_round: OnRound) -> 
         validation=job.validation,
         engine=job.engine,
         seed=job.seed,
-        on_round=on_round,
+        on_round=_watch(channels, job.on_round, progress),
     )
 
 
@@ -173,7 +175,7 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
     def watch(report: RoundReport) -> bool | None:
         nonlocal last_check
         progress("growing trees", report.finished, report.total)
-        if time.monotonic() - last_check > CHECK_S:
+        if time.monotonic() - last_check > LOOK_S:
             last_check = time.monotonic()
             for channel in channels:
                 channel.check()

@@ -20,6 +20,7 @@ from opboost.rng import BitSource
 from opboost.routing import Router, resolve
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
+from parties.session.heartbeats import heartbeats, with_heartbeats
 from parties.storage.serialization import mechanism_to_dict, router_to_dict
 from parties.storage.spool import ArraySpool, EncodedSpool
 from parties.tables.parquet import encode_column
@@ -212,11 +213,13 @@ def train(
     release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
     that come back say which thresholds the trees use.
     """
+    progress = with_heartbeats([channel], progress)
     with conversation([channel]) as phase, closing(ArraySpool()) as exact, closing(ArraySpool()) as spool:
         phase.enter("encoding its columns")
         encoded = EncodedSpool(exact)
         for m in job.mechanisms if job.made is None else ():
             encoded.append(encode_column(job.features, m))
+            progress("encoding", len(encoded), len(job.mechanisms))
         phase.enter("greeting")
         mine = job.hello()
         if job.password is None:
@@ -224,8 +227,12 @@ def train(
         theirs = greet(channel, mine, password=job.password)
         held = theirs.held
         phase.enter("desensitizing")
-        columns = _release(job, encoded, spool, progress) if job.made is None else job.made.packed()
         source: RankSource = spool if job.made is None else job.made
+        if job.made is None:
+            columns = _release(job, encoded, spool, progress)
+        else:
+            with heartbeats([channel]):
+                columns = job.made.packed()
         guarantee = job.guarantee()
         phase.enter("sending ranks")
         offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)

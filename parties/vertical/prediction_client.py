@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
 from parties.session.handshake import conversation, greet_all
+from parties.session.heartbeats import heartbeats
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
@@ -94,6 +95,10 @@ class Session:
         peers = [channel.peer for channel in self._channels]
         bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
         return bits, np.concatenate([status for _, status in parts])
+
+    def heartbeats(self) -> AbstractContextManager[None]:
+        """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
+        return heartbeats(self._channels)
 
     def _ask_batch(self, ids: tuple[str, ...], *, desensitized: bool) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
         ask = Ask(ids=ids, desensitized=desensitized)

@@ -39,7 +39,8 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time. Two round trips in all train a model, whatever the number of trees, once the records are aligned.
+time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on. Two round
+trips in all train a model, whatever the number of trees, once the records are aligned.
 """
 
 from __future__ import annotations
@@ -285,6 +286,12 @@ class Answers(Message):
         return self
 
 
+class Heartbeat(Message):
+    """The sender's program goes on: it works or waits, and has nothing else to say."""
+
+    kind: ClassVar[str] = "heartbeat"
+
+
 class Done(Message):
     """The job is done and saved."""
 
@@ -315,6 +322,7 @@ MESSAGES: dict[str, type[Message]] = {
         Thresholds,
         Ask,
         Answers,
+        Heartbeat,
         Done,
         Abort,
     )

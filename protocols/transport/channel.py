@@ -29,13 +29,16 @@ class Timing:
     Attributes
     ----------
     timeout_s : float
-        Silence after which a connected peer counts as lost.
+        Silence of the network after which a connected peer counts as lost.
     wait_s : float
         How long to wait for a peer to appear at all.
+    stall_s : float
+        Silence of its program, whose connection stands, after which a peer counts as lost (`liveness`).
     """
 
     timeout_s: float = 10.0
     wait_s: float = 60.0
+    stall_s: float = 900.0
 
 
 @dataclass(slots=True)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from protocols.errors import UnexpectedMessage
-from protocols.transport.channel import ends_with_abort, farewell
+from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
+from protocols.transport.liveness import Pulse, Silence, is_heartbeat, stalled
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take.
 MAX_WAITING = 256
@@ -39,17 +40,20 @@ class _Connection:
 
 @dataclass(slots=True)
 class _Peer:
+    silence: Silence
+    pulse: Pulse
     connection: _Connection | None = None
     inbox: deque[list[Frame]] = field(default_factory=deque)
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
+    is_stalled: bool = False
     flood: str = ""
 
     def forget(self) -> None:
         self.inbox.clear()
         self.waiting_bytes = 0
-        self.connection, self.is_heard = None, False
+        self.connection, self.is_heard, self.is_stalled = None, False, False
 
 
 class Peers:
@@ -58,14 +62,13 @@ class Peers:
     Parameters
     ----------
     names : iterable of str
-    timeout_s : float
-        For the sentence about a peer that was lost.
+    timing : Timing
     """
 
-    def __init__(self, names: Iterable[str], *, timeout_s: float) -> None:
-        self._peers = {name: _Peer() for name in names}
+    def __init__(self, names: Iterable[str], *, timing: Timing) -> None:
+        self._peers = {name: _Peer(Silence(timing.stall_s), Pulse(timing)) for name in names}
         self._descriptors: dict[int, _Descriptor] = {}
-        self._timeout_s = timeout_s
+        self._timing = timing
 
     def note_event(self, descriptor: int, *, is_accepted: bool) -> None:
         """A connection began or ended."""
@@ -85,11 +88,17 @@ class Peers:
         peer = self._peers[name]
         serial = self._descriptors.setdefault(descriptor, _Descriptor()).serial
         connection = _Connection(route, descriptor, serial)
+        if is_heartbeat(frames):
+            if peer.connection == connection:
+                peer.silence.end()
+            return True
         if peer.connection != connection:
             if peer.connection is not None and (peer.is_heard or not self.is_lost(name)):
                 return False
             peer.forget()
             peer.connection = connection
+            peer.pulse.start()
+        peer.silence.end()
         if peer.flood:
             return True
         n_bytes = size_bytes(frames)
@@ -105,6 +114,30 @@ class Peers:
         for name, peer in self._peers.items():
             if peer.connection is not None and not self.is_lost(name):
                 yield peer.connection.descriptor
+
+    def listen(self) -> list[int]:
+        """Count the silence of those of whom nothing waits; returns the connections of which it is a stall now."""
+        found = []
+        for name, peer in self._peers.items():
+            if peer.connection is None or peer.inbox or peer.is_released or self.is_lost(name):
+                peer.silence.end()
+                continue
+            peer.silence.listen()
+            if peer.silence.is_stall:
+                peer.is_stalled = True
+                found.append(peer.connection.descriptor)
+        return found
+
+    def beats(self) -> Iterator[tuple[str, bytes]]:
+        """The peers that should hear that this party goes on, and where they are; they are taken for told."""
+        for name, peer in self._peers.items():
+            if peer.connection is not None and peer.pulse.is_due and not (peer.is_released or self.is_lost(name)):
+                peer.pulse.start()
+                yield name, peer.connection.route
+
+    def sent(self, name: str) -> None:
+        """A message was sent to the peer."""
+        self._peers[name].pulse.start()
 
     def is_known(self, name: str) -> bool:
         """Whether this is a peer of the run."""
@@ -123,12 +156,12 @@ class Peers:
         return max((len(peer.inbox) for peer in self._peers.values()), default=0)
 
     def is_lost(self, name: str) -> bool:
-        """Whether the peer came and its connection has ended."""
+        """Whether the peer came and its connection has ended, or its program hangs."""
         connection = self._peers[name].connection
         if connection is None:
             return False
         known = self._descriptors[connection.descriptor]
-        return not known.is_open or known.serial != connection.serial
+        return self._peers[name].is_stalled or not known.is_open or known.serial != connection.serial
 
     def route(self, name: str) -> bytes | None:
         """Where a message to the peer goes."""
@@ -153,7 +186,8 @@ class Peers:
 
     def lost(self, name: str, otherwise: str) -> Exception:
         """What to raise when a peer is gone: its last words, if it left any."""
-        return farewell(name, self._peers[name].inbox, otherwise)
+        peer = self._peers[name]
+        return farewell(name, peer.inbox, stalled(self._timing.stall_s) if peer.is_stalled else otherwise)
 
     def check(self, name: str) -> None:
         """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
@@ -168,7 +202,4 @@ class Peers:
             if peer.is_released or not self.is_lost(other):
                 continue
             if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):
-                raise farewell(other, peer.inbox, self._farewell(other).removeprefix(f"{other} "))
-
-    def _farewell(self, name: str) -> str:
-        return f"{name} closed the connection or was silent for {self._timeout_s:g} s"
+                raise self.lost(other, f"closed the connection or was silent for {self._timing.timeout_s:g} s")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import zmq
 
 from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
-from protocols.messages.vertical import Abort, Message
+from protocols.messages.vertical import Abort, Heartbeat, Message
 from protocols.transport.channel import Timing, Traffic, farewell
-from protocols.transport.codec import Frame, encode
+from protocols.transport.codec import Frame, encode, size_bytes
 from protocols.transport.keys import KeyPair, check_loopback
+from protocols.transport.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
@@ -81,26 +83,28 @@ class ConnectedChannel:
             try:
                 self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
+                self._listen()
                 self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
             else:
                 break
+        self._pulse.start()
         if isinstance(message, Abort):
             self._socket.linger = int(FAREWELL_S * 1000)
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
-        while not self._socket.poll(int(POLL_S * 1000)):
+        while not self._listen():
             self.check()
-        frames = self._take()
-        return self.traffic.decode_received(frames)
+            self._socket.poll(int(POLL_S * 1000))
+        return self.traffic.decode_received(self._inbox.pop())
 
     def is_ready(self) -> bool:
         self._follow_events()
-        return self._is_lost or self._is_flooding or bool(self._socket.poll(0))
+        return self._listen() or self._is_lost or self._is_flooding or self._silence.is_stall
 
     def check(self) -> None:
         self._follow_events()
-        if self._is_lost and not self._is_flooding and not self._socket.poll(0):
+        if not self._listen() and self._is_lost and not self._is_flooding:
             raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
         self._refuse_to_wait()
 
@@ -120,6 +124,9 @@ class ConnectedChannel:
         self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
         self._cuts: list[float] = []
         self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
+        self._inbox: list[list[Frame]] = []
+        self._silence = Silence(self._timing.stall_s)
+        self._pulse = Pulse(self._timing)
         self._socket = open_socket(self._context, zmq.DEALER, self._timing)
         if self._keys is None:
             # Without keys the name is all that tells who this is.
@@ -138,7 +145,7 @@ class ConnectedChannel:
 
     def _disconnect(self) -> None:
         self._follow_events()
-        if self._is_lost or self._is_refused:
+        if self._is_lost or self._is_refused or self._silence.is_stall:
             self._socket.linger = 0
         elif not self._is_connected:
             self._socket.linger = int(FAREWELL_S * 1000)
@@ -163,6 +170,31 @@ class ConnectedChannel:
                 self._is_lost = True
                 self._arrivals.end(self._descriptor)
         self._is_flooding |= bool(self._arrivals.cut_off())
+        self._beat()
+
+    def _beat(self) -> None:
+        """Let the peer know that this party goes on."""
+        if not (self._pulse.is_due and self._is_connected) or self._is_lost:
+            return
+        self._pulse.start()
+        with suppress(zmq.Again):
+            self._socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
+            self.traffic.count_sent(Heartbeat(), HEARTBEAT)
+
+    def _listen(self) -> bool:
+        """Whether a message waits; takes no more than one of them, so that the others hold their sender back."""
+        while not self._inbox and self._socket.poll(0):
+            frames = self._take()
+            self._silence.end()
+            if is_heartbeat(frames):
+                self.traffic.received_bytes += size_bytes(frames)
+            else:
+                self._inbox.append(frames)
+        if self._inbox or not self._is_connected:
+            self._silence.end()
+        else:
+            self._silence.listen()
+        return bool(self._inbox)
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer will not come, did not come in time, or sends without end."""
@@ -175,6 +207,8 @@ class ConnectedChannel:
                 f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
                 "the other side expects"
             )
+        if self._silence.is_stall:
+            raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")
         if not self._is_connected and time.monotonic() > self._deadline:
             raise PeerLost(
                 f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; it may not be "
@@ -183,6 +217,7 @@ class ConnectedChannel:
 
     def _waiting(self) -> Iterator[list[Frame]]:
         """Messages that arrived and were not asked for."""
+        yield from self._inbox
         while self._socket.poll(0):
             yield self._take()
 

@@ -9,18 +9,21 @@ listener and its channels are used by the thread that made them.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Message
+from protocols.messages.vertical import Abort, Heartbeat, Message
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
-from protocols.transport.descriptors import raise_limit
+from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
+from protocols.transport.liveness import HEARTBEAT
+from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import allow
@@ -79,18 +82,18 @@ class Listener:
         on_event: Callable[[str], None] = lambda event: None,
     ) -> None:
         check_loopback(address, keys)
-        self._on_event = on_event
-        self._n_events: Counter[str] = Counter()
+        self._notices = Notices(on_event)
         self._n_failed = 0
         self._spoken: set[int] = set()
         self._news: deque[dict[str, int]] = deque()
-        self._peers = Peers(peers, timeout_s=timing.timeout_s)
+        self._peers = Peers(peers, timing=timing)
+        self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
         self._is_encrypted = keys is not None
         self._timing = timing
         self._context = zmq.Context()
         allowed = [key for key in peers.values() if key is not None]
-        self._authenticator = None if keys is None else allow(allowed, self._context, on_event=self._note)
+        self._authenticator = None if keys is None else allow(allowed, self._context, on_event=self._notices.note)
         self._socket = self._open_router(keys)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
@@ -104,7 +107,9 @@ class Listener:
 
     def channel(self, peer: str) -> ListenerChannel:
         """The channel to one of the peers; it need not have connected yet."""
-        return ListenerChannel(self, peer, wait_s=self._timing.wait_s)
+        channel = ListenerChannel(self, peer, wait_s=self._timing.wait_s)
+        self._traffic[peer] = channel.traffic
+        return channel
 
     def close(self) -> None:
         """Deliver what was sent, then let go of all peers."""
@@ -115,10 +120,8 @@ class Listener:
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
-        self._n_events[NO_HANDSHAKE] += self._connections.n_forgotten
-        for event, n_times in self._n_events.items():
-            if n_times > 1:
-                self._on_event(f"{event} ({n_times} times in all)")
+        self._notices.note(NO_HANDSHAKE, self._connections.n_forgotten)
+        self._notices.close()
 
     def _open_router(self, keys: KeyPair | None) -> zmq.Socket[bytes]:
         socket = open_socket(self._context, zmq.ROUTER, self._timing)
@@ -130,12 +133,6 @@ class Listener:
             socket.curve_secretkey = keys.secret
             socket.curve_publickey = keys.public
         return socket
-
-    def _note(self, event: str) -> None:
-        """Pass an event on the first time; a scanner must not fill the log."""
-        self._n_events[event] += 1
-        if self._n_events[event] == 1:
-            self._on_event(event)
 
     def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
         while True:
@@ -154,11 +151,13 @@ class Listener:
                     raise
                 raise self._peers.lost(peer, f"is gone; a {kind!r} message was not sent") from None
             else:
+                self._peers.sent(peer)
                 if kind == Abort.kind:
                     self._socket.linger = int(FAREWELL_S * 1000)
                 return
 
     def _receive(self, peer: str, deadline: float) -> list[Frame]:
+        self._beat()
         while not self._peers.has_waiting(peer):
             self._pump(0)
             if self._peers.has_waiting(peer):
@@ -171,6 +170,7 @@ class Listener:
 
     def _is_ready(self, peer: str) -> bool:
         """Never takes in more than is asked for: what waits unread on the socket holds its senders back."""
+        self._beat()
         if not self._peers.has_waiting(peer) and self._peers.most_waiting() < HIGH_WATER_MARK:
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
@@ -188,7 +188,7 @@ class Listener:
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
         for cut in self._connections.cut():
-            self._note(FLOODING if cut.is_flooding else CROWDED)
+            self._notices.note(FLOODING if cut.is_flooding else CROWDED)
             if cut.is_flooding:
                 self._peers.note_flood(cut.descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
         arrived = self._arrived()
@@ -197,7 +197,18 @@ class Listener:
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=not self._socket.poll(0))
         for parts in arrived:
             self._accept(parts)
+        for descriptor in self._peers.listen():
+            # Whoever comes to again learns that it was given up.
+            shut(descriptor)
         self._connections.keep(self._peers.descriptors())
+        self._beat()
+
+    def _beat(self) -> None:
+        """Let the peers know that this party goes on. Who has too much to read already is not told."""
+        for peer, route in self._peers.beats():
+            with suppress(zmq.ZMQError):
+                self._socket.send_multipart([route, *HEARTBEAT], flags=zmq.NOBLOCK)
+                self._traffic[peer].count_sent(Heartbeat(), HEARTBEAT)
 
     def _arrived(self) -> list[list[zmq.Frame]]:
         messages: list[list[zmq.Frame]] = []
@@ -219,14 +230,14 @@ class Listener:
             if kind & _FAILED:
                 self._n_failed += 1
                 if kind & _NO_PROOF:
-                    self._note(NO_HANDSHAKE)
+                    self._notices.note(NO_HANDSHAKE)
                 continue
             self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
             if kind == zmq.Event.DISCONNECTED:
                 if self._n_failed:
                     self._n_failed -= 1
                 elif not (event["was_cut"] or descriptor in self._spoken | speaking):
-                    self._note(NO_HANDSHAKE)
+                    self._notices.note(NO_HANDSHAKE)
                 self._spoken.discard(descriptor)
         self._spoken |= speaking
 
@@ -234,18 +245,18 @@ class Listener:
         """Keep a message for the peer whose key, or without keys whose name, it came with."""
         route = bytes(parts[0].buffer)
         if len(parts) < 2:
-            self._note(NOT_IN_RUN)
+            self._notices.note(NOT_IN_RUN)
             return
         peer = self._names[str(parts[1].get("User-Id"))] if self._is_encrypted else route.decode(errors="replace")
         if not self._peers.is_known(peer):
-            self._note(NOT_IN_RUN)
+            self._notices.note(NOT_IN_RUN)
             return
         if not self._peers.take(peer, route, int(parts[1].get(zmq.SRCFD)), [part.buffer for part in parts[1:]]):
             self._turn_away(peer, route)
 
     def _turn_away(self, peer: str, route: bytes) -> None:
         """Tell a second connection with a peer's key that it comes too late."""
-        self._note(f"turned a connection away: {peer} is connected already")
+        self._notices.note(f"turned a connection away: {peer} is connected already")
         late = Abort(phase="greeting", reason="another connection with the same key is in use")
         try:
             self._socket.send_multipart([route, *encode(late)], flags=zmq.NOBLOCK)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -33,6 +34,29 @@ PHASES = [
 FROZEN = [phase for phase in PHASES if phase[1] in ("received hello", "received split ranks", "sent split ranks")]
 
 
+# A main thread that does nothing any more, while ZeroMQ's own thread answers heartbeats.
+HANG = 0
+STALL_S = 2.0
+
+
+def hang(errors: str) -> None:
+    Path(errors).with_suffix(".hung").touch()
+    threading.Event().wait()
+
+
+def slow_down() -> None:
+    """Every round of training takes a fifth of a second longer."""
+    from parties.vertical import party_a
+
+    watch = party_a._watch
+
+    def slowly(*arguments: Any) -> Any:
+        report = watch(*arguments)
+        return lambda found: (time.sleep(0.2), report(found))[1]
+
+    party_a._watch = slowly  # type: ignore[assignment]
+
+
 def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
@@ -46,11 +70,13 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
         def noted(kind: str, frames: Sequence[Any]) -> None:
             note(kind, frames)
             if victim and f"{event} {kind}" == behind:
-                os.kill(os.getpid(), blow)
+                os.kill(os.getpid(), blow) if blow else hang(errors)
 
         return noted
 
     RunLog._auditor = watched  # type: ignore[method-assign]
+    if victim and behind == "a round":
+        slow_down()
     os.environ["NUMBA_NUM_THREADS"] = "1"
     train = train_active if role == "active" else train_passive
     try:
@@ -86,7 +112,8 @@ def strike(sites: Any, forks: Any, victim: str, behind: str, blow: int) -> tuple
     (survivor,) = set(processes) - {victim}
     try:
         deadline = time.monotonic() + 30
-        while not is_struck(processes[victim]):
+        hung = getattr(sites, victim).path / "errors.hung"
+        while not (hung.exists() if blow == HANG else is_struck(processes[victim])):
             assert time.monotonic() < deadline, "the victim was never struck"
             time.sleep(0.005)
         struck = time.time()
@@ -175,3 +202,32 @@ def test_a_frozen_party_is_noticed_after_the_timeout(
     assert took < 1.5 * TIMEOUT_S + 0.5
     assert_ended_well(sites, victim, code, said, where)
     assert "or was silent for 1 s" in said
+
+
+@pytest.mark.parametrize(
+    ("victim", "behind", "where"), FROZEN, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in FROZEN]
+)
+def test_a_party_whose_program_hangs_is_given_up_though_its_sockets_answer(
+    sites: Any, forks: Any, victim: str, behind: str, where: str
+) -> None:
+    survivor = sites.bank if victim == "shop" else sites.shop
+    survivor.run["stall"] = STALL_S
+    took, code, said = strike(sites, forks, victim, behind, HANG)
+    assert took < 2 * STALL_S + 1
+    assert_ended_well(sites, victim, code, said, where)
+    assert "is connected, but its program has said nothing for 2 s" in said
+
+
+def test_a_party_that_works_for_long_in_steps_is_waited_for(sites: Any, forks: Any) -> None:
+    """Trees grow for some times the patience of the one that waits; what it waits for is the next step."""
+    for site in (sites.bank, sites.shop):
+        site.run["stall"] = STALL_S
+    sites.bank.run["model"] = {"n_estimators": 30, "max_depth": 2}
+    processes = start(sites, forks, "bank", "a round", 0)
+    for process in processes.values():
+        process.join(60)
+    assert {party: process.exitcode for party, process in processes.items()} == {"bank": 0, "shop": 0}
+    lines = [json.loads(line) for line in (sites.bank.run_folder / "log.jsonl").read_text().splitlines()]
+    sent = [(line["kind"], line["seconds"]) for line in lines if line["event"] == "sent"]
+    assert max(seconds for _, seconds in sent) > 2.5 * STALL_S
+    assert [kind for kind, _ in sent].count("heartbeat") >= 3

@@ -17,6 +17,7 @@ from protocols.messages.vertical import (
     BlindedIds,
     CommonIds,
     Done,
+    Heartbeat,
     Held,
     Hello,
     IdConfirmation,
@@ -64,6 +65,7 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Thresholds, {"router": None}),
     (Ask, {"ids": ("x",), "desensitized": True}),
     (Answers, ANSWERS),
+    (Heartbeat, {}),
     (Done, {}),
     (Abort, {"phase": "greeting", "reason": "because"}),
 ]

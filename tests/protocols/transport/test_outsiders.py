@@ -237,7 +237,7 @@ def test_of_events_that_nobody_fetched_enough_is_kept_to_know_who_is_still_there
     news = told(after, is_open)
     lost = []
     for kept in (news, latest(news)):
-        peers = Peers(map(str, speaking), timeout_s=1)
+        peers = Peers(map(str, speaking), timing=TIMING)
         for event in heard:
             if event["event"] != F:
                 peers.note_event(event["value"], is_accepted=event["event"] == A)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from parties.cluster.dask_cluster import DaskSection, cluster
+from parties.cluster.dask_cluster import cluster
+from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")

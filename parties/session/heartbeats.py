@@ -1,0 +1,65 @@
+"""Heartbeats while a party works: its peers wait, and must be able to tell a long step from a program that hangs.
+
+Whatever looks at a channel sends them (`protocols.transport.liveness`): so work in steps looks after each, and work that is
+done elsewhere, such as on a cluster, is looked after by a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from parties.progress import Progress
+from protocols.errors import ProtocolError
+from protocols.transport.channel import Channel
+
+# How often to look whether the peers are still there, and to let them know that this party is.
+LOOK_S = 0.5
+
+
+def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress:
+    """The same progress callback, which looks at the channels too; that a peer is gone shows when it is next needed."""
+    last_look = time.monotonic()
+
+    def report(step: str, done: int, total: int) -> None:
+        nonlocal last_look
+        progress(step, done, total)
+        if time.monotonic() - last_look > LOOK_S:
+            last_look = time.monotonic()
+            _look(channels)
+
+    return report
+
+
+@contextmanager
+def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
+    """Send heartbeats as long as the block lasts, which must not use the channels itself.
+
+    They say that the block is not over, and not that it makes progress.
+    """
+    is_over, failures = threading.Event(), list[BaseException]()
+
+    def look() -> None:
+        try:
+            while not is_over.wait(LOOK_S):
+                _look(channels)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=look, name="opboost heartbeats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _look(channels: Sequence[Channel]) -> None:
+    for channel in channels:
+        with suppress(ProtocolError):
+            channel.check()

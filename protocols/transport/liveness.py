@@ -1,0 +1,84 @@
+"""Application-level liveness: whether a peer's program goes on, and not its sockets alone.
+
+ZeroMQ's own thread answers transport heartbeats while the program behind it hangs. So the thread that does a party's
+work sends a `Heartbeat` now and then wherever it works in steps or waits. A party that waits, and hears nothing else
+either, takes its peer for hung after `Timing.stall_s`. That is the bound on a single step of a peer's work, too.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocols.messages.vertical import Heartbeat
+from protocols.transport.channel import Timing
+from protocols.transport.codec import Frame, encode
+
+HEARTBEAT: tuple[Frame, ...] = tuple(encode(Heartbeat()))
+
+# How long a party that works or waits goes without a word to a peer, unless the peers' patience is short.
+BEAT_S = 60.0
+
+# Between two looks at the most so much counts as listening: a party that was busy has not listened.
+_LOOK_S = 1.0
+
+
+def is_heartbeat(frames: Sequence[Frame]) -> bool:
+    """Whether a message says no more than that its sender goes on."""
+    return len(frames) == 1 and len(frames[0]) == len(HEARTBEAT[0]) and frames[0] == HEARTBEAT[0]
+
+
+@dataclass(slots=True)
+class Pulse:
+    """When the next heartbeat to a peer is due; never before the two have begun to talk.
+
+    Parameters
+    ----------
+    timing : Timing
+    """
+
+    timing: Timing
+    _due: float = math.inf
+
+    def start(self) -> None:
+        """Begin to count: a message was sent."""
+        self._due = time.monotonic() + min(BEAT_S, self.timing.stall_s / 4)
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() >= self._due
+
+
+@dataclass(slots=True)
+class Silence:
+    """How long a peer has said nothing while this party listened.
+
+    Parameters
+    ----------
+    stall_s : float
+    """
+
+    stall_s: float
+    _looked: float = field(default_factory=time.monotonic)
+    _lasted_s: float = 0.0
+
+    def listen(self) -> None:
+        """Nothing of the peer is there; what passed since the last look counts."""
+        now = time.monotonic()
+        self._lasted_s += min(now - self._looked, _LOOK_S)
+        self._looked = now
+
+    def end(self) -> None:
+        """The peer said something, or is not listened to."""
+        self._looked, self._lasted_s = time.monotonic(), 0.0
+
+    @property
+    def is_stall(self) -> bool:
+        return self._lasted_s > self.stall_s
+
+
+def stalled(stall_s: float) -> str:
+    """What is wrong with a peer whose silence is a stall."""
+    return f"is connected, but its program has said nothing for {stall_s:g} s; it hangs, or is busy with a longer step"
