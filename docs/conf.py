@@ -23,5 +23,11 @@ html_theme = "furo"
 html_title = "opboost"
 html_show_copyright = False
 autodoc_typehints = "none"
+autodoc_default_options = {
+    "members": True,
+    "inherited-members": "BaseEstimator,ClassifierMixin,RegressorMixin",
+    # Metadata routing, which scikit-learn adds to every estimator.
+    "exclude-members": "get_metadata_routing,set_fit_request,set_partial_fit_request,set_score_request",
+}
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

@@ -1,9 +1,11 @@
-"""What the README shows works: its Python runs, its commands parse, its YAML is valid, its files are there."""
+"""What the documents show works: Python runs, commands parse, YAML is valid, links lead somewhere, names exist."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +14,38 @@ import pandas as pd
 import pytest
 import typer
 import yaml
+from pydantic import BaseModel
 
 from parties.cli import app
 from parties.config.chain import OwnerRun
-from parties.config.horizontal import CoordinatorRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+WRITTEN = [
+    path.relative_to(ROOT)
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if not {"_build", "_generated"} & set(path.parts)
+]
+TEXTS = {path: (ROOT / path).read_text() for path in WRITTEN}
+README = TEXTS[Path("README.md")]
+
+MOST_LINES_OF_README = 150
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(language: str) -> list[tuple[str, str]]:
+    """The code blocks of a language in all documents, each once, with a name that tells where it stands."""
+    found: dict[str, str] = {}
+    for path, text in TEXTS.items():
+        for place, code in enumerate(re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)):
+            found.setdefault(code, f"{path}-{place}")
+    return [(name, code) for code, name in found.items()]
 
 
-def names_of(code: list[str]) -> list[str]:
-    return [f"{place}-{text.strip().splitlines()[-1][:30]}" for place, text in enumerate(code)]
+def each(language: str) -> pytest.MarkDecorator:
+    """A case for every code block of a language."""
+    found = blocks(language)
+    return pytest.mark.parametrize("code", [code for _, code in found], ids=[name for name, _ in found])
 
 
 def samples() -> dict[str, Any]:
@@ -57,7 +74,7 @@ def samples() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=names_of(blocks("python")))
+@each("python")
 def test_an_example_in_python_runs(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "import xgboost" in code:
         pytest.importorskip("xgboost")
@@ -67,8 +84,8 @@ def test_an_example_in_python_runs(code: str, tmp_path: Path, monkeypatch: pytes
 
 def shown_commands() -> list[str]:
     """`opboost ...` in shell blocks and in the text, without comments, placeholders and alternatives."""
-    lines = [line.split("#")[0].strip() for block in blocks("bash") for line in block.splitlines()]
-    inline = re.findall(r"`(opboost [^`]+)`", README)
+    lines = [line.split("#")[0].strip() for _, block in blocks("bash") for line in block.splitlines()]
+    inline = [command for text in TEXTS.values() for command in re.findall(r"`(opboost [a-z][^`]*)`", text)]
     return sorted({text for text in (*lines, *inline) if text.startswith("opboost ")})
 
 
@@ -85,8 +102,7 @@ def test_a_command_that_is_shown_exists_with_its_options(command: str) -> None:
 
 
 def test_every_command_is_shown() -> None:
-    by_make = {"demo"}
-    assert set(commands()) - by_make <= {command.split()[1] for command in shown_commands()}
+    assert set(commands()) <= {command.split()[1] for command in shown_commands()}
 
 
 @pytest.mark.parametrize("words", [["run.yaml", "--beforehand"], ["run.yaml", "--epsilon", "x"], []])
@@ -101,14 +117,20 @@ PASSIVE = {"role": "passive", "party": "retailer", "run_id": "q3", "data": "d", 
            "connect": "tcp://b:1", "active": {"name": "bank"}}  # fmt: skip
 
 
-RUNS = {"active": ActiveRun, "passive": PassiveRun, "coordinator": CoordinatorRun, "owner": OwnerRun}
+RUNS: dict[str, type[BaseModel]] = {
+    "active": ActiveRun,
+    "passive": PassiveRun,
+    "coordinator": CoordinatorRun,
+    "worker": WorkerRun,
+    "owner": OwnerRun,
+}
 
 
-@pytest.mark.parametrize("text", blocks("yaml"), ids=names_of(blocks("yaml")))
-def test_an_example_in_yaml_is_valid(text: str, tmp_path: Path) -> None:
-    document = yaml.safe_load(text)
+@each("yaml")
+def test_an_example_in_yaml_is_valid(code: str, tmp_path: Path) -> None:
+    document = yaml.safe_load(code)
     if "columns" in document:
-        (tmp_path / "schema.yaml").write_text(text)
+        (tmp_path / "schema.yaml").write_text(code)
         assert read_schema(tmp_path / "schema.yaml")[0].columns
         return
     if "role" in document:
@@ -120,16 +142,95 @@ def test_an_example_in_yaml_is_valid(text: str, tmp_path: Path) -> None:
         kind.model_validate({**base, **{key: document[key] for key in fits[kind]}})
 
 
+def test_no_code_block_is_left_untested() -> None:
+    fences = {path: re.findall(r"^```(\S*).*$", text, flags=re.MULTILINE) for path, text in TEXTS.items()}
+    languages = {language for found in fences.values() for language in found[::2]}
+    assert languages <= {"bash", "python", "yaml", "text", "{toctree}", "{eval-rst}", "{include}"}
+    assert {language for found in fences.values() for language in found[1::2]} == {""}
+
+
 def test_every_file_and_target_that_is_named_is_there() -> None:
-    for path in re.findall(r"`((?:scripts|data|opboost|parties|protocols)/[\w./-]+)`", README):
-        assert (ROOT / path).exists(), path
-    for path in re.findall(r"\]\(((?!http|#)[^)]+)\)", README):
-        assert (ROOT / path).exists(), path
+    missing = {
+        (path, name)
+        for path, text in TEXTS.items()
+        for name in re.findall(r"(?:`|python )((?:scripts|data|docs|tests|opboost|parties|protocols)/[\w./-]+)", text)
+        if not name.startswith("docs/_build") and not (ROOT / name).exists()
+    }
+    assert missing == set()
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert set(re.findall(r"^make (\w+)", README, flags=re.MULTILINE)) <= set(targets)
+    shown = {name for text in TEXTS.values() for name in re.findall(r"(?:^|`)make (\w+)", text, flags=re.MULTILINE)}
+    assert shown <= set(targets)
 
 
-def test_every_link_inside_the_page_has_its_heading() -> None:
-    headings = {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-")
-                for line in re.findall(r"^#+ (.*)$", README, flags=re.MULTILINE)}  # fmt: skip
-    assert set(re.findall(r"\]\(#([^)]+)\)", README)) <= headings
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module of ours or an attribute of one."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        return "." in name and exists(module) and hasattr(sys.modules[module], attribute)
+    return True
+
+
+def test_every_module_and_function_that_is_named_is_there() -> None:
+    pytest.importorskip("dask")
+    names = {
+        (path, name)
+        for path, text in TEXTS.items()
+        for name in re.findall(r"`((?:opboost|parties|protocols)(?:\.[a-zA-Z_]\w*)+)`", text)
+    }
+    assert {(path, name) for path, name in names if not name.endswith(".PACKAGE") and not exists(name)} == set()
+
+
+def anchors(text: str) -> set[str]:
+    """The headings of a page as they stand in links."""
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line).strip().lower().replace(" ", "-") for line in headings}
+
+
+def broken_links(path: Path, text: str) -> list[str]:
+    """Links and images of a page that lead to no file, or to no heading of a page."""
+    found = []
+    for link in re.findall(r"\]\(((?!https?:)[^)\s]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = (ROOT / path).parent / name if name else ROOT / path
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            found.append(link)
+    return found
+
+
+def test_every_link_inside_the_documents_leads_somewhere() -> None:
+    assert {path: found for path, text in TEXTS.items() if (found := broken_links(path, text))} == {}
+
+
+@pytest.mark.parametrize("link", ["docs/nowhere.md", "#nowhere", "docs/index.md#nowhere"])
+def test_a_link_that_leads_nowhere_is_caught(link: str) -> None:
+    assert broken_links(Path("README.md"), f"[a]({link}) [b](LICENSE) [c](#limits) [d](https://example.org)") == [link]
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES_OF_README
+
+
+def test_the_readme_example_is_that_of_the_tutorial() -> None:
+    tutorial = TEXTS[Path("docs/tutorials/python.md")]
+    assert re.findall(r"^```python\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)[0] in tutorial
+
+
+@pytest.mark.parametrize("role", sorted(RUNS))
+def test_every_key_of_a_run_file_has_a_sentence(role: str) -> None:
+    def without(model: type[BaseModel]) -> list[str]:
+        return [key for key, field in model.model_fields.items() if not field.description] + [
+            f"{key}.{below}"
+            for key, field in model.model_fields.items()
+            for section in sections_in(field.annotation)
+            for below in without(section)
+        ]
+
+    assert without(RUNS[role]) == []
+
+
+def sections_in(kind: Any) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [model for part in getattr(kind, "__args__", ()) for model in sections_in(part)]
