@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types
+import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
-from typer.models import ArgumentInfo
 
 import opboost.errors
 import parties.errors
@@ -55,10 +55,13 @@ def write_pages(folder: Path) -> None:
 
 
 def run_file_page(model: type[BaseModel]) -> str:
-    """One table of keys for the run file and one for each of its sections."""
-    parts = []
+    """One table of keys for the run file and one for each kind of section, which names all places where it stands."""
+    places: dict[type[BaseModel], list[str]] = {}
     for place, section in sections(model):
-        title = f"### `{place}`\n\n" if place else ""
+        places.setdefault(section, []).append(place)
+    parts = []
+    for section, names in places.items():
+        title = f"### {', '.join(f'`{name}`' for name in names)}\n\n" if any(names) else ""
         rows = [row(key, field) for key, field in keys_of(section)]
         table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
         parts.append(f"{title}{table}\n")
@@ -151,6 +154,8 @@ def default_words(field: FieldInfo) -> str:
     value = field.default
     if field.is_required():
         return "required"
+    if "left out:" in (field.description or ""):
+        return "by objective"
     if value is None or value is PydanticUndefined or isinstance(value, BaseModel) or value in ((), {}):
         return ""
     if isinstance(value, bool):
@@ -160,38 +165,34 @@ def default_words(field: FieldInfo) -> str:
 
 def commands_page() -> str:
     """Every command with its help, arguments and options."""
-    callbacks = [command.callback for command in app.registered_commands if command.callback is not None]
-    named = {command.callback: command.name for command in app.registered_commands}
+    group: Any = typer.main.get_command(app)
+    callbacks = {
+        info.name or info.callback.__name__: info.callback for info in app.registered_commands if info.callback
+    }
     parts = []
-    for callback in sorted(callbacks, key=lambda one: str(named[one] or one.__name__)):
-        hints = typing.get_type_hints(callback, include_extras=True)
-        rows = [
-            parameter_row(name, hints[name], parameter.default)
-            for name, parameter in inspect.signature(callback).parameters.items()
-        ]
+    for name, callback in sorted(callbacks.items()):
+        hints = typing.get_type_hints(callback)
+        rows = [parameter_row(parameter, hints[parameter.name]) for parameter in group.commands[name].params]
         text = inspect.cleandoc(callback.__doc__ or "")
         table = "\n".join(["| | | default |", "|---|---|---|", *rows])
-        parts.append(f"## `opboost {named[callback] or callback.__name__}`\n\n{text}\n\n{table}\n")
+        parts.append(f"## `opboost {name}`\n\n{text}\n\n{table}\n")
     return "\n".join(parts)
 
 
-def parameter_row(name: str, hint: Any, default: Any) -> str:
+def parameter_row(parameter: Any, kind: Any) -> str:
     """The line of an argument or an option."""
-    kind, info = get_args(hint)[:2]
-    if isinstance(info, ArgumentInfo):
-        shown = info.metavar or name.upper()
-    else:
-        shown = ", ".join(info.param_decls or [f"--{name.replace('_', '-')}"])
+    shown = ", ".join(parameter.opts)
+    if not shown.startswith("-"):
+        shown = parameter.metavar or parameter.name.upper()
     choices = [member.value for part in (kind, *get_args(kind)) for member in _members(part)]
-    sentence = f"{info.help} One of {', '.join(f'`{one}`' for one in choices)}." if choices else info.help
-    value = getattr(default, "value", default)
-    if default is inspect.Parameter.empty:
+    listed = f" One of {', '.join(f'`{one}`' for one in choices)}." if choices else ""
+    if parameter.required:
         value = "required"
-    elif value is None or value is False:
+    elif parameter.default in (None, False):
         value = ""
     else:
-        value = f"`{value}`"
-    return f"| `{shown}` | {sentence} | {value} |"
+        value = f"`{getattr(parameter.default, 'value', parameter.default)}`"
+    return f"| `{shown}` | {parameter.help}{listed} | {value} |"
 
 
 def _members(kind: Any) -> list[Enum]:
@@ -210,8 +211,6 @@ def errors_page() -> str:
 
 def table_of_docstring(module: types.ModuleType) -> str:
     """The two-column table of a module's docstring."""
-    rule, *lines = re.findall(r"^(?:=|``| {2,}\S).*$", module.__doc__ or "", flags=re.MULTILINE)
-    width = rule.index(" ")
-    rows = [(line[:width].strip(), line[width:].strip()) for line in lines if not line.startswith("=")]
+    rows = re.findall(r"^(``[^`]+``) +(.*)$", module.__doc__ or "", flags=re.MULTILINE)
     table = "".join(f"| {left} | {right} |\n" for left, right in rows)
     return f"| file | content |\n|---|---|\n{table}".replace("``", "`")

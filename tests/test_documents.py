@@ -234,3 +234,17 @@ def sections_in(kind: Any) -> list[type[BaseModel]]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
     return [model for part in getattr(kind, "__args__", ()) for model in sections_in(part)]
+
+
+def test_the_reference_names_every_option_of_every_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    importlib.import_module("generate_reference").write_pages(tmp_path)
+    pages = (tmp_path / "commands.md").read_text().split("## `opboost ")[1:]
+    shown = {page.split("`")[0]: set(re.findall(r"^\| `(--[\w-]+)", page, flags=re.MULTILINE)) for page in pages}
+    options = {
+        name: {one for parameter in command.params for one in parameter.opts if one.startswith("--")}
+        for name, command in commands().items()
+    }
+    assert {name: found - {"--help"} for name, found in options.items()} == shown
+    rows = [len(path.read_text().splitlines()) for path in tmp_path.glob("run-*.md")]
+    assert min(rows) > 15

@@ -52,7 +52,7 @@ class ChainSection(_Section):
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
     objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
     label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
-    epsilon: Epsilon = Field(description="Budget per record.")
+    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
         description="The owners, in the order of their turns."
     )

@@ -36,7 +36,9 @@ class ColumnBudget(_Section):
     mechanism: Literal["global", "local", "adj"] | None = Field(None, description="The order-preserving mechanism.")
     law: Law | None = Field(None, description="The noise distribution.")
     theta: Cells | None = Field(None, description="Width of cells, in points.")
-    alpha: Share | None = Field(None, description="Share of the budget between cells, for `adj`.")
+    alpha: Share | None = Field(
+        None, description="Weight of the budget between cells over that inside them, for `adj`."
+    )
     domain_size: Points | None = Field(None, description="Points of the mapped domain.")
     category_epsilon: Epsilon | None = Field(None, description="Budget of randomised response.")
 
@@ -48,7 +50,7 @@ class DesensitizeSection(_Section):
     epsilon: Epsilon = Field(0.1, description="Budget per point of the mapped domain.")
     law: Law = Field(Law.CLAMPED, description="The noise distribution.")
     theta: Cells | None = Field(None, description="Width of cells in points, for `local` and `adj`.")
-    alpha: Share = Field(1.0, description="Share of the budget between cells, for `adj`.")
+    alpha: Share = Field(1.0, description="Weight of the budget between cells over that inside them, for `adj`.")
     domain_size: Points = Field(1000, description="Points of the mapped domain.")
     category_epsilon: Epsilon | None = Field(
         None, description="Budget for categories and empty cells; by default the larger of 3 and `epsilon`."

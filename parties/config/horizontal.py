@@ -51,15 +51,15 @@ class TrainingSection(_Section):
     )
     objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
     label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
-    epsilon: Epsilon = Field(description="Budget per record.")
-    delta: Delta = Field(description="Probability that the bound of epsilon fails.")
+    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
+    delta: Delta = Field(description="The delta of the guarantee, per record.")
     noise: Literal["aggregator", "workers"] = Field(
-        "workers", description="Who draws noise; the aggregator then sees exact sums."
+        "workers", description="Who draws noise; an `aggregator` sees exact sums."
     )
     workers: _WorkerCount = Field(description="Number of workers.")
     threshold: _WorkerCount = Field(description="Least workers in a sum; more than half.")
     honest: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Workers in every sum that add their share of noise."
+        None, description="Workers in every sum that are sure to add noise."
     )
     known_workers: bool | None = Field(
         None, description="Whether workers have each other's keys; by default with a `secret_key`."
