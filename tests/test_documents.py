@@ -16,10 +16,12 @@ import typer
 import yaml
 from pydantic import BaseModel
 
+import opboost
 from parties.cli import app
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.vertical import ActiveRun, PassiveRun, read_schema
+from protocols.messages.vertical import VERSION
 
 ROOT = Path(__file__).parent.parent
 WRITTEN = [
@@ -31,6 +33,7 @@ TEXTS = {path: (ROOT / path).read_text() for path in WRITTEN}
 README = TEXTS[Path("README.md")]
 
 MOST_LINES_OF_README = 150
+MOST_TERMS = 40
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -248,3 +251,14 @@ def test_the_reference_names_every_option_of_every_command(tmp_path: Path, monke
     assert {name: found - {"--help"} for name, found in options.items()} == shown
     rows = [len(path.read_text().splitlines()) for path in tmp_path.glob("run-*.md")]
     assert min(rows) > 15
+
+
+def test_the_glossary_is_short() -> None:
+    glossary = TEXTS[Path("docs/architecture/glossary.md")]
+    assert len(re.findall(r"^\| (?!term )", glossary, flags=re.MULTILINE)) <= MOST_TERMS
+
+
+def test_the_changelog_names_the_version_of_the_package_and_of_the_wire() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## {opboost.__version__}\n" in changelog
+    assert f"Wire protocol {VERSION}." in changelog
