@@ -1,8 +1,8 @@
-# Everything a newcomer needs: `make demo`, `make test`. Both set up their own .venv first.
+# Everything a newcomer needs: `make demo`, `make test`, `make docs`. Each sets up its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint docs bench clean
 
 demo: .venv/run.stamp
 	$(BIN)/opboost demo --out runs/demo
@@ -15,11 +15,14 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: .venv/docs.stamp
+	$(BIN)/sphinx-build -b html -W --keep-going -q docs docs/_build/html
+
 bench: .venv/dev.stamp
 	$(BIN)/python scripts/run_benches.py $(BENCH)
 
 clean:
-	rm -rf .venv runs
+	rm -rf .venv runs docs/_build docs/_generated
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("opboost needs Python 3.11 or newer; found %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -31,4 +34,8 @@ clean:
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@ .venv/run.stamp
+
+.venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@ .venv/run.stamp

@@ -66,7 +66,7 @@ eval_metric
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
-    feature_importances_ : ndarray of float64, shape (n_features_in_,)
+    feature_importances_ : ndarray of float64, shape (n_features,)
         Shares in the gain of all splits.
     evals_result_ : dict of str to list of float
         Scores of the validation rows by metric, round by round.

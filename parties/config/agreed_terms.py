@@ -22,14 +22,20 @@ class AgreedSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = None
-    tests: Annotated[int, Field(ge=0)] | None = None
-    columns: int | None = None
-    mechanism: Literal["global", "local", "adj"] | None = None
-    law: Law | None = None
-    epsilon: Epsilon | None = None
-    total_epsilon: Finite | None = None
-    share_thresholds: bool | None = None
+    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = Field(
+        None, description="The active party's objective."
+    )
+    tests: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Most split tests that its model asks the passive party for."
+    )
+    columns: int | None = Field(None, description="Number of the passive party's columns.")
+    mechanism: Literal["global", "local", "adj"] | None = Field(None, description="The mechanism of all its columns.")
+    law: Law | None = Field(None, description="The noise distribution of all its columns.")
+    epsilon: Epsilon | None = Field(None, description="Largest budget of a column, per point of its mapped domain.")
+    total_epsilon: Finite | None = Field(
+        None, description="Budget of all columns between records that differ by one step in each."
+    )
+    share_thresholds: bool | None = Field(None, description="Whether it shares its thresholds.")
 
     def terms(self) -> Terms:
         """The same as it travels."""

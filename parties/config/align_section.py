@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from parties.tables.sorted_ids import Duplicates
 
@@ -21,9 +21,13 @@ class AlignSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Method | None = None
-    duplicates: Duplicates = "refuse"
-    secret: Path | None = None
+    method: Method | None = Field(
+        None, description="How common records are found; by default `psi`, with `ids` `prealigned`."
+    )
+    duplicates: Duplicates = Field(
+        "refuse", description="What to do with repeated ids; `drop` leaves out all their rows."
+    )
+    secret: Path | None = Field(None, description="File of the secret that all parties share, for `hashed`.")
 
     @model_validator(mode="after")
     def _check_secret(self) -> Self:

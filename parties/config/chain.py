@@ -35,25 +35,29 @@ class _Section(BaseModel):
 class InPrivateSection(_Section):
     """Parameters of InPrivate, under the estimators' names and with their defaults."""
 
-    n_rounds: Annotated[int, Field(ge=1, le=60)] = 1
-    max_depth: Annotated[int, Field(ge=0, le=12)] = 3
-    learning_rate: _Positive = 0.5
-    reg_lambda: _Least0 = 1.0
-    noise_lambda: _Least0 = 2.0
-    max_residual: _Positive | None = None
-    max_cells: Annotated[int, Field(ge=2, le=65535)] = 32
+    n_rounds: int = Field(1, ge=1, le=60, description="Turns of every owner.")
+    max_depth: int = Field(3, ge=0, le=12, description="Levels of a tree.")
+    learning_rate: _Positive = Field(0.5, description="Factor of every leaf value.")
+    reg_lambda: _Least0 = Field(1.0, description="L2 regularisation of leaf values.")
+    noise_lambda: _Least0 = Field(2.0, description="Least regularisation per unit of noise.")
+    max_residual: _Positive | None = Field(
+        None, description="Bound on residuals; by default 1 for classes, 0.3 for numbers."
+    )
+    max_cells: int = Field(32, ge=2, le=65535, description="Cells of a column's public grid.")
 
 
 class ChainSection(_Section):
     """What all owners must have agreed on; `order` names them in the order of their turns."""
 
-    recipe: Literal["inprivate"] = "inprivate"
-    objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
-    label_bounds: tuple[float, float] | None = None
-    epsilon: Epsilon
-    order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)]
-    broadcast: bool = True
-    inprivate: InPrivateSection = InPrivateSection()
+    recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
+    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
+    label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
+    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
+    order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
+        description="The owners, in the order of their turns."
+    )
+    broadcast: bool = Field(True, description="Whether a tree goes to all owners at once, or along the order.")
+    inprivate: InPrivateSection = Field(InPrivateSection(), description="Parameters of InPrivate.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -86,20 +90,20 @@ class ChainSection(_Section):
 class OtherOwner(_Section):
     """Another owner, its public key file, and its address if this party is the one that connects."""
 
-    name: Name
-    public_key: Path | None = None
-    connect: ConnectAddress | None = None
+    name: Name = Field(description="The owner's name.")
+    public_key: Path | None = Field(None, description="Its public key file.")
+    connect: ConnectAddress | None = Field(None, description="Its address, if this party is the one that connects.")
 
 
 class OwnerRun(HorizontalRun):
     """An owner's run file. Of every two owners one connects and the other one listens."""
 
-    role: Literal["owner"]
-    data: Path
-    listen: ListenAddress | None = None
-    owners: tuple[OtherOwner, ...]
-    ledger: WorkerLedgerSection = WorkerLedgerSection()
-    training: ChainSection
+    role: Literal["owner"] = Field(description="The role.")
+    data: Path = Field(description="Data file of the owner's rows.")
+    listen: ListenAddress | None = Field(None, description="Address that other owners connect to.")
+    owners: tuple[OtherOwner, ...] = Field(description="All other owners.")
+    ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
+    training: ChainSection = Field(description="What all owners agreed on.")
 
     @model_validator(mode="after")
     def _check_protection(self) -> Self:

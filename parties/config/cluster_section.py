@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -29,10 +29,14 @@ class DaskSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    scheduler: SchedulerAddress | None = None
-    workers: Annotated[int, Field(ge=1, le=1024)] = 2
-    folder: Path | None = None
-    partition_rows: Annotated[int, Field(ge=1)] = 1_000_000
+    scheduler: SchedulerAddress | None = Field(
+        None, description="Address of a running scheduler; without it, a local cluster is started."
+    )
+    workers: int = Field(2, ge=1, le=1024, description="Cluster processes of a local cluster.")
+    folder: Path | None = Field(
+        None, description="Shared folder for partitions; by default `partitions` beside the run folder."
+    )
+    partition_rows: int = Field(1_000_000, ge=1, description="Rows of a partition, where one file is to be divided.")
 
     @model_validator(mode="after")
     def _check_workers(self) -> Self:

@@ -30,28 +30,32 @@ class _Section(BaseModel):
 class ColumnBudget(_Section):
     """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
 
-    epsilon: Epsilon | None = None
-    cost: Epsilon | None = None
-    per: Finite | None = None
-    mechanism: Literal["global", "local", "adj"] | None = None
-    law: Law | None = None
-    theta: Cells | None = None
-    alpha: Share | None = None
-    domain_size: Points | None = None
-    category_epsilon: Epsilon | None = None
+    epsilon: Epsilon | None = Field(None, description="Budget per point of the mapped domain.")
+    cost: Epsilon | None = Field(None, description="Budget of a difference of `per`, in place of `epsilon`.")
+    per: Finite | None = Field(None, description="Difference in the column's own unit.")
+    mechanism: Literal["global", "local", "adj"] | None = Field(None, description="The order-preserving mechanism.")
+    law: Law | None = Field(None, description="The noise distribution.")
+    theta: Cells | None = Field(None, description="Width of cells, in points.")
+    alpha: Share | None = Field(
+        None, description="Weight of the budget between cells over that inside them, for `adj`."
+    )
+    domain_size: Points | None = Field(None, description="Points of the mapped domain.")
+    category_epsilon: Epsilon | None = Field(None, description="Budget of randomised response.")
 
 
 class DesensitizeSection(_Section):
     """How the passive party's columns are randomised."""
 
-    mechanism: Literal["global", "local", "adj"] = "global"
-    epsilon: Epsilon = 0.1
-    law: Law = Law.CLAMPED
-    theta: Cells | None = None
-    alpha: Share = 1.0
-    domain_size: Points = 1000
-    category_epsilon: Epsilon | None = None
-    columns: dict[str, ColumnBudget] = {}
+    mechanism: Literal["global", "local", "adj"] = Field("global", description="The order-preserving mechanism.")
+    epsilon: Epsilon = Field(0.1, description="Budget per point of the mapped domain.")
+    law: Law = Field(Law.CLAMPED, description="The noise distribution.")
+    theta: Cells | None = Field(None, description="Width of cells in points, for `local` and `adj`.")
+    alpha: Share = Field(1.0, description="Weight of the budget between cells over that inside them, for `adj`.")
+    domain_size: Points = Field(1000, description="Points of the mapped domain.")
+    category_epsilon: Epsilon | None = Field(
+        None, description="Budget for categories and empty cells; by default the larger of 3 and `epsilon`."
+    )
+    columns: dict[str, ColumnBudget] = Field({}, description="What differs for single columns.")
 
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every column of the schema; one that promises nothing is refused."""

@@ -33,22 +33,32 @@ class FederatedSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    split_method: Literal["hist", "pr", "tr"] = "tr"
-    weight_update: Literal["averaging", "gradient", "newton"] = "newton"
-    split_candidates: Literal["uniform", "log", "ih", "ih_equal_mass", "ih_printed"] = "uniform"
-    interaction: Literal["all", "cyclical", "random"] = "all"
-    columns_per_tree: _Least1 = 1
-    batch_size: _Least1 | Annotated[float, Field(gt=0, le=1)] = 1
-    n_estimators: _Least1 = 200
-    trees_per_column: bool = False
-    max_depth: Annotated[int, Field(ge=1, le=12)] = 4
-    learning_rate: _Positive = 0.3
-    reg_lambda: _Least0 | None = None
-    max_leaf: _Positive = 2.0
-    max_grad: _Positive = 1.0
-    n_candidates: Annotated[int, Field(ge=2, le=65534)] = 32
-    hessian_rounds: _Least1 = 5
-    mirrored: tuple[str, ...] = ()
+    split_method: Literal["hist", "pr", "tr"] = Field(
+        "tr", description="Splits by histograms, partially or totally random."
+    )
+    weight_update: Literal["averaging", "gradient", "newton"] = Field(
+        "newton", description="Leaf values by averaging, gradient or Newton step."
+    )
+    split_candidates: Literal["uniform", "log", "ih", "ih_equal_mass", "ih_printed"] = Field(
+        "uniform", description="Where split candidates lie: evenly, by logarithm, or by Iterative Hessian."
+    )
+    interaction: Literal["all", "cyclical", "random"] = Field(
+        "all", description="Columns of a tree: all, in turns, or at random."
+    )
+    columns_per_tree: _Least1 = Field(1, description="Columns of a tree, where not all.")
+    batch_size: _Least1 | Annotated[float, Field(gt=0, le=1)] = Field(
+        1, description="Trees on the same gradients, as a number or a share of all."
+    )
+    n_estimators: _Least1 = Field(200, description="Number of trees.")
+    trees_per_column: bool = Field(False, description="Whether that number counts per column.")
+    max_depth: int = Field(4, ge=1, le=12, description="Levels of a tree.")
+    learning_rate: _Positive = Field(0.3, description="Factor of every leaf value.")
+    reg_lambda: _Least0 | None = Field(None, description="L2 regularisation of leaf values; by default from the noise.")
+    max_leaf: _Positive = Field(2.0, description="Bound on leaf values.")
+    max_grad: _Positive = Field(1.0, description="Bound on a record's gradient.")
+    n_candidates: int = Field(32, ge=2, le=65534, description="Split candidates of a column.")
+    hessian_rounds: _Least1 = Field(5, description="Rounds of Iterative Hessian.")
+    mirrored: tuple[str, ...] = Field((), description="Columns whose values crowd near the upper bound, for `log`.")
 
     def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:
         """The split candidates to begin with."""

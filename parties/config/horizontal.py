@@ -45,19 +45,27 @@ class TrainingSection(_Section):
     workers. In ``paper`` mode every worker draws noise of its own.
     """
 
-    recipe: Literal["sgbdt", "federated"] = "sgbdt"
-    mode: Literal["certified", "paper"] = "certified"
-    objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
-    label_bounds: tuple[float, float] | None = None
-    epsilon: Epsilon
-    delta: Delta
-    noise: Literal["aggregator", "workers"] = "workers"
-    workers: _WorkerCount
-    threshold: _WorkerCount
-    honest: Annotated[int, Field(ge=1)] | None = None
-    known_workers: bool | None = None
-    sgbdt: SGBDTSection = SGBDTSection()
-    federated: FederatedSection = FederatedSection()
+    recipe: Literal["sgbdt", "federated"] = Field("sgbdt", description="The training algorithm.")
+    mode: Literal["certified", "paper"] = Field(
+        "certified", description="The certified recipe, or the letter of its paper."
+    )
+    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
+    label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
+    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
+    delta: Delta = Field(description="The delta of the guarantee, per record.")
+    noise: Literal["aggregator", "workers"] = Field(
+        "workers", description="Who draws noise; an `aggregator` sees exact sums."
+    )
+    workers: _WorkerCount = Field(description="Number of workers.")
+    threshold: _WorkerCount = Field(description="Least workers in a sum; more than half.")
+    honest: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Workers in every sum that are sure to add noise."
+    )
+    known_workers: bool | None = Field(
+        None, description="Whether workers have each other's keys; by default with a `secret_key`."
+    )
+    sgbdt: SGBDTSection = Field(SGBDTSection(), description="Parameters of S-GBDT.")
+    federated: FederatedSection = Field(FederatedSection(), description="Parameters of the federated framework.")
 
     @field_validator("recipe", mode="before")
     @classmethod
@@ -119,17 +127,22 @@ def terms_of(training: BaseModel, schema: TableSchema, *, without: str = "") -> 
 class HorizontalRun(_Section):
     """What every run file of horizontal training has, whatever is trained."""
 
-    party: Name
-    run_id: Name
-    table_schema: Path = Field(alias="schema")
-    secret_key: Path | None = None
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
-    stall: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 900.0
-    folder: Path | None = None
-    report: bool = True
-    seed: int | None = None
-    no_privacy: bool = False
+    party: Name = Field(description="This party's name.")
+    run_id: Name = Field(description="Name of the run, the same on all sides.")
+    table_schema: Path = Field(alias="schema", description="Schema file; the same public columns at all.")
+    secret_key: Path | None = Field(None, description="This party's secret key file.")
+    timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
+    wait: float = Field(60.0, gt=0, le=7 * 24 * 3600, description="Seconds to look for the peers after the start.")
+    stall: float = Field(
+        900.0,
+        gt=0,
+        le=7 * 24 * 3600,
+        description="Seconds without a sign of life of a peer's program until it counts as hung.",
+    )
+    folder: Path | None = Field(None, description="Run folder; by default `runs/RUN_ID` beside the run file.")
+    report: bool = Field(True, description="Whether reports are written.")
+    seed: int | None = Field(None, description="Seed of the noise, for tests; costs the ledger infinitely much.")
+    no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
 
     @property
     def timing(self) -> Timing:
@@ -147,7 +160,7 @@ class HorizontalRun(_Section):
 
 
 class _Run(HorizontalRun):
-    training: TrainingSection
+    training: TrainingSection = Field(description="What all who take part agreed on.")
 
     @model_validator(mode="after")
     def _know_workers(self) -> Self:
@@ -175,10 +188,10 @@ class _Run(HorizontalRun):
 class CoordinatorRun(_Run):
     """The coordinator's run file. `patience` is how long a worker may take for an answer, in seconds."""
 
-    role: Literal["coordinator"]
-    listen: ListenAddress
-    workers: tuple[Peer, ...]
-    patience: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    role: Literal["coordinator"] = Field(description="The role.")
+    listen: ListenAddress = Field(description="Address that workers connect to.")
+    workers: tuple[Peer, ...] = Field(description="The workers.")
+    patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
 
     @property
     def timing(self) -> Timing:
@@ -198,9 +211,11 @@ class CoordinatorRun(_Run):
 class WorkerLedgerSection(_Section):
     """Where a worker keeps account of all its runs, and the most that they may cost together."""
 
-    path: Path = Path("runs/worker-ledger.sqlite")
-    epsilon: Epsilon | None = None
-    delta: Delta | None = None
+    path: Path = Field(
+        Path("runs/worker-ledger.sqlite"), description="The ledger, one for all runs on the same people."
+    )
+    epsilon: Epsilon | None = Field(None, description="Most epsilon of a record over all runs.")
+    delta: Delta | None = Field(None, description="Most delta of a record over all runs.")
 
     def budgets(self) -> Iterator[GivenBudget]:
         """The limits by their places in the run file."""
@@ -221,14 +236,18 @@ class WorkerRun(_Run):
     read here, one after the other.
     """
 
-    role: Literal["worker"]
-    data: Path | tuple[Path, ...]
-    engine: Literal["native", "dask"] = "native"
-    dask: DaskSection | None = None
-    connect: ConnectAddress
-    coordinator: Peer
-    peers: tuple[Peer, ...] = ()
-    ledger: WorkerLedgerSection = WorkerLedgerSection()
+    role: Literal["worker"] = Field(description="The role.")
+    data: Path | tuple[Path, ...] = Field(
+        description="Data file; or Parquet partitions: a folder, a pattern or a list of files."
+    )
+    engine: Literal["native", "dask"] = Field(
+        "native", description="Who holds partitions: this process, or a Dask cluster."
+    )
+    dask: DaskSection | None = Field(None, description="The cluster, with `engine: dask`.")
+    connect: ConnectAddress = Field(description="Address of the coordinator.")
+    coordinator: Peer = Field(description="The coordinator.")
+    peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
+    ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:

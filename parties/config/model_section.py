@@ -22,29 +22,41 @@ class ModelSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] = "binary:logistic"
-    n_classes: int = 0
-    engine: Engine = "native"
-    n_estimators: int = 100
-    max_depth: int = 6
-    max_leaves: int = 0
-    learning_rate: float = 0.3
-    reg_lambda: float = 1.0
-    gamma: float = 0.0
-    min_child_weight: float = 1.0
-    max_delta_step: float | None = None
-    subsample: float = 1.0
-    colsample_bytree: float = 1.0
-    max_bin: int = 256
-    max_cat_to_onehot: int = 4
-    scale_pos_weight: float = 1.0
-    base_score: float | None = None
-    early_stopping_rounds: int | None = None
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = None
-    eval_metric: tuple[str, ...] = ()
-    monotone_constraints: dict[str, Literal[-1, 0, 1]] = {}
-    interaction_constraints: tuple[tuple[str, ...], ...] = ()
-    seed: int | None = None
+    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] = Field(
+        "binary:logistic", description="The loss."
+    )
+    n_classes: int = Field(0, description="Number of classes, for `multi:softprob`.")
+    engine: Engine = Field("native", description="What grows the trees.")
+    n_estimators: int = Field(100, description="Rounds of boosting.")
+    max_depth: int = Field(6, description="Most levels of a tree; 0: no limit, with `max_leaves`.")
+    max_leaves: int = Field(0, description="Most leaves; growth is then by largest gain. 0: no limit.")
+    learning_rate: float = Field(0.3, description="Factor of every leaf value.")
+    reg_lambda: float = Field(1.0, description="L2 regularisation of leaf values.")
+    gamma: float = Field(0.0, description="Least gain of a split.")
+    min_child_weight: float = Field(1.0, description="Least sum of Hessians in a child.")
+    max_delta_step: float | None = Field(
+        None, description="Bound on leaf values before the learning rate, 0 for none; by default 0.7 for counts."
+    )
+    subsample: float = Field(1.0, description="Share of the rows of each round.")
+    colsample_bytree: float = Field(1.0, description="Share of the columns of each tree.")
+    max_bin: int = Field(256, description="Most bins of a column.")
+    max_cat_to_onehot: int = Field(4, description="Up to so many categories, a split separates one from the others.")
+    scale_pos_weight: float = Field(1.0, description="Weight of positive records.")
+    base_score: float | None = Field(None, description="Initial score; by default the best constant.")
+    early_stopping_rounds: int | None = Field(
+        None, description="Stop after so many rounds without a better score of the rows held out."
+    )
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Share of the rows held out."
+    )
+    eval_metric: tuple[str, ...] = Field(
+        (), description="Metrics of the rows held out; the last one decides when to stop."
+    )
+    monotone_constraints: dict[str, Literal[-1, 0, 1]] = Field({}, description="-1, 0 or 1 by column name.")
+    interaction_constraints: tuple[tuple[str, ...], ...] = Field(
+        (), description="Sets of columns that may occur together on a path."
+    )
+    seed: int | None = Field(None, description="Seed of sampling and of rows held out; by default drawn once per run.")
 
     def check_partitions(self) -> None:
         """Refuse what training on partitions does not offer.

@@ -32,9 +32,13 @@ class RevealSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    top: Annotated[int, Field(ge=1)] | None = None
-    bins: Bins | Edges | None = None
-    round: Annotated[int, Field(ge=0, le=12)] | None = None
+    top: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Write the records with the highest scores only, so many."
+    )
+    bins: Bins | Edges | None = Field(
+        None, description="Write intervals: a number divides probabilities evenly, a list gives the edges."
+    )
+    round: Annotated[int, Field(ge=0, le=12)] | None = Field(None, description="Digits behind the point.")
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -21,10 +21,14 @@ class ServeSection(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    batch_rows: Many | None = None
-    records_per_minute: Many | None = None
-    routed_bits_per_day: Many | None = None
-    reveal: RevealSection = RevealSection()
+    batch_rows: Many | None = Field(None, description="Most records of one request.")
+    records_per_minute: Many | None = Field(
+        None, description="Most records asked for within any 60 seconds, known or not."
+    )
+    routed_bits_per_day: Many | None = Field(
+        None, description="Most exact routing bits between one midnight UTC and the next."
+    )
+    reveal: RevealSection = Field(RevealSection(), description="Score policy that the active party must have.")
 
     def limits(self) -> Limits:
         """The limits that are kept on disk."""

@@ -46,17 +46,17 @@ class _Section(BaseModel):
 class Peer(_Section):
     """Another party: its name, its public key file, and what was agreed that it does."""
 
-    name: Name
-    public_key: Path | None = None
-    agreed: AgreedSection = AgreedSection()
+    name: Name = Field(description="The other party's name.")
+    public_key: Path | None = Field(None, description="Its public key file.")
+    agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
 
 
 class LimitSection(_Section):
     """The most that may be spent of one column; what is left out is not limited."""
 
-    epsilon: Epsilon | None = None
-    category_epsilon: Epsilon | None = None
-    cell_bits: Bits | None = None
+    epsilon: Epsilon | None = Field(None, description="Most epsilon of a column, per step of its own.")
+    category_epsilon: Epsilon | None = Field(None, description="The same for categories and empty cells.")
+    cell_bits: Bits | None = Field(None, description="Most bits of cells that a Local-Map publishes.")
 
     def limit(self) -> Limit:
         """The same for the ledger."""
@@ -66,9 +66,9 @@ class LimitSection(_Section):
 class BudgetSection(LimitSection):
     """What may be spent over all runs: of every column, of some columns instead, and of one record in all."""
 
-    columns: dict[str, LimitSection] = {}
-    per_record: Finite | None = None
-    cell_bits_per_record: Bits | None = None
+    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
+    per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
+    cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
     def budgets(self) -> Iterator[GivenBudget]:
         """The limits by their places in the run file."""
@@ -89,26 +89,31 @@ class BudgetSection(LimitSection):
 class LedgerSection(_Section):
     """Where the passive party keeps account of its releases, for all its runs, and what it allows."""
 
-    path: Path = Path("runs/ledger.sqlite")
-    budget: BudgetSection = BudgetSection()
+    path: Path = Field(Path("runs/ledger.sqlite"), description="The ledger, one for all runs on the same people.")
+    budget: BudgetSection = Field(BudgetSection(), description="The most that may be spent over all runs.")
 
 
 class _Run(_Section):
-    party: Name
-    run_id: Name
-    data: Path
-    table_schema: Path = Field(alias="schema")
-    ids: Path | None = None
-    align: AlignSection = AlignSection()
-    secret_key: Path | None = None
-    timeout: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    wait: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 60.0
-    stall: Annotated[float, Field(gt=0, le=7 * 24 * 3600)] = 900.0
-    folder: Path | None = None
-    report: bool = True
-    engine: Literal["dask"] | None = None
-    dask: DaskSection = DaskSection()
-    no_privacy: bool = False
+    party: Name = Field(description="This party's name.")
+    run_id: Name = Field(description="Name of the run, the same on all sides.")
+    data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
+    table_schema: Path = Field(alias="schema", description="Schema file of the data.")
+    ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
+    align: AlignSection = Field(AlignSection(), description="How common records are found.")
+    secret_key: Path | None = Field(None, description="This party's secret key file.")
+    timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
+    wait: float = Field(60.0, gt=0, le=7 * 24 * 3600, description="Seconds to look for the peers after the start.")
+    stall: float = Field(
+        900.0,
+        gt=0,
+        le=7 * 24 * 3600,
+        description="Seconds without a sign of life of a peer's program until it counts as hung.",
+    )
+    folder: Path | None = Field(None, description="Run folder; by default `runs/RUN_ID` beside the run file.")
+    report: bool = Field(True, description="Whether reports are written.")
+    engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
+    dask: DaskSection = Field(DaskSection(), description="The cluster, with `engine: dask`.")
+    no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
@@ -134,11 +139,11 @@ class _Run(_Section):
 class ActiveRun(_Run):
     """The active party's run file."""
 
-    role: Annotated[Literal["active"], RoleName]
-    listen: ListenAddress
-    passive: Annotated[tuple[Peer, ...], Field(min_length=1)]
-    model: ModelSection = ModelSection()
-    reveal: RevealSection = RevealSection()
+    role: Annotated[Literal["active"], RoleName] = Field(description="The role; `guest` is read as `active`.")
+    listen: ListenAddress = Field(description="Address that passive parties connect to.")
+    passive: Annotated[tuple[Peer, ...], Field(min_length=1)] = Field(description="The passive parties.")
+    model: ModelSection = Field(ModelSection(), description="Objective and hyperparameters.")
+    reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
 
     @model_validator(mode="after")
     def _check_protection(self) -> Self:
@@ -156,17 +161,19 @@ class ActiveRun(_Run):
 class PassiveRun(_Run):
     """A passive party's run file."""
 
-    role: Annotated[Literal["passive"], RoleName]
-    connect: ConnectAddress
-    active: Peer
-    desensitize: DesensitizeSection = DesensitizeSection()
-    opaque_names: bool = True
-    share_thresholds: bool = False
-    allow_routed: bool = True
-    changed_values: Literal["redraw", "keep"] = "redraw"
-    seed: int | None = None
-    ledger: LedgerSection = LedgerSection()
-    serve: ServeSection = ServeSection()
+    role: Annotated[Literal["passive"], RoleName] = Field(description="The role; `host` is read as `passive`.")
+    connect: ConnectAddress = Field(description="Address of the active party.")
+    active: Peer = Field(description="The active party.")
+    desensitize: DesensitizeSection = Field(DesensitizeSection(), description="Mechanisms and budgets of the columns.")
+    opaque_names: bool = Field(True, description="Whether columns are offered under names that say nothing.")
+    share_thresholds: bool = Field(False, description="Whether the active party gets thresholds.")
+    allow_routed: bool = Field(True, description="Whether new records may be answered from exact values.")
+    changed_values: Literal["redraw", "keep"] = Field(
+        "redraw", description="Draw changed values anew, or keep the first draw."
+    )
+    seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
+    ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
+    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @model_validator(mode="after")
     def _check_protection(self) -> Self:

@@ -810,14 +810,12 @@ def test_another_objective_is_not_exported() -> None:
         to_xgboost(replace(_ensemble([], SquaredError()), loss=Hinge()))
 
 
-# The README.
+# The documents.
 
 
-def test_the_readmes_example_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    section = re.search(r"^## XGBoost and SHAP$(.*?)^## ", readme, re.MULTILINE | re.DOTALL)
-    assert section is not None
-    (code,) = re.findall(r"^```python\n(.*?)^```$", section[1], re.MULTILINE | re.DOTALL)
+def test_the_documents_example_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "xgboost.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     table, labels = _table(Logistic(), has_missing=True)
     names: dict[str, Any] = {"X_train": table, "y_train": labels, "X_test": table[:50]}
     monkeypatch.chdir(tmp_path)

@@ -398,6 +398,6 @@ def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say
         assert status.tolist() == (known if may_route or desensitized else [RecordStatus.REFUSED_ROUTED] * 4)
     at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, Grid) for row in block.rows}
     assert "whether B's data file holds any id that A asks for" in at_a["who is in the data"]
-    readme = (Path(__file__).parent.parent.parent / "README.md").read_text()
-    (row,) = (line for line in readme.splitlines() if line.startswith("| prediction |"))
+    page = (Path(__file__).parents[3] / "docs" / "privacy" / "who-sees-what.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith("| prediction |"))
     assert "whether B's data file holds any id that A asks for" in row
