@@ -15,7 +15,7 @@ import numpy as np
 
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
-from opboost.preprocess import EncodedColumn
+from opboost.preprocess import ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.guarantee import ColumnGuarantee
@@ -28,8 +28,6 @@ from opboost.schema import ColumnSchema, Kind, Missing
 # A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
 DEFAULT_CATEGORY_EPSILON = 3.0
 
-# What a quotient of widths may be above a whole number, relatively, and still be meant to be it.
-ROUNDING = 1e-9
 # Points of a mapped domain: a map with cells holds a number for each point of its widest cell.
 MAX_DOMAIN_SIZE = 1 << 24
 
@@ -125,14 +123,6 @@ def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: Me
     if not 0 < per <= upper - lower:
         raise ParameterError(f"column {schema.name!r}: `per` must lie in (0, {upper - lower}]; got {per}")
     return cost / (settings.law.promise * points_within(per, (upper - lower) / (settings.domain.size - 1)))
-
-
-def points_within(difference: float, point: float) -> int:
-    """How many points of a mapped domain, each so wide, two values with this difference can lie apart.
-
-    A quotient that should be whole may come out a few units in the last place above.
-    """
-    return max(1, math.ceil(difference / point * (1 - ROUNDING)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ they were randomised (`opboost.ranking`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -18,6 +19,9 @@ from opboost.arrays import KeptCodes, Mask, Values
 from opboost.errors import DataError
 from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
+
+# What a quotient of widths may be above a whole number, relatively, and still be meant to be it.
+ROUNDING = 1e-12
 
 
 class Columns(Protocol):
@@ -67,11 +71,18 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     if schema.kind is Kind.UNORDERED:
         return EncodedColumn(values.astype(np.int64), is_missing, n_clipped)
     steps = (values - lower) * (domain.size - 1) / (upper - lower)
-    # A quotient that should be whole may come out a few ulps above, and must not be lifted to the next code.
+    # A quotient that should be whole may come out a few ulps above, of its own or of the values that were subtracted,
+    # and must not be lifted to the next code.
     nearest = np.rint(steps)
-    is_whole = np.abs(steps - nearest) <= 1e-12 * (1 + nearest)
+    of_values = 4 * np.finfo(np.float64).eps * max(abs(lower), abs(upper)) * (domain.size - 1) / (upper - lower)
+    is_whole = np.abs(steps - nearest) <= ROUNDING * (1 + nearest) + of_values
     scaled = domain.lo + np.where(is_whole, nearest, np.ceil(steps))
     return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
+
+
+def points_within(difference: float, point: float) -> int:
+    """How many points of a mapped domain, each so wide, two values with this difference can be encoded apart."""
+    return max(1, math.ceil(difference / point * (1 - ROUNDING)))
 
 
 def own_features(table: Columns, schemas: Sequence[ColumnSchema]) -> dict[str, Values]:

@@ -25,10 +25,13 @@ from typing import Any
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.desensitize import ROUNDING, points_within
+from opboost.preprocess import points_within
 from parties.errors import OverBudget
 from parties.ledger.costs import Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, is_member, union, windows
+
+# Sums of rounded costs may exceed a limit that they should meet by some units in the last place.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

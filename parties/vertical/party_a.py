@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from opboost.errors import ParameterError
 from opboost.fit_quality import training_quality
-from opboost.privacy.guarantee import with_tests
+from opboost.privacy.exposure import with_tests
 from opboost.routing import Router
 from opboost.trees.boosting import OnRound, RoundReport
 from opboost.vertical import (

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn
-from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
+from opboost.privacy.exposure import exposed, with_tests
+from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import rankings
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve

@@ -127,6 +127,32 @@ def test_the_guarantee_speaks_of_the_columns_own_steps(chosen, column, domain_si
         assert own_neighbours_lose(mechanism, values) == pytest.approx(promise.epsilon, rel=ROUNDING)
 
 
+@given(
+    st.floats(-1e4, 1e4),
+    st.floats(1e-2, 1e4),
+    st.integers(2, 2000),
+    st.integers(1, 500),
+    st.sampled_from([0.0, 1e-13, -1e-13, 1e-10]),
+    st.lists(st.floats(0, 1), min_size=1, max_size=20),
+)
+@settings(max_examples=200, deadline=None)
+def test_values_a_step_apart_are_never_encoded_further_apart_than_the_points_of_a_step(
+    lower, width, size, points, excess, places
+):
+    """Steps of a whole number of points, or hardly more or less, are where rounding could hide one."""
+    assume(points < size - 1)
+    step = width * points / (size - 1) * (1 + excess)
+    schema = ColumnSchema(name="x", lower=lower, upper=lower + width, step=step)
+    mechanism = ColumnMechanism(schema, MechanismSettings(domain_size=size))
+    point = width / (size - 1)
+    lows = np.array([*(place * (width - step) for place in places), *(point * np.arange(min(size - points - 1, 30)))])
+    low, high = (
+        encode(pd.Series(lower + values), schema, domain=mechanism.settings.domain).codes
+        for values in (lows, lows + step)
+    )
+    assert (high - low).max() <= mechanism.points(step)
+
+
 def test_one_of_four_categories_is_333_of_1000_points_and_loses_so_many_times_the_budget():
     tier = ColumnSchema(name="tier", kind=Kind.ORDERED, categories=("basic", "bronze", "silver", "gold"))
     mechanism = ColumnMechanism(tier, MechanismSettings(epsilon=0.1))

@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.metrics import default_metric
-from opboost.privacy.guarantee import ROUTED_ANSWERS
+from opboost.privacy.exposure import ROUTED_ANSWERS
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import SquaredError
 from opboost.vertical import OwnColumn, bind, train
