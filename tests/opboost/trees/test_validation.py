@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError, ParameterError
@@ -234,6 +234,7 @@ def test_both_the_rows_to_train_on_and_those_to_validate_must_be_there(is_held_o
 @settings(max_examples=50, deadline=None)
 @given(st.floats(0.01, 0.99), st.integers(2, 200), st.integers(0, 99))
 def test_a_share_of_the_rows_is_held_out_at_random(share: float, n_rows: int, seed: int) -> None:
+    assume(0 < round(share * n_rows) < n_rows)
     plan, again, other = (
         ValidationPlan.of_share(share, n_rows, (), rng=np.random.default_rng(seed + extra)) for extra in (0, 0, 1000)
     )

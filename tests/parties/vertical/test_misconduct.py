@@ -322,6 +322,36 @@ def test_nobody_draws_where_one_of_several_disagrees(together: Together, trial: 
     assert {*sent["shop"], *sent["post"]} <= {"hello", "abort"}
 
 
+def test_nobody_draws_where_one_of_several_holds_other_ids(together: Together, trial: Any) -> None:
+    """The numbers agree, so it shows in the proofs alone; the shop's is sound, and it hears no proof of the bank."""
+    sent: dict[str, list[str]] = {"shop": [], "post": []}
+
+    def take_part(party: str, channel: Channel) -> Any:
+        channel.traffic.on_send = lambda kind, frames: sent[party].append(kind)
+        changes = {"id_digest": "other"} if party == "post" else {"rng": _DrySource()}
+        return party_b.train(trial.passive(party, **changes), channel)
+
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {party: lambda channel, party=party: take_part(party, channel) for party in sent},
+    )
+    for name, peer in (("bank", "post"), ("post", "bank")):
+        assert isinstance(found[name], Disagreement)
+        assert str(found[name]).startswith(f"{peer} and this party do not agree: the sets of ids differ: it has 300")
+    assert isinstance(found["shop"], PeerAborted)
+    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing was released")
+    assert {*sent["shop"], *sent["post"]} <= {"hello", "id confirmation", "abort"}
+
+
+def test_records_that_were_not_aligned_are_not_released(together: Together, trial: Any) -> None:
+    found = together(
+        lambda channels: train_jointly(trial.active(id_digest=None), channels),
+        {"shop": lambda channel: party_b.train(trial.passive("shop", id_digest=None, rng=_DrySource()), channel)},
+    )
+    assert isinstance(found["shop"], ParameterError)
+    assert "records are released after they were aligned" in str(found["shop"])
+
+
 def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
     found = together(
         lambda channels: train_jointly(trial.active(), channels),
