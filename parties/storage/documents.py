@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import unicodedata
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If the file cannot be read, is not YAML, or gives a key twice, of which YAML libraries take the last one.
+        If the file cannot be read, is not YAML, has a text with a line break or a control character, or gives a key
+        twice, of which YAML libraries take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
@@ -33,7 +35,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         document = _Loader(path.read_text(encoding="utf-8")).get_single_data()
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    except _RepeatedKey as error:
+    except _Refused as error:
         raise ConfigError(f"{path}: {error}") from None
     except _MALFORMED as error:
         place = getattr(error, "problem_mark", None)
@@ -76,12 +78,19 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 
 
-class _RepeatedKey(Exception):
-    """A mapping gives a key twice."""
+class _Refused(Exception):
+    """YAML that is none of ours: a repeated key, or a control character."""
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses repeated keys when a mapping is parsed, before merge keys are resolved."""
+    """PyYAML's safe loader, which refuses repeated keys before merge keys are resolved, and control characters."""
+
+    def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
+        scalar = super().compose_scalar_node(anchor)
+        if any(unicodedata.category(character) == "Cc" for character in scalar.value):
+            line = scalar.start_mark.line + 1
+            raise _Refused(f"the text {shown(scalar.value)} in line {line} holds a line break or a control character")
+        return scalar
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         mapping = super().compose_mapping_node(anchor)
@@ -91,7 +100,7 @@ class _Loader(yaml.SafeLoader):
                 continue
             key, line = self.construct_object(node), node.start_mark.line + 1
             if key in lines:
-                raise _RepeatedKey(
+                raise _Refused(
                     f"the key {shown(key)} stands in line {lines[key]} and again in line {line}; give it once"
                 )
             lines[key] = line
