@@ -21,9 +21,9 @@ from opboost.vertical import (
     train,
 )
 from parties.errors import ConfigError
-from parties.heartbeats import LOOK_S, heartbeats
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation, greet_all
+from parties.session.heartbeats import LOOK_S, heartbeats
 from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob, JointModel

@@ -18,9 +18,9 @@ from opboost.privacy.guarantee import Guarantee, compose
 from opboost.ranking import rankings
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
-from parties.heartbeats import heartbeats, with_heartbeats
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
+from parties.session.heartbeats import heartbeats, with_heartbeats
 from parties.storage.serialization import mechanism_to_dict, router_to_dict
 from parties.storage.spool import ArraySpool, EncodedSpool
 from parties.tables.parquet import encode_column

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.vertical import feature_matrix
 from parties.errors import Disagreement
-from parties.heartbeats import heartbeats
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet_all
+from parties.session.heartbeats import heartbeats
 from parties.vertical.training_job import JointModel
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms

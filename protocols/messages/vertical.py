@@ -37,7 +37,7 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time, and a `Heartbeat` wherever it works or waits (`protocols.liveness`), which no channel hands on. Two round trips in
+time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on. Two round trips in
 all train a model, whatever the number of trees, once the records are aligned.
 """
 

@@ -32,7 +32,7 @@ class Timing:
     wait_s : float
         How long to wait for a peer to appear at all.
     stall_s : float
-        Silence of its program, whose connection stands, after which a peer counts as lost (`protocols.liveness`).
+        Silence of its program, whose connection stands, after which a peer counts as lost (`protocols.transport.liveness`).
     """
 
     timeout_s: float = 10.0

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from protocols.errors import UnexpectedMessage
-from protocols.liveness import Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
+from protocols.transport.liveness import Pulse, Silence, is_heartbeat, stalled
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take.
 MAX_WAITING = 256

@@ -12,11 +12,11 @@ from contextlib import suppress
 import zmq
 
 from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
-from protocols.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
 from protocols.messages.vertical import Abort, Heartbeat, Message
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode, size_bytes
 from protocols.transport.keys import KeyPair, check_loopback
+from protocols.transport.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 

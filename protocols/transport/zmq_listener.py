@@ -17,13 +17,13 @@ import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.liveness import HEARTBEAT
 from protocols.messages.vertical import Abort, Heartbeat, Message
-from protocols.notices import Notices
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
+from protocols.transport.liveness import HEARTBEAT
+from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import allow

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import liveness
 from protocols.errors import PeerLost
-from protocols.liveness import HEARTBEAT, Silence, is_heartbeat
 from protocols.messages.vertical import Abort, Done, Heartbeat, RankChunk
+from protocols.transport import liveness
 from protocols.transport.channel import Channel, Timing
+from protocols.transport.liveness import HEARTBEAT, Silence, is_heartbeat
 from protocols.transport.zmq_listener import Listener
 
 Within = Callable[[float, Callable[[], Any]], Any]

@@ -1,6 +1,6 @@
 """Heartbeats while a party works: its peers wait, and must be able to tell a long step from a program that hangs.
 
-Whatever looks at a channel sends them (`protocols.liveness`): so work in steps looks after each, and work that is done
+Whatever looks at a channel sends them (`protocols.transport.liveness`): so work in steps looks after each, and work that is done
 elsewhere, such as on a cluster, is looked after by a thread.
 """
 
