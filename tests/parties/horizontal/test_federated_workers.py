@@ -293,9 +293,7 @@ def test_what_the_recipe_does_not_ask_for_is_not_answered(
         assert isinstance(found["hub"], SumRefused)
 
 
-@pytest.mark.parametrize(
-    "cuts", [np.zeros((3, 7)), np.ones((2, 8)), np.full((3, 8), np.nan), -np.arange(24.0).reshape(3, 8)]
-)
+@pytest.mark.parametrize("cuts", [np.zeros((3, 7)), np.ones((2, 8)), -np.arange(24.0).reshape(3, 8)])
 def test_cells_of_another_shape_are_refused(run: CountedRun, cuts: np.ndarray) -> None:
     of = recipe(split_candidates="ih")
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.parties.jobs.test_train_horizontal import NAMES, Clinics
+
 TIMEOUT_S = 1.0
 
 # Where each party is struck: behind which message, in which phase the other one is then, by that one's words.
@@ -59,6 +61,7 @@ def slow_down() -> None:
 
 def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
+    from parties.jobs.train_horizontal import run_coordinator, run_worker
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
 
@@ -78,9 +81,9 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
     if victim and behind == "a round":
         slow_down()
     os.environ["NUMBA_NUM_THREADS"] = "1"
-    train = train_active if role == "active" else train_passive
+    calls = {"active": train_active, "passive": train_passive, "coordinator": run_coordinator, "worker": run_worker}
     try:
-        train(Path(path), insecure=False, terminal=Terminal())
+        calls[role](Path(path), insecure=False, terminal=Terminal())
     except Exception as error:
         Path(errors).write_text(f"{type(error).__name__}: {error}")
         sys.exit(1)
@@ -90,7 +93,7 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
 def forks() -> Any:
     """Processes that start from one that has imported everything and opened nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["parties.jobs.train_vertical"])
+    context.set_forkserver_preload(["parties.jobs.train_vertical", "parties.jobs.train_horizontal"])
     return context
 
 
@@ -231,3 +234,37 @@ def test_a_party_that_works_for_long_in_steps_is_waited_for(sites: Any, forks: A
     sent = [(line["kind"], line["seconds"]) for line in lines if line["event"] == "sent"]
     assert max(seconds for _, seconds in sent) > 2.5 * STALL_S
     assert [kind for kind, _ in sent].count("heartbeat") >= 3
+
+
+@pytest.mark.parametrize("victim", ["hub", "w1"])
+def test_of_those_who_add_up_whoever_hangs_is_left(tmp_path: Path, forks: Any, victim: str) -> None:
+    """The workers leave a coordinator, and a coordinator goes on without a worker."""
+    clinics = Clinics(tmp_path)
+    clinics.runs["hub"]["patience"] = 3
+    for name in ("hub", *NAMES):
+        clinics.runs[name]["stall"] = STALL_S
+    processes = {}
+    for name in ("hub", *NAMES):
+        role, behind = ("coordinator", "received masked") if name == "hub" else ("worker", "received add up")
+        errors = str(tmp_path / name / "errors.txt")
+        arguments = (role, str(clinics.write(name)), name == victim, behind, HANG, errors)
+        processes[name] = forks.Process(target=take_part, args=arguments, daemon=True)
+        processes[name].start()
+    survivors = [name for name in processes if name != victim]
+    try:
+        for name in survivors:
+            processes[name].join(60)
+        codes = {name: processes[name].exitcode for name in survivors}
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.join(10)
+    assert set(codes.values()) == ({1} if victim == "hub" else {0}), codes
+    if victim == "hub":
+        for name in survivors:
+            assert (
+                "hub is connected, but its program has said nothing for 2 s"
+                in (tmp_path / name / "errors.txt").read_text()
+            )
+    else:
+        assert "the run goes on without w1" in (clinics.folder("hub") / "log.txt").read_text()
