@@ -14,7 +14,7 @@ import zmq
 from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
 from protocols.messages.vertical import Abort, Heartbeat, Message
 from protocols.transport.channel import Timing, Traffic, farewell
-from protocols.transport.codec import Frame, encode, size_bytes
+from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import Arrivals
@@ -186,9 +186,7 @@ class ConnectedChannel:
         while not self._inbox and self._socket.poll(0):
             frames = self._take()
             self._silence.end()
-            if is_heartbeat(frames):
-                self.traffic.received_bytes += size_bytes(frames)
-            else:
+            if not is_heartbeat(frames):
                 self._inbox.append(frames)
         if self._inbox or not self._is_connected:
             self._silence.end()

@@ -66,6 +66,17 @@ def test_a_program_that_hangs_is_given_up_after_the_stall(ends: Any, within: Wit
     assert STALL_S * 0.9 < time.monotonic() - began < STALL_S + 2
 
 
+def test_without_a_bound_on_its_silence_a_program_that_hangs_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, ends: Any
+) -> None:
+    """What the test above would show if silence were not counted."""
+    monkeypatch.setattr(Silence, "listen", lambda silence: None)
+    deadline = time.monotonic() + 3 * STALL_S
+    while time.monotonic() < deadline:
+        assert not ends[0].is_ready()
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("who", ["a", "b"])
 def test_a_program_that_goes_on_is_waited_for(ends: Any, within: Within, who: str) -> None:
     working, waiting = (ends[0], ends[1]) if who == "a" else (ends[1], ends[0])

@@ -90,6 +90,14 @@ def test_of_too_many_idle_connections_the_oldest_are_shut_and_a_peer_stays_and_c
     assert set(network.events) <= {CROWDED, NO_HANDSHAKE}
 
 
+def test_without_a_limit_all_of_them_stay(network: Any, monkeypatch: pytest.MonkeyPatch, opened: ExitStack) -> None:
+    monkeypatch.setattr(zmq_listener, "MAX_OUTSIDERS", 1000)
+    listener = network.listen("b", timing=Timing(timeout_s=10, wait_s=20))
+    idle = [opened.enter_context(connect(listener)) for _ in range(3 * MOST)]
+    time.sleep(0.5)
+    assert all(map(is_open, idle))
+
+
 @linux
 def test_a_connection_that_proved_its_key_outlasts_all_that_did_not(
     network: Any, within: Within, few: None, opened: ExitStack
