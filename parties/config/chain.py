@@ -17,7 +17,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common, terms_of
-from parties.config.protection import Epsilon, check_protection, given_budgets
+from parties.config.protection import Epsilon, LabelBounds, check_protection, given_budgets
 from parties.config.vertical import Name
 from parties.ledger.model_ledger import RunCharge
 
@@ -49,7 +49,7 @@ class ChainSection(_Section):
 
     recipe: Literal["inprivate"] = "inprivate"
     objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
-    label_bounds: tuple[float, float] | None = None
+    label_bounds: LabelBounds | None = None
     epsilon: Epsilon
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)]
     broadcast: bool = True

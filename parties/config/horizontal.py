@@ -19,7 +19,15 @@ from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import DaskSection
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.federated_section import FederatedSection
-from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
+from parties.config.protection import (
+    MOST_DELTA,
+    Delta,
+    Epsilon,
+    GivenBudget,
+    LabelBounds,
+    check_protection,
+    given_budgets,
+)
 from parties.config.sgbdt_section import SGBDTSection
 from parties.config.vertical import Name, Peer
 from parties.errors import ConfigError
@@ -46,7 +54,7 @@ class TrainingSection(_Section):
     recipe: Literal["sgbdt", "federated"] = "sgbdt"
     mode: Literal["certified", "paper"] = "certified"
     objective: Literal["binary:logistic", "reg:squarederror"] = "binary:logistic"
-    label_bounds: tuple[float, float] | None = None
+    label_bounds: LabelBounds | None = None
     epsilon: Epsilon
     delta: Delta
     noise: Literal["aggregator", "workers"] = "workers"
