@@ -17,7 +17,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common, terms_of
-from parties.config.protection import Epsilon, check_protection, given_budgets
+from parties.config.protection import Epsilon, LabelBounds, check_protection, given_budgets
 from parties.config.vertical import Name
 from parties.ledger.model_ledger import RunCharge
 
@@ -51,7 +51,7 @@ class ChainSection(_Section):
 
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
     objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
-    label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
+    label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
     epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
         description="The owners, in the order of their turns."

@@ -20,7 +20,15 @@ from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
 from parties.config.federated_section import FederatedSection
-from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
+from parties.config.protection import (
+    MOST_DELTA,
+    Delta,
+    Epsilon,
+    GivenBudget,
+    LabelBounds,
+    check_protection,
+    given_budgets,
+)
 from parties.config.sgbdt_section import SGBDTSection
 from parties.config.vertical import Name, Peer
 from parties.errors import ConfigError
@@ -50,7 +58,7 @@ class TrainingSection(_Section):
         "certified", description="The certified recipe, or the letter of its paper."
     )
     objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
-    label_bounds: tuple[float, float] | None = Field(None, description="Public bounds of a numeric label.")
+    label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
     epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
     delta: Delta = Field(description="The delta of the guarantee, per record.")
     noise: Literal["aggregator", "workers"] = Field(

@@ -1,16 +1,17 @@
 """Bounds on the budgets in run files: beyond them nothing is protected, and the run file must say ``no_privacy: true``.
 
-`MOST_EPSILON` is where double precision ends: from odds of e^36 to 1 on, a record's answer is as certain as without
-noise. Of an epsilon in the hundreds nobody is protected either; where good budgets end is for people to decide.
+`MOST_EPSILON` is where double precision ends: with odds of e^36 to 1, a draw is as certain as one without noise. Far
+smaller budgets protect little, too; where good ones end is for people to decide.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from opboost.desensitize import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
@@ -29,9 +30,17 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
+def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Labels are scaled by the range between their bounds."""
+    if not 0 < bounds[1] - bounds[0] < math.inf:
+        raise ValueError("must be a lower and a higher number, whose difference is finite")
+    return bounds
+
+
 Number = BeforeValidator(_no_truth_value)
 Epsilon = Annotated[float, Field(gt=0), Number]
 Delta = Annotated[float, Field(gt=0, lt=1), Number]
+LabelBounds = Annotated[tuple[Annotated[float, Number], Annotated[float, Number]], AfterValidator(_ascending)]
 Finite = Annotated[float, Field(gt=0, allow_inf_nan=False), Number]
 
 

@@ -137,7 +137,7 @@ class _Run(_Section):
 
 
 class ActiveRun(_Run):
-    """The active party's run file."""
+    """The active party's run file; `no_privacy` lifts the bounds of `parties.config.protection`, in every role's."""
 
     role: Annotated[Literal["active"], RoleName] = Field(description="The role; `guest` is read as `active`.")
     listen: ListenAddress = Field(description="Address that passive parties connect to.")

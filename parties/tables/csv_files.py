@@ -71,9 +71,13 @@ def _header(content: bytes) -> list[str]:
 
 def _parse(content: bytes, as_text: Iterable[str], index_col: Literal[False] | None = None) -> pd.DataFrame:
     return pd.read_csv(
-        io.BytesIO(content), dtype=dict.fromkeys(as_text, "string"), keep_default_na=False, na_values=[""],
-        index_col=index_col, low_memory=False,
-    )  # fmt: skip
+        io.BytesIO(content),
+        dtype=dict.fromkeys(as_text, "string"),
+        keep_default_na=False,
+        na_values=[""],
+        index_col=index_col,
+        low_memory=False,
+    )
 
 
 def _n_short_rows(content: bytes) -> int:

@@ -237,11 +237,9 @@ def _holds_cells(kind: pa.DataType) -> bool:
 
     if pt.is_dictionary(kind):
         kind = kind.value_type
-    tests = (
-        pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean, pt.is_string, pt.is_large_string, pt.is_date,
-        pt.is_timestamp, pt.is_null,
-    )  # fmt: skip
-    return any(test(kind) for test in tests)
+    numbers = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean)
+    others = (pt.is_string, pt.is_large_string, pt.is_date, pt.is_timestamp, pt.is_null)
+    return any(test(kind) for test in (*numbers, *others))
 
 
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:

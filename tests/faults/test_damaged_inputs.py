@@ -29,7 +29,7 @@ from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 
 # Damaged inputs of each kind; OPBOOST_DAMAGED_INPUTS sets another number.
-N_EACH = int(os.environ.get("OPBOOST_DAMAGED_INPUTS", "25"))
+N_EACH = int(os.environ.get("OPBOOST_DAMAGED_INPUTS", "12"))
 SEED = int(os.environ.get("OPBOOST_DAMAGED_SEED", "1"))
 N_ROWS = 150
 LIMIT_S = 30
@@ -268,6 +268,17 @@ KINDS: dict[str, tuple[str, str, Callable[[bytes, random.Random], bytes]]] = {
 def test_the_sample_is_sound(sample: dict[str, Party], party: str) -> None:
     for data in sample[party].data:
         assert check(sample[party].write(data)) == "fine"
+
+
+def test_a_doctor_that_sees_less_than_its_party_would_be_noticed(
+    sample: dict[str, Party], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sample["retailer"].write()
+    (path.parent / "data.csv").write_bytes(with_other_cells(sample["retailer"].data["data.csv"], random.Random(1)))
+    assert check(path) == "refused"
+    monkeypatch.setattr("tests.faults.test_damaged_inputs.examine", lambda path, wait_s: [])
+    with pytest.raises(AssertionError):
+        check(path)
 
 
 @pytest.mark.parametrize("party", ["bank", "retailer"])

@@ -130,6 +130,8 @@ def test_a_key_that_stands_twice_is_refused_with_its_lines(tmp_path: Path, role:
 
 
 def test_a_second_budget_does_not_win(tmp_path: Path) -> None:
+    """As it does with PyYAML alone."""
+    assert yaml.safe_load("epsilon: 0.1\nepsilon: 0.5\n") == {"epsilon": 0.5}
     text = yaml.safe_dump(RUNS["passive"]) + "desensitize:\n  epsilon: 0.1\n  law: clamped\n  epsilon: 0.5\n"
     n_lines = len(text.splitlines())
     assert f"the key 'epsilon' stands in line {n_lines - 2} and again in line {n_lines}" in refusal(
@@ -379,6 +381,17 @@ def test_a_delta_that_protects_nothing_is_refused_too(tmp_path: Path, role: str,
         tmp_path, role, document
     )
     assert read(tmp_path, role, {**document, "no_privacy": True}).no_privacy
+
+
+@pytest.mark.parametrize("role", ["coordinator", "worker", "owner"])
+@pytest.mark.parametrize(
+    "bounds", [[-math.inf, math.inf], [math.nan, 1], [5, 1], [1, 1], [-1e308, 1e308], [True, 3], [0]]
+)
+def test_label_bounds_are_two_numbers_in_their_order(tmp_path: Path, role: str, bounds: list[float]) -> None:
+    training = {**RUNS[role]["training"], "objective": "reg:squarederror"}
+    sentence = refusal(tmp_path, role, {**RUNS[role], "training": {**training, "label_bounds": bounds}})
+    assert "training.label_bounds" in sentence
+    assert read(tmp_path, role, {**RUNS[role], "training": {**training, "label_bounds": [-2, 5.5]}}).role == role
 
 
 @pytest.mark.parametrize(

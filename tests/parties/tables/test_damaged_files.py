@@ -188,6 +188,11 @@ def test_text_that_is_no_table_is_one_sentence(
     told(put(shop, "odd.csv" if pack is not gzip.compress else "odd.csv.gz", pack(content)), words)
 
 
+def test_pandas_alone_would_fill_short_rows_up() -> None:
+    ragged = pd.read_csv(io.BytesIO(HEADER + b"a,1,2\nb,2\n"))
+    assert ragged["visits"].isna().tolist() == [False, True]
+
+
 NOT_RAGGED = {
     "blank lines": "id,spend,visits\na,1,2\n\nb,2,\nc,3,4\n   \n",
     "mark and CRLF": "\ufeffid,spend,visits\r\na,1,2\r\nb,2,\r\n",
