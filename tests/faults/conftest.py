@@ -8,8 +8,10 @@ import pytest
 
 from protocols.messages.vertical import Message
 from protocols.transport.codec import Frame
-from tests.parties.conftest import outcomes, sites, trial
+from tests.support.outcomes import outcomes
 from tests.support.recital import Recital
+from tests.support.sites import sites
+from tests.support.trial import trial
 
 __all__ = ["outcomes", "sites", "trial"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parties import cli
-from tests.parties.conftest import Site, Sites
+from tests.support.sites import Site, Sites
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 COMMANDS = {"party_a": "party-a", "party_b": "party-b", "predict": "predict", "report": "report"}

@@ -40,7 +40,7 @@ from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
-from tests.parties.horizontal import test_chain, test_coordinator, test_federated_workers, test_row_partitions
+from tests.support import chains, federated_workers, row_partitions, workers
 from tests.support.digests import digest
 from tests.support.mutations import changed, random_message
 from tests.support.one_worker import LoneWorker, lead, over_the_wire
@@ -67,28 +67,28 @@ class TrustingRows(VerifiedRows):
 
 
 def federated(**settings: Any) -> WorkerJob:
-    of = test_federated_workers.recipe(**settings)
-    return with_rows(test_federated_workers.job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
+    of = federated_workers.recipe(**settings)
+    return with_rows(federated_workers.job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
 
 
 def sgbdt(*, rate: float = 1.0, **settings: Any) -> WorkerJob:
     """Six trees where the noise is for two: records pay for what they contribute."""
-    of = test_coordinator.recipe(n_trees=6, **settings)
+    of = workers.recipe(n_trees=6, **settings)
     if "n_honest" not in settings:
         budget: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_trees": 2, "rate": rate, "initial_share": 0}
-        of = replace(of, noise=leaf_noise(test_coordinator.CLIPPING, has_filter=True, **budget))
-    return with_rows(test_coordinator.job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
+        of = replace(of, noise=leaf_noise(workers.CLIPPING, has_filter=True, **budget))
+    return with_rows(workers.job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
 
 
 def partitions() -> WorkerJob:
     """Rows for which words are kept until something is asked."""
     folder = Path(tempfile.mkdtemp())
-    test_row_partitions.write_rows(folder)
-    of = test_row_partitions.recipe_of(folder, test_row_partitions.TRAININGS["pr"])
-    files = test_row_partitions.files(folder)
+    row_partitions.write_rows(folder)
+    of = row_partitions.recipe_of(folder, row_partitions.TRAININGS["pr"])
+    files = row_partitions.files(folder)
 
     def rows() -> Any:
-        return of.answering(test_row_partitions.parted(of, PartsHere(files, of, coins=None)), rng=seeded(1))
+        return of.answering(row_partitions.parted(of, PartsHere(files, of, coins=None)), rng=seeded(1))
 
     return with_rows(replace(federated(), recipe=of), rows)
 
@@ -99,7 +99,7 @@ def with_rows(job: WorkerJob, make: Callable[[], Any]) -> WorkerJob:
 
 
 def rows_of(place: int) -> tuple[Any, Any]:
-    return test_coordinator.rows(place)
+    return workers.rows(place)
 
 
 JOBS: dict[str, Callable[[], WorkerJob]] = {
@@ -215,8 +215,8 @@ def attack(name: str, count: int, draw: random.Random, verified: type[VerifiedRo
 
 def attack_chain(count: int, draw: random.Random) -> dict[str, Any]:
     """The same for the trees that go along a chain of owners."""
-    of = test_chain.recipe()
-    owners = [test_chain.owner_of(of, place) for place in range(3)]
+    of = chains.recipe()
+    owners = [chains.owner_of(of, place) for place in range(3)]
     trees = run_chain(owners, n_rounds=of.settings.n_rounds, epsilon=of.epsilon)
     pool = [_message_of(0, KeptTurn(tree=tree, is_secure=False), of.epsilon) for tree in trees]
     counts: Counter[str] = Counter()
@@ -236,9 +236,9 @@ def attack_chain(count: int, draw: random.Random) -> dict[str, Any]:
             assert digest(owners[0]) == before, f"a refused message changed the owner: {message!r}"
             continue
         counts[f"taken: {said.kind}"] += 1
-        assert np.isfinite(of.ensemble([tree]).predict(test_chain.rows(0)[0])).all()
+        assert np.isfinite(of.ensemble([tree]).predict(chains.rows(0)[0])).all()
         if counts.total() % 500 == 0:
-            owners = [test_chain.owner_of(of, place) for place in range(3)]
+            owners = [chains.owner_of(of, place) for place in range(3)]
     return dict(counts)
 
 

@@ -23,7 +23,7 @@ from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.channel import Traffic
 from protocols.transport.codec import decode, encode
-from tests.parties.horizontal.test_coordinator import shape_bits
+from tests.support.workers import shape_bits
 
 EVERYBODY = np.ones(2, np.bool_)
 

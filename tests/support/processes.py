@@ -1,8 +1,9 @@
-"""What a child that was forked from this process finds, as a text."""
+"""What a forked child finds, as a text, and how processes that were started end."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 import warnings
 from collections.abc import Callable
 
@@ -29,3 +30,15 @@ def in_a_fork(call: Callable[[], object]) -> str:
         found = pipe.read()
     os.waitpid(child, 0)
     return found
+
+
+def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tuple[int, str]]:
+    """Exit code and standard error of each process, all of which must end in time."""
+    try:
+        ends = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return [(process.returncode, end[1]) for process, end in zip(processes, ends, strict=True)]

@@ -27,20 +27,16 @@ from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
 from parties.jobs.predict_vertical import predict_active, serve_passive, serve_until_stopped
-from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.jobs.train_vertical import train_active, train_passive
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost
+from tests.support.partitioned_sites import MODEL, SILENT, Outcomes, divide, predict_both, train_both
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
 
 if TYPE_CHECKING:
     from distributed import Client
-
-Outcomes = Callable[..., dict[str, Any]]
-
-SILENT = Terminal()
-MODEL = {"n_estimators": 30, "max_depth": 3, "learning_rate": 0.2, "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -63,35 +59,6 @@ def parties(sites: Any, client: Client) -> Any:
         site.run.update(engine="dask", data="parts", dask={"scheduler": client.scheduler.address}, timeout=5)
     sites.bank.run["model"] = MODEL
     return sites
-
-
-def divide(site: Any, n_parts: int, folder: str = "parts") -> None:
-    table = site.table.sort_values("id")
-    (site.path / folder).mkdir()
-    for i, rows in enumerate(np.array_split(np.arange(len(table)), n_parts)):
-        table.iloc[rows].to_parquet(site.path / folder / f"{i}.parquet", index=False)
-
-
-def train_both(parties: Any, outcomes: Outcomes) -> dict[str, Any]:
-    bank, shop = parties.bank.write(), parties.shop.write()
-    calls = {
-        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
-        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-    }
-    found = outcomes(60, calls)
-    return {name: error for name, error in found.items() if isinstance(error, BaseException)}
-
-
-def predict_both(parties: Any, outcomes: Outcomes, **changes: Any) -> dict[str, Any]:
-    bank, shop = parties.bank.write(), parties.shop.write()
-    asked: dict[str, Any] = {"data": None, "ids": None, "mode": "routed", "out": None} | changes
-    return outcomes(
-        60,
-        {
-            "bank": lambda: predict_active(bank, insecure=False, terminal=SILENT, **asked),
-            "shop": lambda: serve_passive(shop, data=asked["data"], insecure=False, terminal=SILENT),
-        },
-    )
 
 
 def auc(parties: Any, scores: pd.DataFrame) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,46 +12,20 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Settings, messages_of_round, run_chain
-from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.rng import seeded
+from opboost.horizontal.inprivate.training import messages_of_round, run_chain
 from parties.errors import ChainBroken, Disagreement, OverBudget
-from parties.horizontal.chain import ChainJob, due_after, take_turns
+from parties.horizontal.chain import due_after, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
-from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, UnexpectedMessage
-from protocols.messages.horizontal import PassTree, TakeTurns
+from protocols.messages.horizontal import TakeTurns
 from protocols.messages.vertical import Message
-from protocols.transport.channel import Channel, Timing
-from protocols.transport.keys import generate, read_secret
-from protocols.transport.memory import memory_pair
-from protocols.transport.zmq_channel import ConnectedChannel
-from protocols.transport.zmq_listener import Listener
+from protocols.transport.channel import Timing
+from tests.support.chains import ORDER, TERMS, Chain, owner_of, recipe
 from tests.support.recital import Recital
 
 TREE_ARRAYS = {
     "columns": "<i4", "thresholds": "<f8", "missing_left": "|b1", "lefts": "<i4", "rights": "<i4", "values": "<f8",
 }  # fmt: skip
-ORDER = ("w0", "w1", "w2")
-TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
-
-
-def recipe(*, is_classification: bool = True, n_rounds: int = 2, epsilon: float = 2.0) -> InPrivateAmongOwners:
-    task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.5, 0.5, epsilon, True, is_classification)
-    settings = Settings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
-    return InPrivateAmongOwners(task=task, settings=settings)
-
-
-def rows(place: int) -> tuple[np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(4)
-    X = draw.random((240, 3))
-    y = (X[:, 0] + 0.2 * draw.standard_normal(240) > 0.5).astype(float)
-    return X[place::3], y[place::3]
-
-
-def owner_of(of: InPrivateAmongOwners, place: int) -> Any:
-    return of.owner(*rows(place), coins=seeded(50 + place), rng=seeded(100 + place))
 
 
 def simulated(of: InPrivateAmongOwners) -> list[list[float]]:
@@ -62,118 +35,6 @@ def simulated(of: InPrivateAmongOwners) -> list[list[float]]:
 
 def leaves(ensemble: Any) -> list[list[float]]:
     return [[*tree.thresholds.tolist(), *tree.values.tolist()] for tree in ensemble.trees]
-
-
-class Meddling:
-    """A channel whose trees are changed on the way out."""
-
-    def __init__(self, channel: Channel, change: Callable[[Message], Message]) -> None:
-        self._channel = channel
-        self._change = change
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._channel, name)
-
-    def send(self, message: Message) -> None:
-        self._channel.send(self._change(message) if isinstance(message, PassTree) else message)
-
-
-class Chain:
-    """Three owners, each in a thread with a run folder; ends what it began."""
-
-    def __init__(self, root: Path, carrier: str) -> None:
-        self.carrier, self.root, self.timing = carrier, root, Timing(timeout_s=3, wait_s=20)
-        if carrier == "curve":
-            self._keys = {name: read_secret(generate(root, name)[0]) for name in ORDER}
-
-    def folder(self, name: str) -> RunFolder:
-        folder = RunFolder(self.root / f"run-{name}")
-        if not (folder.path / "meta.json").exists():
-            folder.path.mkdir()
-            folder.write_json("meta.json", {"released": False})
-        return folder
-
-    def job(self, of: InPrivateAmongOwners, name: str, **changes: Any) -> ChainJob:
-        place, kept = ORDER.index(name), KeptTurns(self.folder(name))
-
-        def make_owner() -> Any:
-            kept.coins("rows", rng=seeded(place))
-            fresh = seeded(100 + place).fork(str(kept.count)) if kept.count else seeded(100 + place)
-            return of.owner(*rows(place), coins=seeded(50 + place), rng=fresh)
-
-        settings: dict[str, Any] = {
-            "party": name, "run_id": "spring", "order": ORDER, "terms": TERMS, "broadcast": True, "recipe": of,
-            "make_owner": make_owner, "is_secure": False, "kept": kept, "calls": frozenset(ORDER[place + 1 :]),
-        }  # fmt: skip
-        return ChainJob(**{**settings, **changes})
-
-    def channels(self) -> tuple[dict[str, Callable[[], dict[str, Any]]], dict[str, Callable[[], None]]]:
-        """How each owner comes by its channels, and what closes them."""
-        ends: dict[str, dict[str, Any]] = {name: {} for name in ORDER}
-        pairs = [(a, b) for i, a in enumerate(ORDER) for b in ORDER[i + 1 :]]
-        if self.carrier == "curve":
-            return self._over_curve(ends, pairs)
-        for a, b in pairs:
-            ends[a][b], ends[b][a] = memory_pair(a, b)
-        made = {name: (lambda name=name: ends[name]) for name in ORDER}
-        closes = {name: (lambda name=name: [one.close() for one in ends[name].values()]) for name in ORDER}
-        return made, closes  # type: ignore[return-value]
-
-    def _over_curve(self, ends: dict[str, dict[str, Any]], pairs: list[tuple[str, str]]) -> Any:
-        listeners = {
-            name: Listener(
-                "tcp://127.0.0.1:*", {a: self._keys[a].public for a, b in pairs if b == name},
-                keys=self._keys[name], timing=self.timing,
-            )
-            for name in ORDER[1:]
-        }  # fmt: skip
-
-        def open_all(name: str) -> dict[str, Any]:
-            ends[name] |= {a: listeners[name].channel(a) for a, b in pairs if b == name}
-            ends[name] |= {
-                b: ConnectedChannel(
-                    listeners[b].address, name=name, peer=b, keys=self._keys[name], peer_key=self._keys[b].public,
-                    timing=self.timing,
-                )
-                for a, b in pairs
-                if a == name
-            }  # fmt: skip
-            return ends[name]
-
-        def close_all(name: str) -> None:
-            for channel in ends[name].values():
-                channel.close()
-            if name in listeners:
-                listeners[name].close()
-
-        return (
-            {name: (lambda name=name: open_all(name)) for name in ORDER},
-            {name: (lambda name=name: close_all(name)) for name in ORDER},
-        )
-
-    def run(self, jobs: dict[str, ChainJob], through: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What every owner returned or raised."""
-        found: dict[str, Any] = {}
-        opens, closes = self.channels()
-
-        def be(name: str) -> None:
-            try:
-                channels = opens[name]()
-                if name in (through or {}):
-                    channels = {peer: Meddling(channel, through[name]) for peer, channel in channels.items()}
-                found[name] = take_turns(jobs[name], channels)
-            except BaseException as error:
-                found[name] = error
-            finally:
-                closes[name]()
-
-        threads = [threading.Thread(target=be, args=(name,), daemon=True) for name in jobs]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-        return found
 
 
 @pytest.fixture(params=["memory", "curve"])

@@ -14,37 +14,15 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.federated.training import Trained
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
-from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
-from parties.config.federated_section import FederatedSection
 from parties.horizontal.coordinator import coordinate
 from parties.horizontal.verified_rows import Answered
-from parties.horizontal.worker import WorkerJob
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import SumRefused, UnexpectedMessage
-from tests.parties.horizontal.test_coordinator import TERMS, Dies, Run, die, meddling, rows, shape_bits
-
-NAMES, BOUNDS = ("a", "b", "c"), [(0.0, 1.0)] * 3
-
-
-def recipe(*, n_honest: int | None = None, epsilon: float = 2.0, **settings: Any) -> FederatedAmongOwners:
-    section = FederatedSection(
-        **{"n_estimators": 6, "max_depth": 2, "n_candidates": 8, "hessian_rounds": 2, **settings}
-    )
-    task = PublicTask(NAMES, section.grid(NAMES, BOUNDS), 0.0, 1.0, epsilon, True, True)
-    return section.recipe(task, delta=1e-6, n_honest=n_honest)
-
-
-def job(of: FederatedAmongOwners, place: int, **changes: Any) -> WorkerJob:
-    bits = seeded(100 + place)
-    X, y = rows(place)
-    settings = {
-        "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "recipe": of, "rng": bits,
-        "make_rows": lambda: of.rows(X, y, rng=bits.fork("rows")),
-    }  # fmt: skip
-    return WorkerJob(**{**settings, **changes})
+from tests.support.federated_workers import job, recipe
+from tests.support.workers import TERMS, Dies, Run, die, meddling, rows, shape_bits
 
 
 def exact_rows(of: FederatedAmongOwners, *tables: tuple[np.ndarray, np.ndarray]) -> Any:

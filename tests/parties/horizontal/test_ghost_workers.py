@@ -14,8 +14,8 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import SumRefused
-from tests.parties.horizontal.test_coordinator import CLIPPING, Run, job, leaves, recipe, rows, shape_bits
-from tests.parties.horizontal.test_public_drawing import lasting
+from tests.support.lasting_keys import lasting
+from tests.support.workers import CLIPPING, Run, job, leaves, recipe, rows, shape_bits
 
 
 def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:

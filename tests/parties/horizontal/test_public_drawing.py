@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from Crypto.PublicKey import ECC
 
 from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.public_randomness import commitment, drawing_digest
@@ -21,17 +20,12 @@ from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, We
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.channel import expect
-from protocols.transport.keys import KeyPair
 from protocols.transport.memory import memory_pair
-from tests.parties.horizontal.test_coordinator import TERMS, job, recipe
+from tests.support.lasting_keys import lasting
+from tests.support.workers import TERMS, job, recipe
 
 # Bytes that a coordinator made up in the name of workers.
 INVENTED = {name: bytes([number]) * 32 for number, name in enumerate(("w0", "w1", "w2", "w3", "ghost"))}
-
-
-def lasting(name: str) -> KeyPair:
-    key = ECC.construct(curve="Curve25519", seed=name.encode().ljust(32, b"."))
-    return KeyPair(bytes(key.public_key().export_key(format="raw")), key.seed)
 
 
 def known(others: Sequence[str] = ("w1", "w2")) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.row_table import OwnerRows
 from protocols.messages.vertical import Message
 from protocols.transport.channel import Channel
-from tests.parties.horizontal import test_chain as chains
-from tests.parties.horizontal import test_coordinator as workers
+from tests.support import chains, workers
 
 SCHEMA = "id: id\nlabel: ill\ncolumns:\n  dose: {kind: numeric, lower: 0, upper: 1, missing: category}\n"
 

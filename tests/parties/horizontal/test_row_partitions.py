@@ -11,41 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from opboost.horizontal.rows.client_rows import PlacedHolder, SummedClients
 from opboost.rng import seeded
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.rows import PartsOnDask
 from parties.config.cluster_section import DaskSection
-from parties.config.horizontal import TrainingSection
-from parties.config.reading import read_schema
-from parties.config.recipes import make_recipe
 from parties.errors import TableError, WorkersLost
-from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, Recipe, part_files
+from parties.horizontal.row_partitions import PartsHere, Recipe, part_files
 from parties.horizontal.row_table import OwnerRows
+from tests.support.row_partitions import SMALL, TRAININGS, TRUSTED, files, parted, recipe_of, write_rows
 
 if TYPE_CHECKING:
     from distributed import Client
 
-COLUMNS = ("age", "dose", "size")
-SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in COLUMNS}}
-SIZES = (0, 180, 1, 0, 59)
-SHARED: dict[str, Any] = {"noise": "workers", "honest": 2}
-TRUSTED: dict[str, Any] = {"noise": "aggregator", "honest": None}
-SMALL = {"n_estimators": 3, "max_depth": 2}
-TRAININGS: dict[str, dict[str, Any]] = {
-    "sgbdt": {**SHARED, "sgbdt": SMALL},
-    "sgbdt with a filter": {**SHARED, "epsilon": 60.0, "sgbdt": {**SMALL, "n_extra_estimators": 3}},
-    "tr": {**SHARED, "recipe": "federated", "federated": {**SMALL, "batch_size": 2}},
-    "tr, refined": {
-        **TRUSTED,
-        "recipe": "federated",
-        "federated": {**SMALL, "split_candidates": "ih", "batch_size": 2},
-    },
-    "hist": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "hist"}},
-    "pr": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "pr", "split_candidates": "ih"}},
-}
 SAMPLED: dict[str, Any] = {**TRUSTED, "sgbdt": {**SMALL, "subsample": 0.5}}
 
 
@@ -54,29 +33,6 @@ def client() -> Iterator[Client]:
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
     with cluster(DaskSection(workers=2)) as found:
         yield found
-
-
-def write_rows(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
-    """One table, and the same rows in partitions, in the order of their ids."""
-    draw = np.random.default_rng(5)
-    X = draw.random((sum(sizes), 3)).round(6)
-    frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] + X[:, 1] > 1).astype(int))
-    frame.insert(0, "id", [f"r{i:04}" for i in range(len(X))])
-    frame.to_parquet(folder / "all.parquet")
-    (folder / "parts").mkdir()
-    ends = np.cumsum(sizes)
-    for number, (begin, end) in enumerate(zip(ends - sizes, ends, strict=True)):
-        frame.iloc[begin:end].to_parquet(folder / "parts" / f"{number}.parquet")
-    (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
-
-
-def files(folder: Path) -> list[PartFile]:
-    return part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
-
-
-def recipe_of(folder: Path, training: dict[str, Any]) -> Recipe:
-    section = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2} | training
-    return make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
 
 
 def trees_of(recipe: Recipe, rows: PlacedHolder) -> list[tuple[list[float], list[float]]]:
@@ -98,10 +54,6 @@ class Later:
     def totals_later(self, nodes: Any) -> Any:
         totals = self._holder.totals(nodes)
         return lambda: totals
-
-
-def parted(recipe: Recipe, parts: Parts) -> PartedRows:
-    return PartedRows(parts, n_bins=recipe.task.grid.axes.n_bins)
 
 
 def in_one_table(recipe: Recipe, folder: Path) -> list[tuple[list[float], list[float]]]:

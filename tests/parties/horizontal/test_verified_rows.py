@@ -25,24 +25,24 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.vertical import Message
-from tests.parties.horizontal import test_coordinator, test_federated_workers
-from tests.parties.horizontal.test_coordinator import rows
+from tests.support import federated_workers, workers
 from tests.support.digests import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker
+from tests.support.workers import rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 # Three columns with eight cuts each; two levels.
-HIST = test_federated_workers.recipe(split_method="hist", split_candidates="ih")
-TR = test_federated_workers.recipe(batch_size=3)
-REFINED = test_federated_workers.recipe(split_candidates="ih", hessian_rounds=1)
-SHARED = test_federated_workers.recipe(n_honest=2)
-SGBDT = test_coordinator.recipe()
+HIST = federated_workers.recipe(split_method="hist", split_candidates="ih")
+TR = federated_workers.recipe(batch_size=3)
+REFINED = federated_workers.recipe(split_candidates="ih", hessian_rounds=1)
+SHARED = federated_workers.recipe(n_honest=2)
+SGBDT = workers.recipe()
 
 
 def worker(of: Any, *said: Message, answered: Answered | None = None) -> LoneWorker:
     """A worker that was told something."""
-    of_recipe: Any = test_coordinator if of is SGBDT else test_federated_workers
+    of_recipe: Any = workers if of is SGBDT else federated_workers
     job = replace(of_recipe.job(of, 0), make_rows=lambda: of.rows(*rows(0), rng=seeded(1)))
     found = LoneWorker(replace(job, answered=answered or Answered()))
     for message in said:
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "a level too many, later": (HIST, [START, divide([0], [2])], divide([3]), "or these are more than 2 in all"),
     "a node that is no leaf": (HIST, [START, divide([0])], divide([0]), "nodes that are not the newest level"),
     "a node of an older level": (
-        test_federated_workers.recipe(split_method="hist", max_depth=3), [START, divide([0], [2])], divide([1]),
+        federated_workers.recipe(split_method="hist", max_depth=3), [START, divide([0], [2])], divide([1]),
         "nodes that are not the newest level",
     ),
     "a node beyond": (HIST, [START, divide([0])], divide([1, 3]), "nodes that are not the newest level"),

@@ -21,6 +21,7 @@ import pytest
 from parties.commands.report import deliver
 from parties.reports.writing import report_of
 from tests.support.modes import Watch, exposed, open_umask
+from tests.support.partitioned_sites import MODEL, divide, predict_both, train_both
 
 
 @pytest.fixture
@@ -79,8 +80,8 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
     parties: Any, temporary: Path, outcomes: Callable[..., dict[str, Any]]
 ) -> None:
     dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'opboost[dask]'")
+    pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
     from parties.cluster.dask_cluster import DaskSection, cluster
-    from tests.parties.cluster.test_runs import MODEL, divide, predict_both, train_both
 
     bank, shop = parties.bank, parties.shop
     with (

@@ -28,8 +28,8 @@ from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs.train_chain import run_owner
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
-from tests.parties.jobs.test_train_horizontal import finish
 from tests.support.addresses import free_addresses
+from tests.support.processes import finish
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.parties.jobs.test_train_horizontal import NAMES, Clinics
+from tests.support.clinics import NAMES, Clinics
 
 TIMEOUT_S = 1.0
 

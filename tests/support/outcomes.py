@@ -1,0 +1,34 @@
+"""What parties return or raise that work at the same time, each in a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+
+def outcomes_of(seconds: float, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """What each call returned or raised, all of them running at once, each in a thread of its own."""
+    found: dict[str, Any] = {}
+
+    def run(name: str, call: Callable[[], Any]) -> None:
+        try:
+            found[name] = call()
+        except BaseException as error:
+            found[name] = error
+
+    threads = [threading.Thread(target=run, args=item, daemon=True) for item in calls.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    assert sorted(found) == sorted(calls), f"still waiting after {seconds} s: {sorted(set(calls) - set(found))}"
+    return found
+
+
+@pytest.fixture(scope="session")
+def outcomes() -> Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]:
+    """Run several parties at once, all of which must end within so many seconds."""
+    return outcomes_of

@@ -1,0 +1,101 @@
+"""The folders of a bank and a shop with everything that a run needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from protocols.transport.keys import generate
+from tests.support.addresses import free_addresses
+
+N_CUSTOMERS = 400
+
+
+class Site:
+    """One organisation's folder with everything a run needs."""
+
+    def __init__(self, root: Path, party: str, peer: str, run: dict[str, Any], schema: dict[str, Any]) -> None:
+        self.path = root / party
+        self.path.mkdir()
+        generate(self.path / "keys", party)
+        self.party, self.peer = party, peer
+        self.run = {
+            "party": party,
+            "run_id": "spring",
+            "data": "data.csv",
+            "schema": "schema.yaml",
+            "align": {"method": "prealigned"},
+            "secret_key": f"keys/{party}.secret",
+            "timeout": 2,
+            "wait": 20,
+            "report": False,
+            **run,
+        }
+        self.schema = schema
+        self.table = pd.DataFrame()
+
+    def write(self) -> Path:
+        (self.path / "run.yaml").write_text(yaml.safe_dump(self.run))
+        (self.path / "schema.yaml").write_text(yaml.safe_dump(self.schema, sort_keys=False))
+        self.table.to_csv(self.path / "data.csv", index=False)
+        return self.path / "run.yaml"
+
+    @property
+    def run_folder(self) -> Path:
+        return self.path / "runs" / "spring"
+
+    def start(self, command: str, *options: str) -> subprocess.Popen[str]:
+        call = [sys.executable, "-m", "parties.cli", command, str(self.write()), *options]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(call, text=True, **pipes)
+
+
+class Sites:
+    """A bank and a shop that know the same 400 customers."""
+
+    def __init__(self, root: Path) -> None:
+        (address,) = free_addresses(1)
+        self.bank = Site(
+            root, "bank", "shop",
+            {
+                "role": "active", "listen": address, "model": {"n_estimators": 5, "max_depth": 3},
+                "passive": [{"name": "shop", "public_key": "keys/shop.public"}],
+            },
+            {"id": "id", "label": "y", "columns": {"age": {"lower": 18, "upper": 90}}},
+        )  # fmt: skip
+        self.shop = Site(
+            root, "shop", "bank",
+            {
+                "role": "passive", "connect": address, "desensitize": {"epsilon": 0.5, "theta": 50},
+                "active": {"name": "bank", "public_key": "keys/bank.public"},
+            },
+            {
+                "id": "id",
+                "columns": {
+                    "spend": {"lower": 0, "upper": 100},
+                    "visits": {"lower": 0, "upper": 50, "missing": "category"},
+                },
+            },
+        )  # fmt: skip
+        for mine, theirs in ((self.bank, self.shop), (self.shop, self.bank)):
+            key = f"keys/{mine.party}.public"
+            (theirs.path / key).write_text((mine.path / key).read_text())
+        draw = np.random.default_rng(2)
+        ids = [f"k{i:04}" for i in draw.permutation(N_CUSTOMERS)]
+        age, spend = draw.uniform(18, 90, N_CUSTOMERS).round(3), draw.uniform(0, 100, N_CUSTOMERS).round(3)
+        visits = np.where(draw.random(N_CUSTOMERS) < 0.1, np.nan, draw.integers(0, 51, N_CUSTOMERS))
+        y = (age / 90 + spend / 50 + draw.normal(0, 0.3, N_CUSTOMERS) > 1.6).astype(int)
+        self.bank.table = pd.DataFrame({"id": ids, "age": age, "y": y})
+        self.shop.table = pd.DataFrame({"id": ids, "spend": spend, "visits": visits}).sample(frac=1, random_state=1)
+
+
+@pytest.fixture
+def sites(tmp_path: Path) -> Sites:
+    return Sites(tmp_path)
