@@ -39,7 +39,7 @@ from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.parties.horizontal import test_chain, test_coordinator, test_federated_workers, test_row_partitions
 from tests.support.digests import digest
 from tests.support.mutations import changed, random_message

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Settings, messages_of_round, run_chain
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import messages_of_round, run_chain
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
@@ -23,7 +24,7 @@ from parties.horizontal.chain_checkpoint import KeptTurns
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Channel, Timing
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair

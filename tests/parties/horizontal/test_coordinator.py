@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
-from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
@@ -28,7 +29,7 @@ from parties.horizontal.worker import WorkerJob, work
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import PeerAborted, PeerLost, SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Masked
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Channel, Timing
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair

@@ -27,7 +27,7 @@ from parties.horizontal.worker import WorkerJob
 from parties.jobs.train_vertical import EXPECTED_ERRORS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Masked, StartTree, WantHistograms, WantTotals
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.parties.horizontal.test_coordinator import CLIPPING, job, recipe, rows
 from tests.support.one_worker import LoneWorker
 

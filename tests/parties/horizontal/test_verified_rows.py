@@ -24,7 +24,7 @@ from protocols.messages.horizontal import (
     WantHistograms,
     WantTotals,
 )
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.parties.horizontal import test_coordinator, test_federated_workers
 from tests.parties.horizontal.test_coordinator import rows
 from tests.support.digests import digest
