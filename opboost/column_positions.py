@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opboost.errors import OpBoostError, ParameterError
+from opboost.trees.constraints import ColumnConstraints
 
 Column = int | str
 Bounds = Mapping[Column, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
@@ -55,6 +56,22 @@ class ColumnPositions:
                 "bounds must map columns to (lower, upper) or be a pair of numbers or arrays, one entry per column"
             ) from None
         return {i: (float(lower[i]), float(upper[i])) for i in range(n_columns)}
+
+    def constraints(
+        self, monotone: Mapping[Column, int] | Sequence[int] | None, groups: Sequence[Sequence[Column]] | None
+    ) -> ColumnConstraints:
+        """Constraints by the names of the columns; `monotone` is a mapping by column or one number for each."""
+        if monotone is not None and not isinstance(monotone, Mapping):
+            if len(monotone) != len(self.names):
+                raise ParameterError(
+                    f"monotone_constraints as a sequence need one number for each of {len(self.names)} columns; got "
+                    f"{len(monotone)}"
+                )
+            monotone = dict(enumerate(monotone))
+        return ColumnConstraints(
+            {self.name_of(column): direction for column, direction in (monotone or {}).items()},
+            [[self.name_of(column) for column in group] for group in groups or ()],
+        )
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:

@@ -15,94 +15,18 @@ import numpy as np
 
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
-from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.guarantee import ColumnGuarantee
-from opboost.privacy.laws import Law, check_epsilon
+from opboost.privacy.laws import check_epsilon
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import GlobalMap, LocalMap
+from opboost.privacy.order_preserving import LocalMap
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema, Kind, Missing
 
-# A difference of a few dozen units of a mapped domain costs as much at the usual budgets.
-DEFAULT_CATEGORY_EPSILON = 3.0
-
-# Points of a mapped domain: a map with cells holds a number for each point of its widest cell.
-MAX_DOMAIN_SIZE = 1 << 24
-
 # Rows of a column that are drawn before the next ones are looked at.
 PIECE_ROWS = 1 << 18
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MechanismSettings:
-    """How a party wants its columns randomised.
-
-    Parameters
-    ----------
-    mechanism : {"global", "local", "adj"}
-    epsilon : float
-        Budget per point of the mapped domain.
-    law : Law or str
-    theta : int, optional
-        Width of the cells of ``local`` and ``adj``; by default a tenth of the domain, at least 2.
-    alpha : float
-        Share of the budget between cells, for ``adj``.
-    domain_size : int
-        The mapped domain is ``[1, domain_size]``.
-    category_epsilon : float, optional
-        Budget of randomised response, for unordered categories and for missingness. By default 3, which tells a
-        state truly in 95 of 100 cases where there are two, or `epsilon` if that is larger.
-    """
-
-    mechanism: str = "global"
-    epsilon: float = 0.1
-    law: Law = Law.CLAMPED
-    theta: int | None = None
-    alpha: float = 1.0
-    domain_size: int = 1000
-    category_epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "law", Law(self.law) if self.law in list(Law) else self.law)
-        if self.category_epsilon is not None:
-            check_epsilon(self.category_epsilon, "category_epsilon")
-        self.build()
-
-    @property
-    def domain(self) -> IntegerDomain:
-        if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
-            raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
-        if not 2 <= self.domain_size <= MAX_DOMAIN_SIZE:
-            raise ParameterError(f"domain_size must lie in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
-        return IntegerDomain(1, int(self.domain_size))
-
-    def build(self) -> OrderPreservingMap:
-        """The order-preserving map that these settings describe.
-
-        Raises
-        ------
-        ParameterError
-            If a parameter is out of its range; nothing is drawn then.
-        """
-        domain = self.domain
-        theta = self.theta if self.theta is not None else max(2, domain.size // 10)
-        match self.mechanism:
-            case "global":
-                return GlobalMap(epsilon=self.epsilon, domain=domain, law=self.law)
-            case "local":
-                return LocalMap(epsilon=self.epsilon, domain=domain, law=self.law, theta=theta)
-            case "adj":
-                return AdjMap(epsilon=self.epsilon, domain=domain, law=self.law, theta=theta, alpha=self.alpha)
-            case other:
-                raise ParameterError(f"mechanism must be one of global, local, adj; got {other!r}")
-
-    def for_categories(self, n_categories: int) -> RandomisedResponse:
-        """Randomised response on so many categories."""
-        default = max(DEFAULT_CATEGORY_EPSILON, self.epsilon)
-        epsilon = default if self.category_epsilon is None else self.category_epsilon
-        return RandomisedResponse(epsilon=epsilon, n_categories=n_categories)
 
 
 def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: MechanismSettings) -> float:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from opboost.desensitize import MechanismSettings
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.order_metrics import Attack, Table, bayes_attack, beta, crossing, expected_weighted_kendall, gammas
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.local import RandomisedResponse

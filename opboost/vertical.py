@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opboost.arrays import Mask, RankRows, Ranks, Values
+from opboost.arrays import Mask, RankRows, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss
-from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
 from opboost.trees.xgboost_engine import boost_with_xgboost
 
@@ -25,9 +24,6 @@ MAX_WEIGHT = 1e100
 # XGBoost keeps numbers in single precision, and squares of residuals too.
 MAX_SINGLE = float(np.finfo(np.float32).max)
 MAX_SINGLE_LABEL = 1e18
-
-# "Every present value goes left": a finite threshold, so that model files need no infinity.
-PRESENT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +132,6 @@ class ValidationPlan:
         return cls(is_held_out, metrics)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTests:
-    """Split tests to be resolved by one owner: its column, the rank, and the answer for missing; ``(n_tests,)``."""
-
-    columns: NDArray[np.uint32]
-    ranks: Ranks
-    missing_left: Mask
-
-
 def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
     """Refuse rows if training could fail on some selection of them.
 
@@ -229,65 +216,6 @@ def train(
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history)
 
 
-def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
-    """Every distinct test that the trees make on each owner's columns, by owner, in ascending order."""
-    tests: dict[str, set[tuple[int, int, bool]]] = {
-        column.owner: set() for column in trained.columns if isinstance(column, RankColumn)
-    }
-    for tree in trained.trees:
-        for node in np.flatnonzero(~tree.is_leaf):
-            column = trained.columns[tree.columns[node]]
-            if isinstance(column, RankColumn):
-                tests[column.owner].add(_test(trained, tree, int(node)))
-    return {owner: _as_arrays(sorted(keys)) for owner, keys in tests.items()}
-
-
-def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
-    """The ensemble that predicts from own values and from the owners' answers to `tests`."""
-    features: list[Feature] = []
-    own_feature: dict[int, int] = {}
-    for c, column in enumerate(trained.columns):
-        if isinstance(column, OwnColumn):
-            own_feature[c] = len(features)
-            features.append(Feature(column.name))
-    names = {(c.owner, c.index): c.name for c in trained.columns if isinstance(c, RankColumn)}
-    test_feature: dict[tuple[str, int, int, bool], int] = {}
-    for owner, listed in tests.items():
-        keys = zip(listed.columns.tolist(), listed.ranks.tolist(), listed.missing_left.tolist(), strict=True)
-        for c, rank, missing_left in keys:
-            test_feature[owner, c, rank, missing_left] = len(features)
-            features.append(Feature(names[owner, c], owner, rank, missing_left))
-    trees = tuple(_bind_tree(trained, tree, own_feature, test_feature) for tree in trained.trees)
-    return Ensemble(trees, trained.base_scores, trained.loss, tuple(features))
-
-
-def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mapping[str, Mask], n_rows: int) -> Values:
-    """What an ensemble predicts from: own columns by name, and per owner the answers ``(n_rows, n_tests)``.
-
-    Raises
-    ------
-    DataError
-        If a column or an owner's answers are absent. There is never a silent default score.
-    """
-    matrix = np.empty((n_rows, len(ensemble.features)))
-    for owner, inputs in ensemble.inputs.items():
-        if owner is None:
-            for i in inputs.tolist():
-                name = ensemble.features[i].name
-                if name not in own:
-                    raise DataError(f"the model needs column {name!r}, which is absent. No score was computed")
-                matrix[:, i] = own[name]
-        elif owner not in answers or answers[owner].shape != (n_rows, len(inputs)):
-            raise DataError(
-                f"the model needs the answers of {owner!r} to {len(inputs)} tests on {n_rows} records. "
-                "No score was computed"
-            )
-        else:
-            is_block = inputs[-1] - inputs[0] + 1 == len(inputs)
-            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = ~answers[owner]
-    return matrix
-
-
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
     is_before = ~tree.is_leaf & (tree.thresholds < 0)
@@ -322,41 +250,3 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
-
-
-def _test(trained: TrainedTrees, tree: Tree, node: int) -> tuple[int, int, bool]:
-    """The test at a node as its owner knows it: column, rank, answer for missing."""
-    c = int(tree.columns[node])
-    column, cuts, cut = trained.columns[c], trained.cuts[c], int(tree.thresholds[node])
-    assert isinstance(column, RankColumn)
-    rank = int(cuts[cut]) if cut < len(cuts) else column.n_ranks - 1
-    return column.index, rank, bool(tree.missing_left[node])
-
-
-def _as_arrays(keys: list[tuple[int, int, bool]]) -> ListedTests:
-    columns, ranks, missing_left = zip(*keys, strict=True) if keys else ((), (), ())
-    return ListedTests(np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_))
-
-
-def _bind_tree(
-    trained: TrainedTrees,
-    tree: Tree,
-    own_feature: dict[int, int],
-    test_feature: dict[tuple[str, int, int, bool], int],
-) -> Tree:
-    columns, thresholds, missing_left = tree.columns.copy(), tree.thresholds.copy(), tree.missing_left.copy()
-    categories: dict[int, tuple[int, ...]] = {}
-    for node in np.flatnonzero(~tree.is_leaf).tolist():
-        c, cut = int(tree.columns[node]), int(tree.thresholds[node])
-        column, cuts = trained.columns[c], trained.cuts[c]
-        if isinstance(column, RankColumn):
-            columns[node] = test_feature[column.owner, *_test(trained, tree, node)]
-            thresholds[node] = 0.5
-            missing_left[node] = False
-        elif column.is_categorical:
-            columns[node], thresholds[node] = own_feature[c], 0.0
-            categories[node] = tuple(int(cuts[b]) for b in tree.left_categories[node])
-        else:
-            columns[node] = own_feature[c]
-            thresholds[node] = cuts[cut] if cut < len(cuts) else PRESENT
-    return replace(tree, columns=columns, thresholds=thresholds, missing_left=missing_left, left_categories=categories)

@@ -56,7 +56,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from protocols.messages.vertical import VERSION
+        from protocols.messages.message import VERSION
 
         typer.echo(f"opboost {version('opboost')} (protocol {VERSION})")
         raise typer.Exit

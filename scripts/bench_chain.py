@@ -22,7 +22,8 @@ import numpy as np
 
 from opboost import rng
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Owner, Settings
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.tree import Tree

@@ -103,7 +103,8 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     import pandas as pd
 
     from opboost import ColumnSchema, rng
-    from opboost.desensitize import ColumnMechanism, MechanismSettings
+    from opboost.desensitize import ColumnMechanism
+    from opboost.mechanism_settings import MechanismSettings
     from opboost.trees.boosting import BoostingParameters
     from opboost.trees.losses import Logistic
     from opboost.vertical import OwnColumn

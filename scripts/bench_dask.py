@@ -24,12 +24,13 @@ import numpy as np
 import pandas as pd
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.routing import Router, resolve
 from opboost.schema import ColumnSchema, TableSchema
+from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import bind, list_tests
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.partitions import look_through
 from parties.cluster.prediction import answer_partitions, predict_partitions

@@ -71,7 +71,8 @@ def in_a_process(step: Callable[[Path, int, Connection], None], folder: Path, nu
 def release(folder: Path, n_columns: int, pipe: Connection) -> None:
     """B: ranks of every column into files."""
     from opboost import rng
-    from opboost.desensitize import ColumnMechanism, MechanismSettings
+    from opboost.desensitize import ColumnMechanism
+    from opboost.mechanism_settings import MechanismSettings
     from opboost.schema import ColumnSchema
     from parties.vertical.out_of_core import release_file
 

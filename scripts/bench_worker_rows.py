@@ -30,9 +30,9 @@ from opboost.rng import seeded
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.rows import PartsOnDask
 from parties.config.cluster_section import DaskSection
-from parties.config.horizontal import TrainingSection
 from parties.config.reading import read_schema
 from parties.config.recipes import make_recipe
+from parties.config.training_section import TrainingSection
 from parties.horizontal.row_partitions import PartedRows, PartsHere, part_files
 from parties.horizontal.row_table import OwnerRows
 

@@ -40,7 +40,7 @@ from opboost import (
     SGBDTClassifier,
     SGBDTRegressor,
 )
-from opboost.desensitize import MechanismSettings
+from opboost.mechanism_settings import MechanismSettings
 from parties.config.reading import read_section
 from parties.errors import ConfigError
 from parties.reports.figures import Axis, Series, lines, standalone

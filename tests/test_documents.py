@@ -20,8 +20,9 @@ import opboost
 from parties.cli import app
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.config.vertical import ActiveRun, PassiveRun, read_schema
-from protocols.messages.vertical import VERSION
+from parties.config.reading import read_schema
+from parties.config.vertical import ActiveRun, PassiveRun
+from protocols.messages.message import VERSION
 
 ROOT = Path(__file__).parent.parent
 WRITTEN = [

@@ -1,6 +1,6 @@
 """Noise that is added to integers: discrete Laplace, discrete and rounded Gaussian, Skellam, each exactly of its law.
 
-Counts and fixed-point sums (`opboost.privacy.fixed_point`) are integers, and so is the noise: a double's last bits
+Counts and fixed-point sums are integers, and so is the noise: a double's last bits
 would tell which number the noise was added to (Mironov, CCS 2012). Scales are in steps of the grid.
 
 Which Gaussian? For a real-valued Gaussian mechanism on an integer query, rounding the output to an integer is
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,6 @@ from numpy.typing import NDArray
 
 from opboost.errors import ParameterError
 from opboost.privacy.envelope import Envelope, Weight, poisson_envelope
-from opboost.privacy.fixed_point import Sensitivity
 from opboost.privacy.releases import (
     DiscreteGaussianRelease,
     GaussianRelease,
@@ -36,6 +36,33 @@ from opboost.rng import BitSource
 # Largest scale or standard deviation, in steps. Values then stay within an int64 for certain.
 LARGEST_SCALE = 2.0**40
 LARGEST_MEAN = 2**60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """How far one record can move an integer query, in steps.
+
+    Attributes
+    ----------
+    l1 : int
+        In the sum of absolute values.
+    l2_squared : int
+        Square of the Euclidean distance.
+    """
+
+    l1: int
+    l2_squared: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.l2_squared <= self.l1**2:
+            raise ParameterError(
+                f"a sensitivity needs 0 < l2 <= l1; got l1={self.l1} and l2 squared={self.l2_squared} steps"
+            )
+
+    @property
+    def l2(self) -> float:
+        """At least the Euclidean distance, in steps."""
+        return at_least_sqrt(self.l2_squared)
 
 
 class Noise(Protocol):
@@ -223,3 +250,11 @@ def _check_scale(value: float, name: str, least: float) -> float:
     if not least <= value <= LARGEST_SCALE:
         raise ParameterError(f"{name} must lie between {least:g} and 2**40 steps; got {value}. Nothing was drawn")
     return float(value)
+
+
+def at_least_sqrt(square: int) -> float:
+    """The least double whose square is at least an integer, or the next one."""
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 < square:
+        root = math.nextafter(root, math.inf)
+    return root

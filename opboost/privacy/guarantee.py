@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from opboost.errors import ParameterError
 
-# Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
-ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
-REPLACED = "two data sets of the same, public, size that differ in one record's values"
+# What stands under `not_protected` where new records may be answered for from their exact values.
+ROUTED_ANSWERS = (
+    "new records that are scored in mode routed: every split test is answered exactly, one bit per test and record, "
+    "without differential privacy"
+)
+
+# And where what was drawn is kept, and drawn anew if the exact value is another one.
+CHANGED_VALUES = (
+    "whether a value was changed between two releases: asked for again, a record or a column gets the same answer if "
+    "nothing changed and another one if something did: one bit, whatever the epsilon"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,109 +136,7 @@ class Guarantee:
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeakerPromise:
-    """Somebody against whom a model promises less, and what it does.
-
-    Attributes
-    ----------
-    against : str
-    epsilon : float
-        At the same delta.
-    """
-
-    against: str
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordGuarantee:
-    """What a model trained on noisy answers promises to every person whose record was used.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        Of the whole training, initial score included. Infinite if there is no proof of any.
-    claimed_epsilon : float or None
-        What a publication says that its procedure costs, where that is reproduced to the letter and is not `epsilon`.
-    account : str
-        How `epsilon` was obtained.
-    mode : {"certified", "paper"}
-    neighbours, protected : str
-        In words: who is told apart from whom, and what is protected against whom.
-    not_protected : tuple of str
-    is_secure : bool
-        Whether every random bit came from the operating system's entropy.
-    bounds_are_public : bool
-        Whether the bounds of columns and labels were given, not taken from the data.
-    weaker : tuple of WeakerPromise
-    """
-
-    epsilon: float
-    delta: float
-    account: str
-    mode: Literal["certified", "paper"]
-    is_secure: bool
-    bounds_are_public: bool
-    claimed_epsilon: float | None = None
-    weaker: tuple[WeakerPromise, ...] = ()
-    not_protected: tuple[str, ...] = (
-        "what is meant to be public: the schema, the bounds and the settings",
-        "several records of one person: their losses add up",
-    )
-    neighbours: str = ADDED_OR_REMOVED
-    protected: str = "Whether any one record was used, and every value in it, against everyone who sees the model."
-
-    def __post_init__(self) -> None:
-        if not (self.epsilon > 0 and 0 <= self.delta < 1):
-            raise ParameterError(
-                f"a guarantee needs epsilon > 0 and 0 <= delta < 1; got ({self.epsilon}, {self.delta})"
-            )
-        if self.mode not in ("certified", "paper"):
-            raise ParameterError(f"the mode must be 'certified' or 'paper'; got {self.mode!r}")
-
-    @property
-    def notion(self) -> str:
-        """Name of the privacy definition, or ``none``."""
-        if math.isinf(self.epsilon):
-            return "none"
-        return "(epsilon, delta)-DP" if self.delta else "epsilon-DP"
-
-    @property
-    def certified(self) -> bool:
-        """Whether the promise may be relied on: certified mode, secure bits, public bounds and some noise."""
-        return self.mode == "certified" and self.is_secure and self.bounds_are_public and self.notion != "none"
-
-    def __str__(self) -> str:
-        if self.notion == "none":
-            text = "No privacy guarantee."
-        else:
-            at_delta = f" at delta {self.delta:.3g}" if self.delta else ""
-            text = (
-                f"{self.notion}: epsilon {self.epsilon:.4g}{at_delta} ({self.account}), between {self.neighbours}. "
-                f"{self.protected} {self._weaker_words}Not protected: {'; '.join(self.not_protected)}."
-            )
-        if self.claimed_epsilon is not None:
-            text += f" The publication claims epsilon {self.claimed_epsilon:.4g}."
-        if self.mode == "paper":
-            text += " Not certified: this follows a publication to the letter."
-        if not self.bounds_are_public:
-            text += " Not certified: bounds were taken from the data, and their extremes are not protected."
-        if not self.is_secure:
-            text += " Drawn from seeded bits: NOT FOR RELEASE."
-        return text
-
-    @property
-    def _weaker_words(self) -> str:
-        return "".join(f"Against {one.against}, epsilon is {one.epsilon:.4g}. " for one in self.weaker)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""
-        plain = {key: _plain(value) for key, value in asdict(self).items()}
-        return {"notion": self.notion, **plain, "certified": self.certified}
+        return {key: plain_values(value) for key, value in asdict(self).items()}
 
 
 def compose(
@@ -247,7 +153,7 @@ def compose(
     columns : tuple of ColumnGuarantee
     is_secure, bounds_are_public : bool
     not_protected : tuple of str
-        What the release leaves open besides; see `opboost.privacy.exposure`.
+        What the release leaves open besides; see `exposed`.
     """
     if not columns:
         return nothing_released()
@@ -311,16 +217,37 @@ def nothing_released() -> Guarantee:
     )
 
 
+def exposed(*, allow_routed: bool, redraws: bool) -> tuple[str, ...]:
+    """What a release leaves open besides the columns, for `compose`.
+
+    Parameters
+    ----------
+    allow_routed : bool
+        Whether split tests about new records may be answered from exact values.
+    redraws : bool
+        Whether a value that was changed since it was drawn is drawn anew.
+    """
+    return (ROUTED_ANSWERS,) * allow_routed + (CHANGED_VALUES,) * redraws
+
+
+def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
+    """The same guarantee with the number of split tests that `ROUTED_ANSWERS` speaks of, where that stands in it."""
+    counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
+    return replace(guarantee, not_protected=tuple(listed))
+
+
 def _check_losses(*losses: float) -> None:
     if not all(loss >= 0 for loss in losses):
         raise ParameterError("the losses and parameters of a guarantee must be numbers of at least 0, or infinite")
 
 
-def _plain(value: object) -> object:
+def plain_values(value: object) -> object:
+    """A value for JSON: infinity as ``"inf"``, tuples as lists."""
     if value == math.inf:
         return "inf"
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_values(item) for key, item in value.items()}
     return value

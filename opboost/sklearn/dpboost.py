@@ -23,7 +23,7 @@ from opboost.horizontal.noise.noisy_holder import laplace_noise
 from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
-from opboost.privacy.guarantee import REPLACED
+from opboost.privacy.record_guarantee import REPLACED
 from opboost.privacy.releases import PureRelease, Release
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models

@@ -11,7 +11,7 @@ from opboost.errors import ParameterError
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.privacy.accounting import total_mu
 from opboost.privacy.gaussian import gaussian_epsilon
-from opboost.privacy.guarantee import REPLACED, RecordGuarantee
+from opboost.privacy.record_guarantee import REPLACED, RecordGuarantee
 from opboost.sklearn.simulated_rows import PublicTask, account_of_models
 
 

@@ -15,7 +15,8 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal.inprivate import training as inprivate
-from opboost.horizontal.inprivate.training import ROUND_DOWN, Owner, Settings, boosted_residuals, run_chain
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.training import Owner, boosted_residuals, run_chain
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure

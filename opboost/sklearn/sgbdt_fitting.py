@@ -14,7 +14,8 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
-from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.record_holder import (
     Gradients,

@@ -12,16 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column, ColumnPositions, column_names
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
+from opboost.sklearn.random_states import bits_of, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
-from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
@@ -161,8 +161,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(f"missing must be refuse or category; got {self.missing!r}")
         if self.engine not in ("native", "xgboost"):
             raise ParameterError(f"engine must be native or xgboost; got {self.engine!r}")
-        names = {field.name for field in fields(BoostingParameters)} & self.get_params().keys()
-        parameters = BoostingParameters(**{name: getattr(self, name) for name in names})
+        parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
         self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
         is_used = weights > 0
@@ -176,7 +175,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             weights = np.concatenate([weights, np.ones(n_held_out)])
         self._mechanisms = self._plan(X)
         categorical = self._categorical()
-        seed = self._seed()
+        seed = seed_of(self.random_state)
         table = pd.DataFrame(X, columns=list(self._names))
         active = ActiveJob(
             party=_ACTIVE,
@@ -189,7 +188,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             weights=weights,
             loss=loss,
             parameters=parameters,
-            constraints=self._constraints(),
+            constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
             engine=self.engine,
             seed=seed,
@@ -202,7 +201,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=self._bits(seed),
+            rng=bits_of(seed),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
             allow_routed=self.prediction == "routed",
@@ -220,7 +219,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if self.prediction == "local":
             return predict_locally(self.model_, own, table)
         ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
-        share, bits = self._share, self._bits(self._prediction_seed)
+        share, bits = self._share, bits_of(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
                 self.model_, ids, own, channels,
@@ -253,15 +252,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                     "Nothing was released"
                 )
             return ()
-        settings = MechanismSettings(
-            mechanism=self.mechanism,
-            epsilon=DEFAULT_EPSILON if self.epsilon is None else self.epsilon,
-            law=self.law,  # type: ignore[arg-type]
-            theta=self.theta,
-            alpha=self.alpha,
-            domain_size=self.domain_size,
-            category_epsilon=self.category_epsilon,
-        )
+        given = self._parameters_of(MechanismSettings)
+        settings = MechanismSettings(**{**given, "epsilon": DEFAULT_EPSILON if self.epsilon is None else self.epsilon})
         without = [self._names[i] for i in passive if i not in bounds]
         if without:
             raise SchemaError(
@@ -277,21 +269,10 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             for i in passive
         )
 
-    def _constraints(self) -> ColumnConstraints:
-        """Constraints by the names of the columns."""
-        given = self.monotone_constraints
-        if given is not None and not isinstance(given, Mapping):
-            if len(given) != len(self._names):
-                raise ParameterError(
-                    f"monotone_constraints as a sequence need one number for each of {len(self._names)} columns; got "
-                    f"{len(given)}"
-                )
-            given = dict(enumerate(given))
-        name_of, groups = self._positions.name_of, self.interaction_constraints or ()
-        return ColumnConstraints(
-            {name_of(column): direction for column, direction in (given or {}).items()},
-            [[name_of(column) for column in group] for group in groups],
-        )
+    def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
+        """The parameters of this estimator that such settings consist of."""
+        names = {field.name for field in fields(settings)} & self.get_params().keys()
+        return {name: getattr(self, name) for name in names}
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}
@@ -314,18 +295,3 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
                 "randomised like a category. Nothing was released"
             )
-
-    def _seed(self) -> int | None:
-        """One number from `random_state`, or None for bits from the operating system."""
-        if self.random_state is None:
-            return None
-        if isinstance(self.random_state, (int, np.integer)) and self.random_state >= 0:
-            return int(self.random_state)
-        if not isinstance(self.random_state, np.random.RandomState):
-            raise ParameterError(
-                f"random_state must be None, an integer of at least 0 or a RandomState; got {self.random_state!r}"
-            )
-        return int(self.random_state.randint(np.iinfo(np.int32).max))
-
-    def _bits(self, seed: int | None) -> rng.BitSource:
-        return rng.secure() if seed is None else rng.seeded(seed)

@@ -18,7 +18,8 @@ from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.privacy.guarantee import ADDED_OR_REMOVED, RecordGuarantee
+from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
+from opboost.sklearn.random_states import bits_of, seed_of
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
@@ -122,14 +123,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _bits(self) -> rng.BitSource:
         """Secure bits, or with a seed bits that can be drawn again and that no guarantee rests on."""
-        seed = self.random_state
-        if seed is None:
-            return rng.secure()
-        if isinstance(seed, np.random.RandomState):
-            return rng.seeded(int(seed.randint(np.iinfo(np.int32).max)))
-        if isinstance(seed, (int, np.integer)) and seed >= 0:
-            return rng.seeded(int(seed))
-        raise ParameterError(f"random_state must be None, an integer of at least 0 or a RandomState; got {seed!r}")
+        return bits_of(seed_of(self.random_state))
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
         return validate_data(

@@ -14,19 +14,19 @@ few units of 2^-24 of their size.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
-from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.tree import Ensemble, Tree
+from opboost.trees.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
 
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 OBJECTIVES = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
-# Attribute of an exported model: the features as they were, if XGBoost does not take their names. Percent-encoded, for
-# XGBoost's JSON leaves a backslash before "u" as it is, which reads back as another letter.
-FEATURES = "opboost_features"
 
 # A base score is off by this share at most before leaves make up for it; about what a probability in float32 resolves.
 BASE_TOLERANCE = 2.0**-21
@@ -73,7 +70,7 @@ def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
     number may cross a threshold that lies within its rounding, a share of 6e-8. XGBoost's `DMatrix` refuses infinities.
 
     An owner's test stays the owner's: the column of the exported model is its answer, 0 for left and 1 for right, as
-    `opboost.vertical.feature_matrix` puts it into A's matrix. SHAP values are then those of the answers.
+    `opboost.split_tests.feature_matrix` puts it into A's matrix. SHAP values are then those of the answers.
 
     Privacy: covers, which are statistics of the labels, and the owners' ranks go with the model; it is A's alone. SHAP
     values are shares of covers: those of a model that was saved without statistics are NaN.
@@ -149,12 +146,12 @@ def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, An
             settings = {"poisson_regression_param": {"max_delta_step": str(loss.max_delta_step)}}
         case _:
             settings = {"reg_loss_param": {"scale_pos_weight": "1"}}
-    names = _names(ensemble.features)
+    names = feature_names(ensemble.features)
     is_renamed = names != [feature.name for feature in ensemble.features]
     learner = {
         "attributes": {FEATURES: quote(json.dumps([asdict(f) for f in ensemble.features]))} if is_renamed else {},
         "feature_names": names,
-        "feature_types": _types(ensemble),
+        "feature_types": feature_types(ensemble),
         "gradient_booster": {"model": gbtree, "name": "gbtree"},
         "learner_model_param": {
             "base_score": json.dumps(base.tolist()) if version >= [3, 1] else str(base[0]),
@@ -200,28 +197,6 @@ def _lone_leaf() -> Tree:
     )  # fmt: skip
 
 
-def _names(features: Sequence[Feature]) -> list[str]:
-    """Names that XGBoost takes, one for each feature: no brackets, backslashes or control characters, no two alike."""
-    names: dict[str, None] = {}
-    for feature in features:
-        question = feature.name
-        if feature.owner is not None:
-            missing = "" if feature.missing_left else " or missing"
-            question = f"{feature.owner}: {feature.name} above rank {feature.rank}{missing}"
-        stem = name = re.sub(r"[\[\]<\\\x00-\x1f\x7f\ud800-\udfff]", "_", question)
-        number = 2
-        while name in names:
-            name, number = f"{stem}_{number}", number + 1
-        names[name] = None
-    return list(names)
-
-
-def _types(ensemble: Ensemble) -> list[str]:
-    """XGBoost's type of every feature; none where all are numbers."""
-    of_categories = {int(tree.columns[node]) for tree in ensemble.trees for node in tree.left_categories}
-    return ["c" if i in of_categories else "q" for i in range(len(ensemble.features))] if of_categories else []
-
-
 def _document(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Any:
     if isinstance(model, (Path, str)):
         return _read_json(Path(model))
@@ -251,7 +226,7 @@ def _ensemble_from_dict(document: Any) -> Ensemble:
     if int(parameters.get("num_target", 1)) > 1:
         raise ModelFileError("it has several targets; an ensemble has one")
     loss = _loss(learner["objective"]["name"], _count(parameters["num_class"]))
-    features = _features(learner, _count(parameters["num_feature"]))
+    features = read_features(learner, _count(parameters["num_feature"]))
     if booster["name"] not in ("gbtree", "dart"):
         raise ModelFileError(f"its booster is {booster['name']}; an ensemble is made of gbtree or dart")
     model = (booster["gbtree"] if booster["name"] == "dart" else booster)["model"]
@@ -284,18 +259,6 @@ def _count(text: str) -> int:
     if not 0 <= count <= MAX_COUNT:
         raise ModelFileError(f"it counts {count} features or classes; {MAX_COUNT} at most are read")
     return count
-
-
-def _features(learner: Mapping[str, Any], n_features: int) -> tuple[Feature, ...]:
-    """The features that were exported, as long as the model still has their names; else its own names."""
-    names = learner.get("feature_names") or [f"f{i}" for i in range(n_features)]
-    if len(names) != n_features:
-        raise ModelFileError(f"it has {n_features} features and {len(names)} names of features")
-    if FEATURES in learner.get("attributes", {}):
-        features = tuple(Feature(**feature) for feature in json.loads(unquote(learner["attributes"][FEATURES])))
-        if _names(features) == names:
-            return features
-    return tuple(Feature(name) for name in names)
 
 
 def _by_round(trees: Sequence[Tree], outputs: Sequence[int], n_outputs: int) -> tuple[Tree, ...]:

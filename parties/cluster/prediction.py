@@ -23,8 +23,8 @@ from opboost.errors import DataError
 from opboost.preprocess import own_features
 from opboost.routing import PackedAnswers, Router
 from opboost.schema import ColumnSchema, TableSchema
+from opboost.split_tests import feature_matrix
 from opboost.trees.tree import Ensemble
-from opboost.vertical import feature_matrix
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.parquet import read_stored

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from opboost.arrays import Values
 from opboost.errors import DataError, OpBoostError, ParameterError
 from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss
-from opboost.trees.tree import Tree
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
 from opboost.trees.xgboost_model import from_xgboost
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
 from parties.tables.parquet import read_stored
 from parties.tables.party_table import read_labels
@@ -127,7 +126,7 @@ def train_on_partitions(
     Returns
     -------
     TrainedTrees
-        For `opboost.vertical.list_tests` and `bind`; its columns have no rows.
+        For `opboost.split_tests.list_tests` and `bind`; its columns have no rows.
 
     Raises
     ------
@@ -155,7 +154,7 @@ def train_on_partitions(
         settings["base_score"] = parameters.base_score
     booster = _survive(client, own, released, loss, settings, parameters.n_estimators)
     ensemble = from_xgboost(booster)
-    trees, cuts = _by_cuts(ensemble.trees, columns)
+    trees, cuts = by_cuts(ensemble.trees, columns)
     return TrainedTrees(trees, ensemble.base_scores, loss, columns, cuts, History())
 
 
@@ -264,38 +263,3 @@ def _checked(ranks: Any, n_ranks: int, has_missing: bool, where: str) -> Any:
     if ranks.dtype != rank_type(n_ranks) or ranks.max(initial=0) > n_ranks - (not has_missing):
         raise DataError(f"{where} holds ranks that were not offered. No tree was grown")
     return np.where(ranks == n_ranks, np.float32(np.nan), ranks.astype(np.float32)) if has_missing else ranks
-
-
-def _by_cuts(trees: Sequence[Tree], columns: Sequence[Column]) -> tuple[tuple[Tree, ...], tuple[Values, ...]]:
-    """The trees with numbers of cuts in place of thresholds, and per column the thresholds that these stand for."""
-    trees = [_on_ranks(tree, columns) for tree in trees]
-    used: list[list[float]] = [[] for _ in columns]
-    for tree in trees:
-        for node in np.flatnonzero(~tree.is_leaf):
-            used[tree.columns[node]].append(float(tree.thresholds[node]))
-    cuts = tuple(np.unique(np.array(thresholds, np.float64)) for thresholds in used)
-    return tuple(_numbered(tree, cuts) for tree in trees), cuts
-
-
-def _on_ranks(tree: Tree, columns: Sequence[Column]) -> Tree:
-    """The tree with whole ranks as thresholds. Where all present values go right, its children are exchanged."""
-    of_ranks = np.array([isinstance(column, RankColumn) for column in columns])
-    highest = np.array([column.n_ranks - 1 if isinstance(column, RankColumn) else 0 for column in columns])
-    is_rank = ~tree.is_leaf & of_ranks[tree.columns]
-    ranks = np.minimum(np.floor(tree.thresholds), highest[tree.columns])
-    is_before = is_rank & (ranks < 0)
-    ranks = np.where(is_before, highest[tree.columns], ranks)
-    return replace(
-        tree,
-        thresholds=np.where(is_rank, ranks, tree.thresholds),
-        missing_left=tree.missing_left ^ is_before,
-        lefts=np.where(is_before, tree.rights, tree.lefts),
-        rights=np.where(is_before, tree.lefts, tree.rights),
-    )
-
-
-def _numbered(tree: Tree, cuts: Sequence[Values]) -> Tree:
-    numbers = tree.thresholds.copy()
-    for node in np.flatnonzero(~tree.is_leaf):
-        numbers[node] = np.searchsorted(cuts[tree.columns[node]], tree.thresholds[node])
-    return replace(tree, thresholds=numbers)

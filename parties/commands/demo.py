@@ -18,7 +18,8 @@ import yaml
 from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
-from opboost.vertical import bind, feature_matrix, train
+from opboost.split_tests import bind, feature_matrix
+from opboost.vertical import train
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.protection import excessive
 from parties.config.reading import read_run, read_schema, read_section

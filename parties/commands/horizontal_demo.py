@@ -16,10 +16,11 @@ import yaml
 
 from opboost.arrays import Values
 from opboost.metrics import evaluate
+from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.trees.model_file import load_model
-from opboost.vertical import OwnColumn, bind, feature_matrix, train
+from opboost.vertical import OwnColumn, train
 from parties.commands.demo import (
     BANK,
     DATASET,
@@ -32,9 +33,9 @@ from parties.commands.demo import (
     sample_folder,
 )
 from parties.config.chain import ChainSection
-from parties.config.horizontal import TrainingSection
 from parties.config.protection import excessive, given_budgets
 from parties.config.reading import read_section
+from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_vertical import Terminal
 from parties.runs.run_folder import RunFolder

@@ -8,16 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Settings
+from opboost.horizontal.inprivate.settings import Settings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
-from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common, terms_of
+from parties.config.horizontal import HorizontalRun, WorkerLedgerSection, read_common
 from parties.config.protection import Epsilon, LabelBounds, check_protection, given_budgets
+from parties.config.section import Section
+from parties.config.training_section import terms_of
 from parties.config.vertical import Name
 from parties.ledger.model_ledger import RunCharge
 
@@ -28,11 +30,7 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class InPrivateSection(_Section):
+class InPrivateSection(Section):
     """Parameters of InPrivate, under the estimators' names and with their defaults."""
 
     n_rounds: int = Field(1, ge=1, le=60, description="Turns of every owner.")
@@ -46,7 +44,7 @@ class InPrivateSection(_Section):
     max_cells: int = Field(32, ge=2, le=65535, description="Cells of a column's public grid.")
 
 
-class ChainSection(_Section):
+class ChainSection(Section):
     """What all owners must have agreed on; `order` names them in the order of their turns."""
 
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
@@ -87,7 +85,7 @@ class ChainSection(_Section):
         return InPrivateAmongOwners(task=task, settings=settings)
 
 
-class OtherOwner(_Section):
+class OtherOwner(Section):
     """Another owner, its public key file, and its address if this party is the one that connects."""
 
     name: Name = Field(description="The owner's name.")

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings, epsilon_in_units
+from opboost.desensitize import ColumnMechanism, epsilon_in_units
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema
 from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
+from parties.config.section import Section
 from parties.errors import ConfigError
 
 # The most points of a mapped domain: some steps take memory for each of them.
@@ -23,11 +25,7 @@ Share = Annotated[float, Field(ge=1e-6, le=1e6), Number]
 Points = Annotated[int, Field(ge=2, le=MAX_POINTS), Number]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ColumnBudget(_Section):
+class ColumnBudget(Section):
     """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
 
     epsilon: Epsilon | None = Field(None, description="Budget per point of the mapped domain.")
@@ -43,7 +41,7 @@ class ColumnBudget(_Section):
     category_epsilon: Epsilon | None = Field(None, description="Budget of randomised response.")
 
 
-class DesensitizeSection(_Section):
+class DesensitizeSection(Section):
     """How the passive party's columns are randomised."""
 
     mechanism: Literal["global", "local", "adj"] = Field("global", description="The order-preserving mechanism.")

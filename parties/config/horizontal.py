@@ -5,134 +5,35 @@ Paths in a run file are relative to the folder that holds it.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.federated_section import FederatedSection
 from parties.config.protection import (
     MOST_DELTA,
     Delta,
     Epsilon,
     GivenBudget,
-    LabelBounds,
     check_protection,
     given_budgets,
 )
-from parties.config.sgbdt_section import SGBDTSection
+from parties.config.section import Section
+from parties.config.training_section import TrainingSection
 from parties.config.vertical import Name, Peer
 from parties.errors import ConfigError
 from parties.ledger.model_ledger import RunBudget, RunCharge
 from parties.storage.documents import explain, read_yaml
-from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.channel import Timing
 
-_WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
 
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class TrainingSection(_Section):
-    """What all who take part must have agreed on.
-
-    `noise` says who draws it: the ``aggregator``, which then sees exact sums, or the ``workers`` in shares, of which
-    any `honest` make up the whole. Every sum is over at least `threshold` of the `workers`. With `known_workers`, the
-    default in run files with a `secret_key`, every worker has the others' public keys, and no coordinator can make up
-    workers. In ``paper`` mode every worker draws noise of its own.
-    """
-
-    recipe: Literal["sgbdt", "federated"] = Field("sgbdt", description="The training algorithm.")
-    mode: Literal["certified", "paper"] = Field(
-        "certified", description="The certified recipe, or the letter of its paper."
-    )
-    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
-    label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
-    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
-    delta: Delta = Field(description="The delta of the guarantee, per record.")
-    noise: Literal["aggregator", "workers"] = Field(
-        "workers", description="Who draws noise; an `aggregator` sees exact sums."
-    )
-    workers: _WorkerCount = Field(description="Number of workers.")
-    threshold: _WorkerCount = Field(description="Least workers in a sum; more than half.")
-    honest: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Workers in every sum that are sure to add noise."
-    )
-    known_workers: bool | None = Field(
-        None, description="Whether workers have each other's keys; by default with a `secret_key`."
-    )
-    sgbdt: SGBDTSection = Field(SGBDTSection(), description="Parameters of S-GBDT.")
-    federated: FederatedSection = Field(FederatedSection(), description="Parameters of the federated framework.")
-
-    @field_validator("recipe", mode="before")
-    @classmethod
-    def _check_recipe(cls, recipe: object) -> object:
-        if recipe == "dpboost":
-            raise ValueError(
-                "DPBoost chooses splits from exact histograms, of which no worker has an account; it runs in one "
-                "process only"
-            )
-        return recipe
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.workers < 2 * self.threshold <= 2 * self.workers:
-            raise ValueError("`threshold` must be more than half of the `workers` and at most all of them")
-        other = "sgbdt" if self.recipe == "federated" else "federated"
-        if other in self.model_fields_set:
-            raise ValueError(f"there is a section `{other}`, but the recipe is {self.recipe}")
-        if self.mode == "paper" and self.recipe != "sgbdt":
-            raise ValueError("`mode: paper` of this recipe is for comparison in one process: leave it out")
-        if self.mode == "paper" and self.noise != "workers":
-            raise ValueError("in `mode: paper` every worker draws its own noise: say `noise: workers`")
-        if self.mode == "paper" and math.isinf(self.epsilon):
-            raise ValueError("`mode: paper` is about noise: it needs a finite `epsilon`")
-        is_shared = self.mode == "certified" and self.noise == "workers"
-        if is_shared != (self.honest is not None):
-            raise ValueError("`honest`, how many workers are sure to add their share, goes with noise in shares alone")
-        if self.honest is not None and self.honest > self.threshold:
-            raise ValueError("a sum may be over `threshold` workers, so no more than these can be promised as `honest`")
-        if is_shared and self.recipe == "sgbdt" and self.sgbdt.subsample < 1:
-            raise ValueError("there is no account of sampled records with noise in shares: leave `subsample` at 1")
-        if (self.objective == "reg:squarederror") != (self.label_bounds is not None):
-            raise ValueError("public `label_bounds` go with `reg:squarederror`, and with nothing else")
-        return self
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        object.__setattr__(self, "sgbdt", self.sgbdt.completed(self.objective))
-        return self
-
-    def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
-        """The same as it travels, with a digest of what is public about the columns."""
-        other = "sgbdt" if self.recipe == "federated" else "federated"
-        return {**terms_of(self, schema, without=other), "epsilon": self.epsilon}
-
-
-def terms_of(training: BaseModel, schema: TableSchema, *, without: str = "") -> dict[str, JsonValue]:
-    """A section as it travels, with a digest of what is public about the columns; `without` one of its parts."""
-    columns = json.dumps([asdict(column) for column in schema.columns], default=str)
-    found: dict[str, JsonValue] = {"schema": hashlib.sha256(columns.encode()).hexdigest()}
-    for name, value in training.model_dump(mode="json", exclude={without}).items():
-        if isinstance(value, dict):
-            found |= {f"{name}.{key}": item for key, item in value.items()}
-        else:
-            found[name] = value
-    return found
-
-
-class HorizontalRun(_Section):
+class HorizontalRun(Section):
     """What every run file of horizontal training has, whatever is trained."""
 
     party: Name = Field(description="This party's name.")
@@ -216,7 +117,7 @@ class CoordinatorRun(_Run):
         return self
 
 
-class WorkerLedgerSection(_Section):
+class WorkerLedgerSection(Section):
     """Where a worker keeps account of all its runs, and the most that they may cost together."""
 
     path: Path = Field(

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from opboost.desensitize import MechanismSettings
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
 
 # Per record, per step of a column's mapped domain, per border between cells, or per change of a category.

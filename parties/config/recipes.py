@@ -6,13 +6,14 @@ from typing import Any
 
 from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
-from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
-from parties.config.horizontal import TrainingSection
+from parties.config.training_section import TrainingSection
 from parties.errors import ConfigError
 
 

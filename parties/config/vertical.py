@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
@@ -22,6 +22,7 @@ from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
 from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
+from parties.config.section import Section
 from parties.config.serve_section import ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
@@ -39,11 +40,7 @@ Bits = Annotated[float, Field(ge=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Peer(_Section):
+class Peer(Section):
     """Another party: its name, its public key file, and what was agreed that it does."""
 
     name: Name = Field(description="The other party's name.")
@@ -51,7 +48,7 @@ class Peer(_Section):
     agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
 
 
-class LimitSection(_Section):
+class LimitSection(Section):
     """The most that may be spent of one column; what is left out is not limited."""
 
     epsilon: Epsilon | None = Field(None, description="Most epsilon of a column, per step of its own.")
@@ -86,14 +83,14 @@ class BudgetSection(LimitSection):
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 
 
-class LedgerSection(_Section):
+class LedgerSection(Section):
     """Where the passive party keeps account of its releases, for all its runs, and what it allows."""
 
     path: Path = Field(Path("runs/ledger.sqlite"), description="The ledger, one for all runs on the same people.")
     budget: BudgetSection = Field(BudgetSection(), description="The most that may be spent over all runs.")
 
 
-class _Run(_Section):
+class _Run(Section):
     party: Name = Field(description="This party's name.")
     run_id: Name = Field(description="Name of the run, the same on all sides.")
     data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")

@@ -10,7 +10,8 @@ from parties.session.connections import peer_key
 from parties.session.handshake import differences, prove_ids, set_difference, with_point
 from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages.vertical import VERSION, Hello
+from protocols.messages.message import VERSION
+from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import KeyPair
 from protocols.transport.zmq_channel import ConnectedChannel

@@ -26,7 +26,7 @@ from protocols.messages.vertical import Task
 
 if TYPE_CHECKING:
     from parties.cluster.partitions import Partitions
-    from parties.cluster.preparation import PartitionedPassive
+    from parties.cluster.passive_preparation import PartitionedPassive
 
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -87,7 +87,8 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
 
 def _prepare_partitions(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -> ActiveJob | PassiveJob:
     """The same on the run's cluster, which is left as it was."""
-    from parties.cluster.preparation import partitioned_active, partitioned_passive
+    from parties.cluster.active_preparation import partitioned_active
+    from parties.cluster.passive_preparation import partitioned_passive
 
     def tell(found: Partitions, n_workers: int) -> None:
         words = f"{found.n_rows} records in {len(found.paths)} partitions, seen by {n_workers} workers"

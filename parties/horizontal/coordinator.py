@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from opboost.horizontal.rows.client_rows import ClientHolder
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.rng import BitSource
 from opboost.trees.tree import Ensemble
 from parties.horizontal.remote_holder import RemoteHolder

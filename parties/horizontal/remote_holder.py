@@ -14,7 +14,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 
 
 class Workers(Protocol):

@@ -17,7 +17,7 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from parties.horizontal.remote_holder import RemoteHolder
 from protocols.messages.horizontal import AddUp, Masked, Shares, Unmask, WantHistograms, WantTotals
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import SEALED_BYTES
 from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
 from protocols.transport.codec import encode, size_bytes

@@ -27,7 +27,7 @@ from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.codec import encode
 
 

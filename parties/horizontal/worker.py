@@ -35,7 +35,8 @@ from protocols.messages.horizontal import (
     WantTotals,
     Welcome,
 )
-from protocols.messages.vertical import Abort, Done, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Done
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.channel import Channel, aborted, expect

@@ -14,7 +14,7 @@ from parties.horizontal.public_randomness import drawing_digest, public_bits, te
 from parties.horizontal.worker_connections import Line, Lines
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 
 
 class Admission:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from protocols.errors import DecodeError, ProtocolError, SumRefused
 from protocols.messages.horizontal import Join
-from protocols.messages.vertical import Abort, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Parcel
 from protocols.transport.channel import Channel, abort, aborted
 

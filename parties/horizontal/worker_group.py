@@ -33,7 +33,8 @@ from protocols.messages.horizontal import (
     StartTree,
     Unmask,
 )
-from protocols.messages.vertical import Done, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel
 from protocols.secure_aggregation.sum import SumRound
 from protocols.transport.channel import Channel

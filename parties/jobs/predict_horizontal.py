@@ -14,11 +14,11 @@ from parties.horizontal.row_partitions import one_table
 from parties.jobs.horizontal_folder import write_report
 from parties.jobs.train_vertical import Terminal, recorded
 from parties.runs.joint_model import JointModel
-from parties.runs.run_folder import RunFolder, write_predictions
+from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
-from parties.vertical.prediction_output import prediction_table, score
+from parties.vertical.prediction_output import prediction_table, score, write_predictions
 
 # How such predictions are called in logs and scores.
 MODE = "alone"

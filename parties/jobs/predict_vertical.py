@@ -15,13 +15,13 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused
 from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
 from parties.runs.joint_model import JointModel
-from parties.runs.run_folder import RunFolder, write_predictions
+from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import active_channels, passive_channel
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
-from parties.vertical.prediction_output import prediction_table, score, status_word
+from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.release_accounts import answerer_of

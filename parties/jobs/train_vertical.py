@@ -29,7 +29,8 @@ from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
 
 if TYPE_CHECKING:
-    from parties.cluster.preparation import PartitionedActive, PartitionedPassive
+    from parties.cluster.active_preparation import PartitionedActive
+    from parties.cluster.passive_preparation import PartitionedPassive
 
 
 OpenChannels = Callable[[RunLog], list[Channel]]
@@ -147,7 +148,7 @@ def _prepared_active(run: ActiveRun, path: Path) -> Iterator[PreparedActive | Pa
     if run.engine != "dask":
         yield prepare_active(run, path)
         return
-    from parties.cluster.preparation import partitioned_active
+    from parties.cluster.active_preparation import partitioned_active
 
     with partitioned_active(run, path) as prepared:
         yield prepared
@@ -158,7 +159,7 @@ def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive |
     if run.engine != "dask":
         yield prepare_passive(run, path)
         return
-    from parties.cluster.preparation import partitioned_passive
+    from parties.cluster.passive_preparation import partitioned_passive
 
     with partitioned_passive(run, path) as prepared:
         yield prepared

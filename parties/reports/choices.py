@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import Choice
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law

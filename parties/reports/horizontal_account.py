@@ -23,7 +23,7 @@ from opboost.privacy.accounting import (
     renyi_account,
     renyi_curve,
 )
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
     DiscreteGaussianRelease,
     FilteredRelease,

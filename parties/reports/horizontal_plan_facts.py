@@ -21,9 +21,10 @@ from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.privacy.accounting import by_loss_distribution
 from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
-from parties.config.horizontal import CoordinatorRun, TrainingSection
+from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
 from parties.horizontal.traffic_estimate import Traffic, rehearse
 from parties.ledger.model_ledger import LedgerPosition, ledger_position

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from parties.config.chain import ChainSection
-from parties.config.horizontal import CoordinatorRun, TrainingSection, WorkerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.record_runs import RecordRun
+from parties.config.training_section import TrainingSection
 from parties.ledger.model_ledger import LedgerPosition
 from parties.reports.page import Block, Grid, Prose, Section
 from parties.reports.words import number

@@ -30,7 +30,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from opboost.vertical import ListedTests
+from opboost.split_tests import ListedTests
 from parties.errors import Disagreement, RunFolderError
 from parties.storage.atomic_files import make_folder, write_json
 

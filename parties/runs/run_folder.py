@@ -39,7 +39,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from pydantic import TypeAdapter, ValidationError
 
 from opboost.fit_quality import FitQuality
@@ -51,9 +50,8 @@ from parties.runs.config_diff import changes
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json
-from parties.storage.csv_cells import as_text
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from protocols.messages import vertical as messages
+from protocols.messages.message import VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT = "opboost-router"
@@ -116,7 +114,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
-                "protocol_version": messages.VERSION,
+                "protocol_version": VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },
@@ -293,21 +291,6 @@ class RunFolder:
     def _require_model(self) -> None:
         if not self.has_model:
             raise RunFolderError(f"{self.path} holds no trained model; train the run first")
-
-
-def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
-    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced.
-
-    In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
-    """
-    if path.exists():
-        raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
-    with replacing(path) as partial:
-        if path.suffix == ".parquet":
-            predictions.to_parquet(partial, index=False)
-        else:
-            ids = predictions.filter(regex=r"^id(\.|$)").map(as_text)
-            predictions.assign(**ids).to_csv(partial, index=False)
 
 
 def _now() -> str:

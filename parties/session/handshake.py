@@ -10,7 +10,8 @@ from parties.errors import Disagreement
 from parties.session.termination import last_words
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages.vertical import Hello, IdConfirmation, Role, Task
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
 from protocols.transport.sanitize import readable
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping

@@ -9,18 +9,11 @@ from pydantic import JsonValue
 
 from opboost.errors import ParameterError
 from opboost.fit_quality import training_quality
-from opboost.privacy.exposure import with_tests
+from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
+from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
-from opboost.vertical import (
-    Column,
-    ListedTests,
-    RankColumn,
-    TrainedTrees,
-    bind,
-    list_tests,
-    train,
-)
+from opboost.vertical import Column, RankColumn, TrainedTrees, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel

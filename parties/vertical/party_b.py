@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,7 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import ParameterError
 from opboost.preprocess import Columns, EncodedColumn
-from opboost.privacy.exposure import exposed, with_tests
-from opboost.privacy.guarantee import Guarantee, compose
+from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
 from opboost.ranking import rankings
 from opboost.rng import BitSource
 from opboost.routing import Router, resolve
@@ -33,40 +31,13 @@ from parties.vertical.prediction_server import (
     answer_session,
     prediction_hello,
 )
+from parties.vertical.rank_sender import MadeRelease, RankSource, ReleaseColumns, send_ranks
 from parties.vertical.release_offer import PackedColumn, check_held, first_row, make_offer, offered_names, pack
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Done, Hello, RankChunk, Role, SplitRanks, Task, Terms, Thresholds
+from protocols.messages.vertical import Done, Hello, Role, SplitRanks, Task, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
-
-# Rows per chunk of ranks: at most 1 MiB on the wire.
-CHUNK_ROWS = 1 << 18
-
-ReleaseColumns = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn]], Iterator[ReleasedColumn]]
-"""Makes the release of a training table, column by column; or refuses before the first."""
-
-
-class RankSource(Protocol):
-    """Where ranks wait to be sent; `parties.storage.spool.ArraySpool` is one."""
-
-    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
-        """Of the column of this number, the ranks from `start` to `end`."""
-        ...
-
-
-class MadeRelease(RankSource, Protocol):
-    """A release that is charged, drawn, ranked and kept elsewhere: before the parties meet, or when it is packed."""
-
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def is_secure(self) -> bool: ...
-    @property
-    def mechanisms(self) -> tuple[ColumnMechanism, ...]: ...
-    def packed(self) -> list[PackedColumn]:
-        """The columns as they will travel, numbered for `get`; asked for once, when both sides have agreed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +212,7 @@ def train(
         channel.send(offer)
         n_rows = job.n_rows
         for c, column in enumerate(columns):
-            _send_ranks(channel, c, source, column.number, rows=range(first_row(held, c, n_rows), n_rows))
+            send_ranks(channel, c, source, column.number, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
@@ -315,10 +286,3 @@ def _drawn_from(rng: BitSource) -> ReleaseRecords:
     return lambda mechanisms, encoded, ids: [
         desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
     ]
-
-
-def _send_ranks(channel: Channel, index: int, source: RankSource, number: int, *, rows: range) -> None:
-    """Send some rows of a column in chunks."""
-    for first in range(rows.start, rows.stop, CHUNK_ROWS):
-        ranks = source.get(number, first, min(first + CHUNK_ROWS, rows.stop))
-        channel.send(RankChunk(column=index, start=first, ranks=ranks))

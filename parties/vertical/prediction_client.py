@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.vertical import feature_matrix
+from opboost.split_tests import feature_matrix
 from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
+from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
+from parties.storage.atomic_files import replacing
+from parties.storage.csv_cells import as_text
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
 from protocols.messages.vertical import RecordStatus
@@ -50,3 +55,18 @@ def score(
     before = folder.read_json("metrics.json") if metrics_path.exists() else {}
     folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
     log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)
+
+
+def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
+    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced.
+
+    In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
+    """
+    if path.exists():
+        raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
+    with replacing(path) as partial:
+        if path.suffix == ".parquet":
+            predictions.to_parquet(partial, index=False)
+        else:
+            ids = predictions.filter(regex=r"^id(\.|$)").map(as_text)
+            predictions.assign(**ids).to_csv(partial, index=False)

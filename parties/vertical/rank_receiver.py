@@ -19,7 +19,8 @@ from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.release_offer import offer_digest, rank_type
 from protocols.errors import DecodeError, UnexpectedMessage
-from protocols.messages.vertical import Held, Message, Offer, OfferedColumn, RankChunk
+from protocols.messages.message import Message
+from protocols.messages.vertical import Held, Offer, OfferedColumn, RankChunk
 from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode

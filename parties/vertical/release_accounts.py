@@ -16,9 +16,9 @@ from parties.ledger.ledger_lines import Occasion
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.tables.record_ids import Ids
-from parties.vertical.party_b import ReleaseColumns
 from parties.vertical.prediction_server import Answerer, RecordSource
 from parties.vertical.preparation import bits
+from parties.vertical.rank_sender import ReleaseColumns
 from parties.vertical.rate_limits import Allowance, allowance_path
 from protocols.messages.vertical import Task
 

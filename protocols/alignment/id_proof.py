@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from protocols.alignment.blinding import Cipher
 from protocols.errors import DecodeError
-from protocols.messages.vertical import Hello, IdConfirmation
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.messages.vertical import Hello
 
 
 def password_of(id_digest: str, order: NDArray[np.int64] | None = None) -> bytes:

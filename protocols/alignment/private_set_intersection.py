@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, Positions, Rows, hashed, match
 from protocols.errors import DecodeError, NothingInCommon, UnexpectedMessage
-from protocols.messages.vertical import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 from protocols.transport.channel import Channel, expect
 
 # Ids per message: a quarter of a second of work, so that a peer's end is noticed and progress is seen.

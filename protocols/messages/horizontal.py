@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.fields import ByteRows, Count, FlagArray, Loss, Name, RandomBytes, array_of
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocols.messages.horizontal import HORIZONTAL_MESSAGES
-from protocols.messages.vertical import MESSAGES, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import MESSAGES
 
 VOCABULARY: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES}

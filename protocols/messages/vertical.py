@@ -48,38 +48,27 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.fields import (
     MAX_COLUMNS,
     MAX_COUNT,
     MAX_REASON,
-    ByteRows,
     Count,
     CurvePoint,
     Digest,
-    FlatBits,
     IndexArray,
     Loss,
     Name,
     Names,
     PackedBits,
-    RandomBytes,
     RankArray,
     StatusArray,
     TestFlags,
     Word,
 )
-
-# Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 5
-
-
-class Message(BaseModel):
-    """A frozen value with checked fields; unknown fields are refused."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-    kind: ClassVar[str]
+from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.message import Message
 
 
 class Role(StrEnum):
@@ -164,49 +153,6 @@ class Hello(Message):
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: Names = ()
-
-
-class IdConfirmation(Message):
-    """The sender's proof that it holds the same ids as the receiver (`protocols.alignment.id_proof`)."""
-
-    kind: ClassVar[str] = "id confirmation"
-    tag: RandomBytes
-
-
-class OrderShare(Message):
-    """One side's random bytes towards the order in which ranks are sent."""
-
-    kind: ClassVar[str] = "order share"
-    random: RandomBytes
-
-
-class BlindedIds(Message):
-    """Some consecutive ids of the sender's list, each as a point under its key or as a keyed hash; one row each."""
-
-    kind: ClassVar[str] = "blinded ids"
-    start: Count
-    rows: ByteRows
-
-
-class ReblindedIds(Message):
-    """A chunk of the receiver's own `BlindedIds`, now under both keys."""
-
-    kind: ClassVar[str] = "reblinded ids"
-    start: Count
-    rows: ByteRows
-
-
-class MoreIds(Message):
-    """A has taken a chunk of `BlindedIds`; B may send another one beyond the first few."""
-
-    kind: ClassVar[str] = "more ids"
-
-
-class CommonIds(Message):
-    """Which of the receiver's own `BlindedIds` are common to all parties: one bit each, packed."""
-
-    kind: ClassVar[str] = "common ids"
-    bits: FlatBits
 
 
 class OfferedColumn(Message):

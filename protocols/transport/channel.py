@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 
 from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.fields import MAX_REASON
-from protocols.messages.vertical import Abort, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort
 from protocols.transport.codec import Frame, decode, size_bytes
 from protocols.transport.sanitize import readable
 

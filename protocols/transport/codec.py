@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from protocols.errors import DecodeError, VersionMismatch
+from protocols.messages.message import VERSION, Message
 from protocols.messages.registry import VOCABULARY
-from protocols.messages.vertical import VERSION, Message
 from protocols.transport.sanitize import readable
 
 MAX_HEADER_BYTES = 32 << 20

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Traffic, ends_with_abort, farewell
 from protocols.transport.codec import Frame, encode
 

@@ -12,7 +12,8 @@ from contextlib import suppress
 import zmq
 
 from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
-from protocols.messages.vertical import Abort, Heartbeat, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback

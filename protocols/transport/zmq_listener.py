@@ -17,7 +17,8 @@ import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Heartbeat, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.descriptors import raise_limit, shut

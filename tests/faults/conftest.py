@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.codec import Frame
 from tests.support.outcomes import outcomes
 from tests.support.recital import Recital

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages.vertical import MESSAGES, VERSION, Message, RankChunk
+from protocols.messages.message import VERSION, Message
+from protocols.messages.vertical import MESSAGES, RankChunk
 from protocols.transport import codec
 from protocols.transport.codec import Frame, decode, encode
 

@@ -35,24 +35,19 @@ from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
 from protocols.alignment.private_set_intersection import CHUNK_IDS, Terms, be_found, find_common
 from protocols.errors import PeerAborted, PeerLost
+from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.message import Message
 from protocols.messages.vertical import (
     Abort,
     Answers,
     Ask,
-    BlindedIds,
-    CommonIds,
     Done,
     Heartbeat,
     Held,
     Hello,
-    IdConfirmation,
-    Message,
-    MoreIds,
     Offer,
     OfferedColumn,
-    OrderShare,
     RankChunk,
-    ReblindedIds,
     RecordStatus,
     Role,
     SplitRanks,

@@ -15,6 +15,7 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.fit_quality import training_quality
 from opboost.metrics import metric_by_name
+from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
@@ -24,10 +25,8 @@ from opboost.vertical import (
     OwnColumn,
     RankColumn,
     ValidationPlan,
-    bind,
     check_own_rows,
     check_single_precision,
-    list_tests,
     train,
 )
 

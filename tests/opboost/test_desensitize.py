@@ -12,8 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings, desensitize, epsilon_in_units, exact
+from opboost.desensitize import ColumnMechanism, desensitize, epsilon_in_units, exact
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn, encode
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.domain import IntegerDomain

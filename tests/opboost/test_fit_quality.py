@@ -7,9 +7,10 @@ import pytest
 
 from opboost.fit_quality import MOST_POINTS, fit_quality, training_quality
 from opboost.metrics import auc, log_loss, metric_by_name
+from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, ValidationPlan, bind, feature_matrix, list_tests, train
+from opboost.vertical import OwnColumn, RankColumn, ValidationPlan, train
 
 N = 200
 

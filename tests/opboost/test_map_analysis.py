@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opboost.desensitize import MechanismSettings
 from opboost.errors import ParameterError
 from opboost.map_analysis import (
     MAX_TABLE_DOMAIN,
@@ -18,6 +17,7 @@ from opboost.map_analysis import (
     least_epsilon,
     split_outlooks,
 )
+from opboost.mechanism_settings import MechanismSettings
 from opboost.order_metrics import crossing, expected_weighted_kendall, gamma
 from opboost.privacy.baselines import Piecewise
 from opboost.privacy.domain import IntegerDomain

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings, ReleasedColumn, desensitize
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import RankError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import seeded

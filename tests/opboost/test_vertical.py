@@ -9,22 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost import vertical
 from opboost.errors import DataError, ParameterError
+from opboost.split_tests import PRESENT, ListedTests, bind, feature_matrix, list_tests
 from opboost.trees.binning import bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.vertical import (
-    PRESENT,
-    Column,
-    OwnColumn,
-    RankColumn,
-    TrainedTrees,
-    bind,
-    feature_matrix,
-    list_tests,
-    train,
-)
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees, train
 
 N_ROWS = 200
 SEEDS = st.integers(0, 2**32 - 1)
@@ -77,7 +67,7 @@ def _train(
     return train(columns, labels, np.ones(len(labels)), loss=loss, parameters=parameters, seed=seed)
 
 
-def _answers(columns: list[Column], tests: dict[str, vertical.ListedTests]) -> dict[str, np.ndarray]:
+def _answers(columns: list[Column], tests: dict[str, ListedTests]) -> dict[str, np.ndarray]:
     """What every owner answers: whether the rank is at most the asked one, and for gaps what the test says."""
     held = {(c.owner, c.index): c for c in columns if isinstance(c, RankColumn)}
     answers = {}

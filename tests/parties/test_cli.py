@@ -22,7 +22,7 @@ from parties.cli import app
 from parties.commands import console
 from parties.jobs import train_vertical
 from protocols.errors import PeerLost
-from protocols.messages.vertical import VERSION
+from protocols.messages.message import VERSION
 from protocols.transport.keys import read_public, read_secret
 
 COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "report", "demo"}

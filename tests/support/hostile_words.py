@@ -39,7 +39,7 @@ from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.support import chains, federated_workers, row_partitions, workers
 from tests.support.digests import digest
 from tests.support.mutations import changed, random_message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parties.jobs import predict_vertical, train_vertical
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from protocols.transport.codec import Frame, decode
 from protocols.transport.memory import memory_pair

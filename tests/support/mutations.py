@@ -23,7 +23,8 @@ from protocols.messages.horizontal import (
     WantTotals,
     Welcome,
 )
-from protocols.messages.vertical import Done, Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import SEALED_BYTES
 
 Array = np.ndarray[Any, np.dtype[Any]]

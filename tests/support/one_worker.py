@@ -17,7 +17,7 @@ from parties.horizontal.remote_holder import RemoteHolder
 from parties.horizontal.verified_rows import Answered, VerifiedRows
 from parties.horizontal.worker import WorkerJob, WorkerSession
 from protocols.messages.horizontal import AddUp, Masked, Members, ParcelFor, Shares, Unmask
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker

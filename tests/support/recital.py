@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from protocols.alignment.blinding import Cipher
 from protocols.alignment.id_proof import IdProof, password_of
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Hello, IdConfirmation, Message
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Hello
 from protocols.transport.channel import Traffic
 from protocols.transport.codec import Frame, encode
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
-from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners

@@ -25,7 +25,7 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
 from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.horizontal.tree_rules import TreeRules
-from opboost.privacy.guarantee import RecordGuarantee, WeakerPromise
+from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule
 from opboost.trees.tree import Ensemble, Tree

@@ -10,11 +10,12 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import DataError
-from opboost.horizontal.inprivate.training import ROUND_DOWN, Owner, Settings, boosted_residuals, releases
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.training import Owner, boosted_residuals, releases
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
 from opboost.rng import BitSource
 from opboost.trees.tree import Ensemble, Tree

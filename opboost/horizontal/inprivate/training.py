@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,65 +19,19 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
+from opboost.horizontal.inprivate.settings import Settings
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
-from opboost.privacy.coins import Deal, RecordCoins
+from opboost.privacy.coins import Deal
 from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
 from opboost.trees.complete import grow_complete_tree
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
-
-# Budgets are split into shares whose sum, rounded up, must not exceed the whole.
-ROUND_DOWN = 1 - 1e-12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What an InPrivate model is made of.
-
-    Attributes
-    ----------
-    n_rounds : int
-        Turns of every owner.
-    max_depth : int
-        Levels of splits.
-    learning_rate : float
-        The paper has 1.
-    reg_lambda : float
-        Least denominator of a leaf.
-    noise_lambda : float
-        A leaf's denominator is at least so many scales of the noise on it.
-    max_residual : float
-        B, to which residuals are clipped: the paper takes 1 for their bound, which they exceed.
-    utility_range : float, optional
-        Of the squared error; ``4 B^2`` is right.
-    """
-
-    n_rounds: int
-    max_depth: int
-    learning_rate: float
-    reg_lambda: float
-    noise_lambda: float
-    max_residual: float = 1.0
-    utility_range: float | None = None
-
-    @property
-    def coins(self) -> RecordCoins:
-        """In which round a record is: a half, a quarter, ..."""
-        return RecordCoins(tuple(2.0 ** -(r + 1) for r in range(self.n_rounds)))
-
-    def split_epsilon(self, epsilon: float) -> float:
-        """What one level of splits may spend."""
-        return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
-
-    def leaf_epsilon(self, epsilon: float) -> float:
-        """What the leaves' sums, and their denominators, may spend each."""
-        return epsilon / 4 if self.max_depth else epsilon / 2
 
 
 def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:

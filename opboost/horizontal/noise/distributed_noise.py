@@ -20,7 +20,7 @@ from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import by_skellam, calibrate
 from opboost.privacy.additive import Skellam
-from opboost.privacy.guarantee import WeakerPromise
+from opboost.privacy.record_guarantee import WeakerPromise
 from opboost.privacy.releases import Release, SkellamRounds
 
 

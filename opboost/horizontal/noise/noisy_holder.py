@@ -8,8 +8,7 @@ import numpy as np
 
 from opboost.arrays import Mask, Nodes, Sums
 from opboost.errors import AccountError
-from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian
-from opboost.privacy.fixed_point import Sensitivity
+from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian, Sensitivity
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits

@@ -16,13 +16,14 @@ from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import ParameterError
 from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
 from opboost.horizontal.noise.initial_score import score_of_nothing
-from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule

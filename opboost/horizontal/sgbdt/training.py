@@ -12,19 +12,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opboost.arrays import Mask, Sums, Values
-from opboost.errors import AccountError, ParameterError
+from opboost.arrays import Sums, Values
+from opboost.errors import AccountError
 from opboost.horizontal.noise.initial_score import InitialScore
-from opboost.horizontal.noise.leaf_noise import VALUE_STEPS, LeafNoise
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Gradients, WalkingHolder
+from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import DiscreteLaplace
-from opboost.privacy.renyi import ChargeTable
-from opboost.privacy.renyi_filter import RenyiFilter
 from opboost.rng import BitSource
 from opboost.trees.complete import (
     ColumnTurns,
@@ -252,48 +251,6 @@ def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: Co
 def uniforms_of(bits: BitSource) -> Uniforms:
     """Uniform numbers in [0, 1) from random bits."""
     return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-@dataclass(frozen=True, slots=True)
-class PayingRecords:
-    """Who takes part: those whose account can pay, and of them those whom their coin picks.
-
-    Attributes
-    ----------
-    noise : LeafNoise
-    n_records : int
-    accounts : RenyiFilter or None
-    prices : table or None
-    coins : BitSource or None
-        Not needed if all records are in every round.
-    """
-
-    noise: LeafNoise
-    n_records: int
-    accounts: RenyiFilter | None
-    prices: ChargeTable | None
-    coins: BitSource | None
-
-    def __call__(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
-        noise, is_in = self.noise, np.ones(self.n_records, np.bool_)
-        if self.accounts is not None:
-            is_in = pay(self.accounts, self.prices, noise.clipping.norms_squared(grad, hess) / noise.grad_std**2)
-        if noise.rate == 1:
-            return is_in
-        assert self.coins is not None
-        return is_in & (self.coins.words(self.n_records) < np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1)))
-
-
-def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> PayingRecords:
-    """Who takes part in the rounds; accounts are empty."""
-    if coins is None and noise.rate != 1:
-        raise ParameterError("records that are sampled need coins; nothing was released")
-    return PayingRecords(noise, n_records, noise.filter_for(n_records), noise.prices(), coins)
-
-
-def pay(accounts: RenyiFilter, prices: ChargeTable | None, mu_squared: Values) -> Mask:
-    """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
-    return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))
 
 
 def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import ive, log_ndtr
 from scipy.stats import chisquare, norm
 
 from opboost.errors import ParameterError
-from opboost.privacy.additive import DiscreteGaussian, DiscreteLaplace, Noise, RoundedGaussian, Skellam
-from opboost.privacy.fixed_point import Sensitivity
+from opboost.privacy.additive import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Noise,
+    RoundedGaussian,
+    Sensitivity,
+    Skellam,
+    at_least_sqrt,
+)
 from opboost.privacy.releases import LaplaceRelease, SkellamRelease
 from opboost.rng import seeded
 
@@ -210,3 +221,16 @@ def test_rounded_gaussian_noise_has_the_exact_guarantee_of_the_continuous_one(st
 def test_discrete_gaussian_noise_has_not_quite_the_exact_guarantee_of_the_continuous_one():
     """Why the account of exact Gaussians refuses it: at a deviation of one step, delta is four per cent larger."""
     assert worst_delta(DiscreteGaussian(1.0), 1, 0.0) > (2 * norm.cdf(0.5) - 1) * 1.04
+
+
+@given(st.integers(1, 10**30))
+def test_the_root_of_a_square_is_not_below_it(square):
+    root = at_least_sqrt(square)
+    assert Fraction(root) ** 2 >= square
+    assert root <= math.sqrt(square) * (1 + 1e-15)
+
+
+@pytest.mark.parametrize(("l1", "l2_squared"), list(itertools.product([0, 2], [0, 5, -1])))
+def test_norms_that_contradict_each_other_are_refused(l1, l2_squared):
+    with pytest.raises(ParameterError, match="0 < l2 <= l1"):
+        Sensitivity(l1=l1, l2_squared=l2_squared)

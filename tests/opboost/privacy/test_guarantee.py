@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import ParameterError
-from opboost.privacy.exposure import CHANGED_VALUES, ROUTED_ANSWERS, with_tests
 from opboost.privacy.guarantee import (
+    CHANGED_VALUES,
+    ROUTED_ANSWERS,
     ColumnGuarantee,
-    RecordGuarantee,
     compose,
     nothing_released,
+    with_tests,
 )
+from opboost.privacy.record_guarantee import RecordGuarantee
 
 AGE = ColumnGuarantee(
     column="age",

@@ -16,7 +16,7 @@ from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.federated.training import Choices
 from opboost.metrics import auc
 from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
-from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
+from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.trees.model_file import save_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")

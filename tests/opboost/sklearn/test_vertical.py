@@ -12,10 +12,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.metrics import default_metric
-from opboost.privacy.exposure import ROUTED_ANSWERS
+from opboost.privacy.guarantee import ROUTED_ANSWERS
+from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import SquaredError
-from opboost.vertical import OwnColumn, bind, train
+from opboost.vertical import OwnColumn, train
 
 MODES = ("local", "desensitized", "routed")
 SMALL: dict[str, Any] = {"n_estimators": 5, "max_depth": 3, "random_state": 0}

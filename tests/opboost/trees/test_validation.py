@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import default_metric, log_loss, metric_by_name
+from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
 from opboost.trees.validation import History, Metric
-from opboost.vertical import OwnColumn, TrainedTrees, ValidationPlan, bind, train
+from opboost.vertical import OwnColumn, TrainedTrees, ValidationPlan, train
 
 LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
 BY_LOSS = {

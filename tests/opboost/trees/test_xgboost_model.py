@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from opboost import from_xgboost, to_xgboost
 from opboost.errors import ModelFileError, ParameterError
+from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.xgboost_numbers import PRESENT, conditions_above, margins, probability_of, thresholds_below
-from opboost.vertical import OwnColumn, RankColumn, bind, feature_matrix, list_tests, train
+from opboost.vertical import OwnColumn, RankColumn, train
 
 xgboost = pytest.importorskip("xgboost")
 

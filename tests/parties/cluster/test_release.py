@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings, ReleasedColumn, desensitize
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource

@@ -331,7 +331,7 @@ def test_ranks_that_arrived_do_not_come_again(
         raise WorkersLost("the cluster lost the workers")
 
     with monkeypatch.context() as patch:
-        patch.setattr("parties.cluster.preparation.train_on_partitions", lose)
+        patch.setattr("parties.cluster.active_preparation.train_on_partitions", lose)
         failed = train_both(parties, outcomes)
     assert isinstance(failed["bank"], WorkersLost)
     assert "its workers stopped" in str(failed["shop"])

@@ -18,15 +18,17 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import own_features
 from opboost.routing import Router, resolve
 from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, bind, feature_matrix, list_tests, train
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions

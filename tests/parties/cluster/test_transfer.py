@@ -12,12 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, Missing
+from opboost.split_tests import feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import RankColumn, feature_matrix
+from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.release import PartitionedRelease, release_partitions

@@ -17,7 +17,7 @@ from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.vertical import examine
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from protocols.messages.vertical import VERSION
+from protocols.messages.message import VERSION
 
 Outcomes = Callable[..., dict[str, Any]]
 

@@ -18,7 +18,7 @@ from parties.horizontal.chain import due_after, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
 from protocols.errors import PeerAborted, UnexpectedMessage
 from protocols.messages.horizontal import TakeTurns
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Timing
 from tests.support.chains import ORDER, TERMS, Chain, owner_of, recipe
 from tests.support.recital import Recital

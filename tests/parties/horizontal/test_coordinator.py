@@ -18,7 +18,7 @@ from parties.errors import Disagreement
 from parties.horizontal.verified_rows import Answered
 from protocols.errors import PeerAborted, PeerLost, SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Masked
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from tests.support.workers import (
     N_TREES,

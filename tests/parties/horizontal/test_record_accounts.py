@@ -22,12 +22,12 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from opboost.trees.kernels.packing import grad_of, hess_of
+from parties.errors import EXPECTED_ERRORS
 from parties.horizontal.verified_rows import Answered, VerifiedRows
 from parties.horizontal.worker import WorkerJob
-from parties.jobs.train_vertical import EXPECTED_ERRORS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Masked, StartTree, WantHistograms, WantTotals
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.support.one_worker import LoneWorker
 from tests.support.workers import CLIPPING, job, recipe, rows
 

@@ -14,7 +14,7 @@ from opboost.rng import seeded
 from parties.errors import ConfigError
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.row_table import OwnerRows
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from tests.support import chains, workers
 

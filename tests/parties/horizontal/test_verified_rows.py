@@ -24,7 +24,7 @@ from protocols.messages.horizontal import (
     WantHistograms,
     WantTotals,
 )
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
 from tests.support import federated_workers, workers
 from tests.support.digests import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker

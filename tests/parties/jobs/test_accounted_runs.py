@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from opboost.privacy.exposure import CHANGED_VALUES
+from opboost.privacy.guarantee import CHANGED_VALUES
 from parties.doctor.vertical import examine
 from parties.errors import LedgerError, OverBudget, RunFolderError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.schema import ColumnSchema

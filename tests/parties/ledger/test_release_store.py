@@ -20,7 +20,8 @@ import pandas as pd
 import pytest
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings, ReleasedColumn
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.errors import LedgerError, OverBudget

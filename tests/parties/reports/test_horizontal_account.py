@@ -9,7 +9,7 @@ import pytest
 
 from opboost import DPBoostClassifier
 from opboost.privacy.accounting import by_gaussian, by_renyi
-from opboost.privacy.guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
     FilteredRelease,
     GaussianRelease,

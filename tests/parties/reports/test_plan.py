@@ -16,11 +16,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.order_metrics import bayes_attack, expected_weighted_kendall
 from opboost.preprocess import encode
-from opboost.privacy.exposure import CHANGED_VALUES, ROUTED_ANSWERS, with_tests
+from opboost.privacy.guarantee import CHANGED_VALUES, ROUTED_ANSWERS, with_tests
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cli import app
 from parties.config.reading import read_run, read_schema

@@ -19,7 +19,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session import handshake
 from parties.session.termination import NO_REASON
-from parties.vertical import party_b
+from parties.vertical import party_b, rank_sender
 from parties.vertical.party_a import conclude_saved, train_jointly
 from protocols.errors import PeerAborted, PeerLost
 from protocols.transport.codec import Frame
@@ -84,7 +84,7 @@ class Executioner:
 
 @pytest.fixture
 def executioner(monkeypatch: pytest.MonkeyPatch) -> Executioner:
-    monkeypatch.setattr(party_b, "CHUNK_ROWS", 150)
+    monkeypatch.setattr(rank_sender, "CHUNK_ROWS", 150)
     return Executioner(monkeypatch)
 
 

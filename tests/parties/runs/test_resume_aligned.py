@@ -29,7 +29,7 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str) -> Non
     """Run one party in this process, which kills itself when it has noted a message so many times."""
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
-    from parties.vertical import party_b
+    from parties.vertical import rank_sender
 
     auditor, remaining = RunLog._auditor, [count]
 
@@ -46,7 +46,7 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str) -> Non
 
     if behind:
         RunLog._auditor = watched  # type: ignore[method-assign]
-    party_b.CHUNK_ROWS = CHUNK_ROWS
+    rank_sender.CHUNK_ROWS = CHUNK_ROWS
     train = train_active if role == "active" else train_passive
     try:
         train(Path(path), insecure=False, terminal=Terminal())

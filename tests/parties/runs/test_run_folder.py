@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import ModelFileError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema
@@ -20,7 +21,8 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.validation import History
 from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
-from parties.runs.run_folder import RunFolder, write_predictions
+from parties.runs.run_folder import RunFolder
+from parties.vertical.prediction_output import write_predictions
 
 MECHANISMS = (ColumnMechanism(ColumnSchema(name="spend", lower=0, upper=9), MechanismSettings(epsilon=0.5)),)
 ROUTER = Router(MECHANISMS, SplitTests((("spend", None),), np.array([3.5]), np.array([True])))

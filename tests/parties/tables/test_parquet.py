@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError

@@ -22,11 +22,11 @@ from parties.vertical.party_a import train_jointly
 from parties.vertical.release_offer import offer_digest
 from parties.vertical.resolution_limit import FILE, ResolvedTests
 from protocols.errors import UnexpectedMessage
+from protocols.messages.message import Message
 from protocols.messages.vertical import (
     Done,
     Held,
     Hello,
-    Message,
     Offer,
     OfferedColumn,
     RankChunk,

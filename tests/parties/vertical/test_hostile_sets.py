@@ -18,18 +18,8 @@ from parties.session import handshake
 from protocols.alignment.blinding import Cipher
 from protocols.alignment.id_proof import IdProof, password_of
 from protocols.errors import ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import (
-    BlindedIds,
-    CommonIds,
-    Done,
-    Hello,
-    IdConfirmation,
-    OrderShare,
-    ReblindedIds,
-    Role,
-    Task,
-    Terms,
-)
+from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
+from protocols.messages.vertical import Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
 from protocols.transport.keys import generate_shared
 from tests.support.memory_wire import MemoryWire

@@ -22,12 +22,12 @@ from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import serve
 from protocols.alignment.id_proof import password_of
 from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
+from protocols.messages.message import Message
 from protocols.messages.vertical import (
     Abort,
     Ask,
     Done,
     Hello,
-    Message,
     Offer,
     OfferedColumn,
     RankChunk,

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, MechanismSettings, desensitize
+from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.ranking import rank
 from opboost.schema import ColumnSchema, Kind, Missing

@@ -30,17 +30,9 @@ from parties.session import termination
 from parties.tables.party_table import PartyTable
 from parties.vertical import alignment
 from parties.vertical import preparation as preparing
-from protocols.messages.vertical import (
-    Answers,
-    BlindedIds,
-    CommonIds,
-    Hello,
-    IdConfirmation,
-    Message,
-    OrderShare,
-    ReblindedIds,
-    SplitRanks,
-)
+from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
+from protocols.messages.message import Message
+from protocols.messages.vertical import Answers, Hello, SplitRanks
 from protocols.transport.keys import generate_shared
 from tests.support.memory_wire import MemoryWire
 

@@ -19,7 +19,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
 from parties.config.reading import read_run

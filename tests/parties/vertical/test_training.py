@@ -13,14 +13,15 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.model_file import save_model
-from opboost.vertical import OwnColumn, bind, feature_matrix, train
+from opboost.vertical import OwnColumn, train
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel
 from parties.session.termination import NO_REASON
 from parties.storage.serialization import router_to_dict
-from parties.vertical import party_b, prediction_client
+from parties.vertical import party_b, prediction_client, rank_sender
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, serve
 from parties.vertical.prediction_client import predict_jointly, predict_locally, session
@@ -192,7 +193,7 @@ def test_the_division_into_batches_and_chunks_does_not_show(
 
     whole = run()
     monkeypatch.setattr(prediction_client, "BATCH_ROWS", 7)
-    monkeypatch.setattr(party_b, "CHUNK_ROWS", 13)
+    monkeypatch.setattr(rank_sender, "CHUNK_ROWS", 13)
     assert run() == whole
 
 

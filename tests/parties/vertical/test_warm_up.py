@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.losses import Logistic, Poisson, Softmax, SquaredError
 from parties.vertical.warm_up import warm_drawing, warm_training

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from protocols.alignment.blinding import Cipher
 from protocols.alignment.id_proof import IdProof, id_proof, is_same, password_of
 from protocols.errors import DecodeError
-from protocols.messages.vertical import Hello, IdConfirmation, Role, Task
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.messages.vertical import Hello, Role, Task
 
 HELLOS = {
     Role.PASSIVE: Hello(role=Role.PASSIVE, party="shop", run_id="r", task=Task.TRAIN, n_rows=3),

@@ -20,7 +20,9 @@ from protocols.alignment import private_set_intersection
 from protocols.alignment.blinding import POINT_BYTES, Cipher
 from protocols.alignment.private_set_intersection import Common, Terms, be_found, find_common, keyed_order
 from protocols.errors import DecodeError, NothingInCommon, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import BlindedIds, CommonIds, Done, Message, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.message import Message
+from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel
 from protocols.transport.codec import encode
 from protocols.transport.memory import memory_pair

@@ -17,8 +17,9 @@ from pydantic.fields import FieldInfo
 
 from protocols.messages.fields import MAX_COLUMNS, MAX_TESTS, array_of
 from protocols.messages.horizontal import Commitments, Members, PassTree, Place
+from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
-from protocols.messages.vertical import Held, Hello, Message, OfferedColumn, SplitRanks, Terms
+from protocols.messages.vertical import Held, Hello, OfferedColumn, SplitRanks, Terms
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 # Ids of a request: what a request may hold is the receiver's own setting, a header has no more than 32 MiB.

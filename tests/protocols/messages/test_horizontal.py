@@ -31,8 +31,9 @@ from protocols.messages.horizontal import (
     WantTotals,
     Welcome,
 )
+from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
-from protocols.messages.vertical import MESSAGES, Message
+from protocols.messages.vertical import MESSAGES
 from protocols.transport.codec import decode, encode
 
 FLAGS = np.array([True, False, True])

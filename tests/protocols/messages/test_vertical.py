@@ -9,25 +9,20 @@ import pytest
 from pydantic import ValidationError
 
 from protocols.messages import vertical as messages
+from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.message import Message
 from protocols.messages.vertical import (
     MESSAGES,
     Abort,
     Answers,
     Ask,
-    BlindedIds,
-    CommonIds,
     Done,
     Heartbeat,
     Held,
     Hello,
-    IdConfirmation,
-    Message,
-    MoreIds,
     Offer,
     OfferedColumn,
-    OrderShare,
     RankChunk,
-    ReblindedIds,
     RecordStatus,
     Role,
     SplitRanks,

@@ -15,16 +15,15 @@ from hypothesis.extra import numpy as hnp
 
 from protocols.errors import DecodeError, VersionMismatch
 from protocols.messages.fields import MAX_COUNT
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.messages.message import VERSION, Message
 from protocols.messages.vertical import (
-    VERSION,
     Abort,
     Answers,
     Ask,
     Done,
     Held,
     Hello,
-    IdConfirmation,
-    Message,
     Offer,
     OfferedColumn,
     RankChunk,

@@ -13,7 +13,8 @@ import pytest
 import zmq
 
 from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
-from protocols.messages.vertical import Abort, Done, Message, RankChunk
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport.channel import Timing
 from protocols.transport.codec import encode
 from protocols.transport.peers import MAX_WAITING

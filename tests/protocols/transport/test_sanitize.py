@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import DecodeError
-from protocols.messages.vertical import VERSION, Abort
+from protocols.messages.message import VERSION
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import aborted
 from protocols.transport.codec import decode, encode
 from protocols.transport.sanitize import readable

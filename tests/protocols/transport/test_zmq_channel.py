@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import KeyFileError, PeerLost
-from protocols.messages.vertical import Abort, Done, Message, RankChunk
+from protocols.messages.message import Message
+from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport.channel import Timing, abort
 from protocols.transport.keys import check_loopback
 from protocols.transport.zmq_channel import ConnectedChannel

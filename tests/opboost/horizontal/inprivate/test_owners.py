@@ -11,7 +11,8 @@ import pytest
 from opboost import InPrivateClassifier
 from opboost.errors import AccountError, DataError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Owner, Settings
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded

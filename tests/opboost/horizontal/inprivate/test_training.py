@@ -10,7 +10,8 @@ import pytest
 from opboost import InPrivateClassifier, InPrivateRegressor
 from opboost.errors import AccountError, DataError, ParameterError
 from opboost.horizontal.inprivate import training as inprivate
-from opboost.horizontal.inprivate.training import Owner, Settings, messages_of_round, run_chain
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import Owner, messages_of_round, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure

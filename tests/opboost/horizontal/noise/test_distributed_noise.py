@@ -11,7 +11,8 @@ from scipy.special import ive
 
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise, weaker_promises
-from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients
 from opboost.privacy.accounting import by_gaussian, by_renyi
 from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu

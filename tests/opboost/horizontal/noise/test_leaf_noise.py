@@ -11,7 +11,7 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.initial_score import half_sums, score_of_classes, score_of_numbers
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping
-from opboost.horizontal.sgbdt.training import pay
+from opboost.horizontal.sgbdt.admission import pay
 from opboost.privacy.accounting import by_loss_distribution, by_renyi
 from opboost.privacy.gaussian import gaussian_delta, gaussian_mu
 from opboost.privacy.published import sgbdt_noise, zhu_wang

@@ -9,7 +9,8 @@ import pytest
 
 from opboost import DPBoostRegressor, InPrivateRegressor, SGBDTRegressor, load_model
 from opboost.errors import DataError, ParameterError
-from opboost.horizontal.inprivate.training import Owner, Settings, run_chain
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import Owner, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, WalkingHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import candidate_gains, gain_range, grid_candidates

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import AccountError, DataError
-from opboost.horizontal.noise.leaf_noise import joint_norm
+from opboost.horizontal.noise.leaf_sensitivity import joint_norm
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import (

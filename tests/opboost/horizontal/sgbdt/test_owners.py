@@ -10,7 +10,8 @@ import pytest
 
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise
-from opboost.horizontal.noise.leaf_noise import leaf_clipping, leaf_noise
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise

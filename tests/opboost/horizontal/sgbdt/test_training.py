@@ -14,8 +14,9 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, squared_gradients
-from opboost.horizontal.sgbdt.training import SGBDT, Shape, admission
-from opboost.privacy.guarantee import ADDED_OR_REMOVED, REPLACED
+from opboost.horizontal.sgbdt.admission import admission
+from opboost.horizontal.sgbdt.training import SGBDT, Shape
+from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.rng import seeded
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,7 +9,8 @@ import pytest
 
 from opboost import DPBoostRegressor, InPrivateRegressor
 from opboost.errors import ParameterError
-from opboost.horizontal.inprivate.training import Owner, Settings, run_chain
+from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.training import Owner, run_chain
 from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule

@@ -1,0 +1,116 @@
+"""What a model trained on noisy answers promises to every person whose record was used, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from opboost.errors import ParameterError
+from opboost.privacy.guarantee import plain_values
+
+# Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
+ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
+REPLACED = "two data sets of the same, public, size that differ in one record's values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeakerPromise:
+    """Somebody against whom a model promises less, and what it does.
+
+    Attributes
+    ----------
+    against : str
+    epsilon : float
+        At the same delta.
+    """
+
+    against: str
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordGuarantee:
+    """What a model trained on noisy answers promises to every person whose record was used.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Of the whole training, initial score included. Infinite if there is no proof of any.
+    claimed_epsilon : float or None
+        What a publication says that its procedure costs, where that is reproduced to the letter and is not `epsilon`.
+    account : str
+        How `epsilon` was obtained.
+    mode : {"certified", "paper"}
+    neighbours, protected : str
+        In words: who is told apart from whom, and what is protected against whom.
+    not_protected : tuple of str
+    is_secure : bool
+        Whether every random bit came from the operating system's entropy.
+    bounds_are_public : bool
+        Whether the bounds of columns and labels were given, not taken from the data.
+    weaker : tuple of WeakerPromise
+    """
+
+    epsilon: float
+    delta: float
+    account: str
+    mode: Literal["certified", "paper"]
+    is_secure: bool
+    bounds_are_public: bool
+    claimed_epsilon: float | None = None
+    weaker: tuple[WeakerPromise, ...] = ()
+    not_protected: tuple[str, ...] = (
+        "what is meant to be public: the schema, the bounds and the settings",
+        "several records of one person: their losses add up",
+    )
+    neighbours: str = ADDED_OR_REMOVED
+    protected: str = "Whether any one record was used, and every value in it, against everyone who sees the model."
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon > 0 and 0 <= self.delta < 1):
+            raise ParameterError(
+                f"a guarantee needs epsilon > 0 and 0 <= delta < 1; got ({self.epsilon}, {self.delta})"
+            )
+        if self.mode not in ("certified", "paper"):
+            raise ParameterError(f"the mode must be 'certified' or 'paper'; got {self.mode!r}")
+
+    @property
+    def notion(self) -> str:
+        """Name of the privacy definition, or ``none``."""
+        if math.isinf(self.epsilon):
+            return "none"
+        return "(epsilon, delta)-DP" if self.delta else "epsilon-DP"
+
+    @property
+    def certified(self) -> bool:
+        """Whether the promise may be relied on: certified mode, secure bits, public bounds and some noise."""
+        return self.mode == "certified" and self.is_secure and self.bounds_are_public and self.notion != "none"
+
+    def __str__(self) -> str:
+        if self.notion == "none":
+            text = "No privacy guarantee."
+        else:
+            at_delta = f" at delta {self.delta:.3g}" if self.delta else ""
+            text = (
+                f"{self.notion}: epsilon {self.epsilon:.4g}{at_delta} ({self.account}), between {self.neighbours}. "
+                f"{self.protected} {self._weaker_words}Not protected: {'; '.join(self.not_protected)}."
+            )
+        if self.claimed_epsilon is not None:
+            text += f" The publication claims epsilon {self.claimed_epsilon:.4g}."
+        if self.mode == "paper":
+            text += " Not certified: this follows a publication to the letter."
+        if not self.bounds_are_public:
+            text += " Not certified: bounds were taken from the data, and their extremes are not protected."
+        if not self.is_secure:
+            text += " Drawn from seeded bits: NOT FOR RELEASE."
+        return text
+
+    @property
+    def _weaker_words(self) -> str:
+        return "".join(f"Against {one.against}, epsilon is {one.epsilon:.4g}. " for one in self.weaker)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""
+        plain = {key: plain_values(value) for key, value in asdict(self).items()}
+        return {"notion": self.notion, **plain, "certified": self.certified}

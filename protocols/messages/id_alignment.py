@@ -1,0 +1,56 @@
+"""Messages of the alignment of records by their ids; see `protocols.messages.vertical` for their order."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from protocols.messages.fields import (
+    ByteRows,
+    Count,
+    FlatBits,
+    RandomBytes,
+)
+from protocols.messages.message import Message
+
+
+class IdConfirmation(Message):
+    """The sender's proof that it holds the same ids as the receiver (`protocols.alignment.id_proof`)."""
+
+    kind: ClassVar[str] = "id confirmation"
+    tag: RandomBytes
+
+
+class OrderShare(Message):
+    """One side's random bytes towards the order in which ranks are sent."""
+
+    kind: ClassVar[str] = "order share"
+    random: RandomBytes
+
+
+class BlindedIds(Message):
+    """Some consecutive ids of the sender's list, each as a point under its key or as a keyed hash; one row each."""
+
+    kind: ClassVar[str] = "blinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class ReblindedIds(Message):
+    """A chunk of the receiver's own `BlindedIds`, now under both keys."""
+
+    kind: ClassVar[str] = "reblinded ids"
+    start: Count
+    rows: ByteRows
+
+
+class MoreIds(Message):
+    """A has taken a chunk of `BlindedIds`; B may send another one beyond the first few."""
+
+    kind: ClassVar[str] = "more ids"
+
+
+class CommonIds(Message):
+    """Which of the receiver's own `BlindedIds` are common to all parties: one bit each, packed."""
+
+    kind: ClassVar[str] = "common ids"
+    bits: FlatBits
