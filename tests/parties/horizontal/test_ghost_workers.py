@@ -23,9 +23,7 @@ def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:
     noise = leaf_noise(CLIPPING, initial_share=0, epsilon=2.0, delta=1e-6, n_trees=of.n_trees)
     silent = SGBDTAmongOwners(task=of.task, shape=of.shape, noise=noise, n_trees=of.n_trees, delta=1e-6)
     nobody = np.empty((0, 3)), np.empty(0)
-    return job(
-        of, place, make_rows=lambda *, shape_bits: silent.rows(*nobody, shape_bits=shape_bits, rng=seeded(0)), **changes
-    )
+    return job(of, place, make_rows=lambda: silent.rows(*nobody, rng=seeded(0)), **changes)
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def test_among_ghosts_a_worker_hides_behind_its_own_share_alone(memory: Run) -> 
     for place in (1, 2):
         memory.start_worker(ghost(of, place))
     found = memory.join()
-    alone = of.rows(*rows(0), shape_bits=shape_bits(), rng=seeded(100).fork("rows"))
+    alone = of.rows(*rows(0), rng=seeded(100).fork("rows"))
     of_one = of.train(alone, shape_bits=shape_bits(), rng=seeded(8))
     assert leaves(found["hub"].ensemble) == leaves(of_one)
     # Which is worth more than was promised, and is said.

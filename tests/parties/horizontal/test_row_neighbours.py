@@ -14,6 +14,7 @@ from opboost.rng import seeded
 from parties.errors import ConfigError
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.row_table import OwnerRows
+from parties.horizontal.verified_rows import Answered
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from tests.support import chains, workers
@@ -64,8 +65,8 @@ def heard_of_worker(root: Path, rows: Rows, *, n_honest: int, answered: Callable
     run.start_hub(of)
     bits = seeded(100)
     mine = workers.job(
-        of, 0, answered=answered(rows),
-        make_rows=lambda *, shape_bits: of.rows(*rows, shape_bits=shape_bits, rng=bits.fork("rows")),
+        of, 0, answered=Answered(n_trees=answered(rows)),
+        make_rows=lambda: of.rows(*rows, rng=bits.fork("rows")),
     )  # fmt: skip
     run.start_worker(mine, through=lambda channel: Overheard(channel, heard))  # type: ignore[arg-type, return-value]
     for place in (1, 2):
