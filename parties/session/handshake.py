@@ -18,6 +18,9 @@ from protocols.transport.sanitize import readable
 # How long a peer that only looked may take to close its port.
 _LOOKER_LEAVES_S = 1.0
 
+# Each look lets a peer find out whether the ids are those that it has in mind: so often it may within one run.
+MAX_LOOKS = 8
+
 _TERMS = {
     "objective": "objective",
     "columns": "number of columns",
@@ -71,7 +74,13 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
         raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
 
 
-def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> Hello:
+def greet(
+    channel: Channel,
+    mine: Hello,
+    *,
+    password: bytes | None = None,
+    note: Callable[[str], None] = lambda sentence: None,
+) -> Hello:
     """Exchange greetings, the passive party first, and compare them.
 
     Parameters
@@ -81,11 +90,14 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
     password : bytes, optional
         Made of the records' ids (`id_proof.password_of`): then each side proves that it holds them. None
         before records are aligned, and where none are compared.
+    note : callable
+        Takes a sentence for the log whenever a peer only looked.
 
     Raises
     ------
     Disagreement
     """
+    n_looks = 0
     if mine.role is Role.ACTIVE:
         passwords = {} if password is None else {channel.peer: password}
         return greet_all([channel], {channel.peer: mine}, passwords=passwords)[channel.peer]
@@ -99,7 +111,11 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
                 if proof is not None and not prove_ids(channel, proof, said, theirs):
                     raise _other_ids(said, theirs, channel.peer)
                 return theirs
-            _be_looked_at(channel, proof, said, theirs)
+            n_looks += 1
+            _be_looked_at(channel, proof, said, theirs, n_looks=n_looks)
+            note(
+                f"{channel.peer} only looked whether both sides agree: look {n_looks} in this run; nothing was released"
+            )
         time.sleep(_LOOKER_LEAVES_S)
         channel.begin_again()
 
@@ -181,20 +197,24 @@ def _prove_to_all(
 
 
 def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
-    theirs = expect(channel, Hello)
+    theirs, n_looks = expect(channel, Hello), 0
     while _passes_by(theirs, mine):
+        n_looks += 1
         with id_proof(password) as proof:
             said = with_point(mine, proof)
             channel.send(said)
-            _be_looked_at(channel, proof, said, theirs)
+            _be_looked_at(channel, proof, said, theirs, n_looks=n_looks)
         channel.begin_again()
         theirs = expect(channel, Hello)
     return theirs
 
 
-def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
-    """Let a peer that only looks compare the ids too. It may be gone, or not want to know."""
+def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello, *, n_looks: int) -> None:
+    """Let a peer that only looks compare the ids too, but not too often. It may be gone, or not want to know."""
     if proof is None or differences(mine, theirs, channel.peer):
+        return
+    if n_looks > MAX_LOOKS:
+        abort(channel, "greeting", f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared")
         return
     with suppress(ProtocolError):
         prove_ids(channel, proof, mine, theirs)
