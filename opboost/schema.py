@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -13,6 +12,10 @@ from opboost.errors import SchemaError
 
 # Between whole bounds at least so far apart, values are taken to differ by whole units.
 WHOLE_RANGE = 10.0
+
+
+# How far apart the bounds of a number may be: beyond, doubles have no steps between them, or no width.
+NARROWEST, WIDEST = 1e-290, 1e300
 
 
 class Kind(StrEnum):
@@ -135,10 +138,10 @@ class ColumnSchema:
                 f"column {self.name!r} is numeric and needs public bounds `lower` and `upper`; bounds taken from the "
                 "data would reveal its extremes, so nothing is read from it"
             )
-        most = sys.float_info.max
-        if not (-most <= self.lower < self.upper <= most and self.upper - self.lower <= most):
+        # The negation refuses bounds that are no numbers, too.
+        if not (self.lower < self.upper and NARROWEST <= self.upper - self.lower <= WIDEST):
             raise SchemaError(
-                f"column {self.name!r}: bounds must be finite with lower < upper; "
+                f"column {self.name!r}: bounds must be finite with lower < upper, {NARROWEST:g} to {WIDEST:g} apart; "
                 f"found lower={self.lower}, upper={self.upper}"
             )
         if self.step is not None and not 0 < self.step <= self.upper - self.lower:

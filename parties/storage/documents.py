@@ -15,6 +15,10 @@ from parties.errors import ConfigError
 from parties.storage.atomic_files import odd_kind
 
 _MERGE = "tag:yaml.org,2002:merge"
+_INT = "tag:yaml.org,2002:int"
+
+# Of whole numbers; longer ones Python does not write out in errors.
+MAX_BITS = 1024
 
 # What PyYAML's constructors raise for scalars that are not what their tag says, beside its own errors.
 _MALFORMED = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -87,18 +91,22 @@ class _Loader(yaml.SafeLoader):
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
-        if any(unicodedata.category(character) == "Cc" for character in scalar.value):
-            line = scalar.start_mark.line + 1
+        line = scalar.start_mark.line + 1
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in scalar.value):
             raise _Refused(f"the text {shown(scalar.value)} in line {line} holds a line break or a control character")
+        number = self.construct_object(scalar) if scalar.tag == _INT else 0
+        if isinstance(number, int) and number.bit_length() > MAX_BITS:
+            raise _Refused(f"line {line} holds {shown(number)}; whole numbers have at most {MAX_BITS} bits")
         return scalar
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         mapping = super().compose_mapping_node(anchor)
         lines: dict[Hashable, int] = {}
         for node, _ in mapping.value:
-            if not isinstance(node, yaml.ScalarNode) or node.tag == _MERGE:
+            if not isinstance(node, yaml.ScalarNode):
                 continue
-            key, line = self.construct_object(node), node.start_mark.line + 1
+            key = "<<" if node.tag == _MERGE else self.construct_object(node)
+            line = node.start_mark.line + 1
             if key in lines:
                 raise _Refused(
                     f"the key {shown(key)} stands in line {lines[key]} and again in line {line}; give it once"

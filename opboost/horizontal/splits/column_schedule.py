@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Literal
 
 import numpy as np
@@ -53,14 +54,16 @@ def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: 
 def uniforms_of(rng: BitSource) -> Uniforms:
     """Uniform numbers in [0, 1) from a bit source, drawn ahead by some thousands: a draw of a few is as dear."""
     stock: Values = np.empty(0)
+    turn = Lock()
 
     def uniforms(count: int) -> Values:
         nonlocal stock
         rng.check_process()
-        if len(stock) < count:
-            words = rng.words(max(count, _AHEAD))
-            stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])
-        taken, stock = stock[:count], stock[count:]
+        with turn:
+            if len(stock) < count:
+                words = rng.words(max(count, _AHEAD))
+                stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])
+            taken, stock = stock[:count], stock[count:]
         return taken
 
     return uniforms
