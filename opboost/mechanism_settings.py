@@ -60,7 +60,7 @@ class MechanismSettings:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
             raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
         if not 2 <= self.domain_size <= MAX_DOMAIN_SIZE:
-            raise ParameterError(f"domain_size must lie in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
+            raise ParameterError(f"domain_size must be in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
         return IntegerDomain(1, int(self.domain_size))
 
     def build(self) -> OrderPreservingMap:

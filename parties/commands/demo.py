@@ -124,7 +124,8 @@ def _run_folder(folders: dict[str, Path], party: str) -> RunFolder:
 
 def sample_folder() -> Path:
     """Where the bundled sample lies: beside the packages in a checkout, inside them once installed."""
-    for folder in (Path(__file__).parent / "sample", Path(__file__).parent.parent / "data"):
+    package = Path(__file__).parents[1]
+    for folder in (package / "sample", package.parent / "data"):
         if (folder / f"{BANK}.csv.gz").exists():
             return folder
     raise ConfigError("the bundled sample was not installed with the package")

@@ -34,13 +34,14 @@ from tests.support.workers import CLIPPING, job, recipe, rows
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_trees": 2, "has_filter": True}
+# The budget is for two trees of full contributions.
+N_TREES = 12
+
 NOISES: dict[str, LeafNoise] = {
     "all records in every round": leaf_noise(CLIPPING, initial_share=0, **BUDGET),
     "sampled records": leaf_noise(CLIPPING, initial_share=0, rate=0.5, **BUDGET),
-    "noise in shares": shared_leaf_noise(CLIPPING, n_honest=2, **BUDGET),
+    "noise in shares": shared_leaf_noise(CLIPPING, n_honest=2, n_extra_trees=N_TREES - 2, **BUDGET),
 }
-# The budget is for two trees of full contributions.
-N_TREES = 12
 
 ROOT = np.zeros(1, np.int32)
 VALUES = st.lists(st.sampled_from((-1.0, 0.0, 0.5, 1.0)), min_size=4, max_size=4)

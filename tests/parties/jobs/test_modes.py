@@ -81,7 +81,8 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
 ) -> None:
     dask = pytest.importorskip("dask", reason="Dask is not installed: pip install 'opboost[dask]'")
     pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
-    from parties.cluster.dask_cluster import DaskSection, cluster
+    from parties.cluster.dask_cluster import cluster
+    from parties.config.cluster_section import DaskSection
 
     bank, shop = parties.bank, parties.shop
     with (
@@ -98,8 +99,11 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
             site.run["dask"] = {"scheduler": client.scheduler.address, "folder": str(folder)}
         bank.run["model"] = MODEL
         watch.exposed.clear()
-        assert train_both(parties, outcomes) == {}
-        assert predict_both(parties, outcomes, out=bank.path / "out" / "june")["shop"] == 400
+        keys = client.security
+        tls = {"ca-file": keys.tls_ca_file, "client": {"key": keys.tls_client_key, "cert": keys.tls_client_cert}}
+        with dask.config.set({"distributed.comm.tls": tls}):
+            assert train_both(parties, outcomes) == {}
+            assert predict_both(parties, outcomes, out=bank.path / "out" / "june")["shop"] == 400
         kept = client.map(np.ones, [10**5] * 4, pure=False)
         client.gather(kept)
         spilled = [path for path in temporary.rglob("storage/*") if path.is_file()]

@@ -141,8 +141,8 @@ def test_noise_that_can_be_drawn_again_costs_without_end_and_no_budget_has_room_
     clinics = Clinics(tmp_path)
     of = clinics.recipe()
     assert charge_of(read_horizontal(clinics.write("w2"), WorkerRun), of).epsilon == math.inf
-    clinics.runs["w2"] |= {"ledger": {"epsilon": 100.0}, "wait": 0.2}
-    assert "this run costs inf, which is over the budget of 100" in str(clinics.in_thread("w2").get(timeout=60))
+    clinics.runs["w2"] |= {"ledger": {"epsilon": 30.0}, "wait": 0.2}
+    assert "this run costs inf, which is over the budget of 30" in str(clinics.in_thread("w2").get(timeout=60))
     del clinics.runs["w2"]["seed"]
     assert charge_of(read_horizontal(clinics.write("w2"), WorkerRun), of).epsilon == of.noise.epsilon(1e-6) <= 2.0
 

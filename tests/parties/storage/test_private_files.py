@@ -14,7 +14,7 @@ from protocols.private_files import private_folder, private_opener
 from protocols.transport.keys import generate
 from tests.support.modes import exposed, open_umask
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 CODE = [path for package in ("parties", "protocols") for path in sorted((ROOT / package).rglob("*.py"))]
 
 
