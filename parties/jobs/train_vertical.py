@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +99,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
         job = replace(job, resolved=ResolvedTests(folder.path))
-        share = train(job, channel, save=save, progress=terminal.progress, note=partial(log.step, "looked at"))
+        share = train(job, channel, save=save, progress=terminal.progress)
         n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
         for name, n in n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")

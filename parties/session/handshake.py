@@ -18,9 +18,6 @@ from protocols.transport.sanitize import readable
 # How long a peer that only looked may take to close its port.
 _LOOKER_LEAVES_S = 1.0
 
-# Each look lets a peer find out whether the ids are those that it has in mind: so often it may within one run.
-MAX_LOOKS = 8
-
 _TERMS = {
     "objective": "objective",
     "columns": "number of columns",
@@ -74,13 +71,7 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
         raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
 
 
-def greet(
-    channel: Channel,
-    mine: Hello,
-    *,
-    password: bytes | None = None,
-    note: Callable[[str], None] = lambda sentence: None,
-) -> Hello:
+def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> Hello:
     """Exchange greetings, the passive party first, and compare them.
 
     Parameters
@@ -90,14 +81,11 @@ def greet(
     password : bytes, optional
         Made of the records' ids (`id_proof.password_of`): then each side proves that it holds them. None
         before records are aligned, and where none are compared.
-    note : callable
-        Takes a sentence for the log whenever a peer only looked.
 
     Raises
     ------
     Disagreement
     """
-    n_looks = 0
     if mine.role is Role.ACTIVE:
         passwords = {} if password is None else {channel.peer: password}
         return greet_all([channel], {channel.peer: mine}, passwords=passwords)[channel.peer]
@@ -111,11 +99,7 @@ def greet(
                 if proof is not None and not prove_ids(channel, proof, said, theirs):
                     raise _other_ids(said, theirs, channel.peer)
                 return theirs
-            n_looks += 1
-            _be_looked_at(channel, proof, said, theirs, n_looks=n_looks)
-            note(
-                f"{channel.peer} only looked whether both sides agree: look {n_looks} in this run; nothing was released"
-            )
+            _be_looked_at(channel, proof, said, theirs)
         time.sleep(_LOOKER_LEAVES_S)
         channel.begin_again()
 
@@ -197,24 +181,20 @@ def _prove_to_all(
 
 
 def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
-    theirs, n_looks = expect(channel, Hello), 0
+    theirs = expect(channel, Hello)
     while _passes_by(theirs, mine):
-        n_looks += 1
         with id_proof(password) as proof:
             said = with_point(mine, proof)
             channel.send(said)
-            _be_looked_at(channel, proof, said, theirs, n_looks=n_looks)
+            _be_looked_at(channel, proof, said, theirs)
         channel.begin_again()
         theirs = expect(channel, Hello)
     return theirs
 
 
-def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello, *, n_looks: int) -> None:
-    """Let a peer that only looks compare the ids too, but not too often. It may be gone, or not want to know."""
+def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
+    """Let a peer that only looks compare the ids too. It may be gone, or not want to know."""
     if proof is None or differences(mine, theirs, channel.peer):
-        return
-    if n_looks > MAX_LOOKS:
-        abort(channel, "greeting", f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared")
         return
     with suppress(ProtocolError):
         prove_ids(channel, proof, mine, theirs)

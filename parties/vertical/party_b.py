@@ -176,11 +176,8 @@ def train(
     *,
     save: Callable[[PassiveShare], None] = lambda share: None,
     progress: Progress = no_progress,
-    note: Callable[[str], None] = lambda sentence: None,
 ) -> PassiveShare:
     """Take part in one training run; `save` is called when the active party has saved the model.
-
-    `note` takes a sentence for the log whenever the active party only looked.
 
     Notes
     -----
@@ -199,7 +196,7 @@ def train(
         mine = job.hello()
         if job.password is None:
             raise ParameterError("records are released after they were aligned. Nothing was released")
-        theirs = greet(channel, mine, password=job.password, note=note)
+        theirs = greet(channel, mine, password=job.password)
         held = theirs.held
         phase.enter("desensitizing")
         source: RankSource = spool if job.made is None else job.made

@@ -79,18 +79,6 @@ class Silence:
         return self._lasted_s > self.stall_s
 
 
-class Blocked(Silence):
-    """How long a message has waited for a peer that takes nothing: `listen` whenever it could not be sent."""
-
-    def __init__(self, timing: Timing) -> None:
-        super().__init__(timing.stall_s if timing.send_s is None else timing.send_s)
-
-    @property
-    def reason(self) -> str:
-        """What is wrong with the peer."""
-        return f"is connected, but has read nothing for {self.stall_s:g} s"
-
-
 def stalled(stall_s: float) -> str:
     """What is wrong with a peer whose silence is a stall."""
     return f"is connected, but its program has said nothing for {stall_s:g} s; it hangs, or is busy with a longer step"

@@ -15,10 +15,8 @@ from protocols.errors import UnexpectedMessage
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.liveness import Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.zmq_socket import HIGH_WATER_MARK
 
-# What a peer may have said ahead of its turn: bounds the memory that it can take. Whoever says more is cut off, and so
-# is a peer that says as many things after nothing more was expected of it.
+# What a peer may have said ahead of its turn: bounds the memory that it can take.
 MAX_WAITING = 256
 MAX_WAITING_BYTES = 256 << 20
 
@@ -49,18 +47,13 @@ class _Peer:
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
-    n_dropped: int = 0
-    asked: int = 0
-    cut: str = ""
+    is_stalled: bool = False
     flood: str = ""
 
-    def clear(self) -> None:
+    def forget(self) -> None:
         self.inbox.clear()
         self.waiting_bytes = 0
-
-    def forget(self) -> None:
-        self.clear()
-        self.connection, self.is_heard, self.cut, self.flood = None, False, "", ""
+        self.connection, self.is_heard, self.is_stalled = None, False, False
 
 
 class Peers:
@@ -76,8 +69,6 @@ class Peers:
         self._peers = {name: _Peer(Silence(timing.stall_s), Pulse(timing)) for name in names}
         self._descriptors: dict[int, _Descriptor] = {}
         self._timing = timing
-        self._to_shut: list[_Connection] = []
-        self._n_asked = 0
 
     def note_event(self, descriptor: int, *, is_accepted: bool) -> None:
         """A connection began or ended."""
@@ -108,17 +99,11 @@ class Peers:
             peer.connection = connection
             peer.pulse.start()
         peer.silence.end()
-        if peer.is_released:
-            peer.n_dropped += 1
-            if peer.n_dropped == MAX_WAITING:
-                self.cut(name, "went on after the end")
-            return True
         if peer.flood:
             return True
         n_bytes = size_bytes(frames)
         if peer.inbox and (len(peer.inbox) >= MAX_WAITING or peer.waiting_bytes + n_bytes > MAX_WAITING_BYTES):
             peer.flood = f"{MAX_WAITING} messages or {MAX_WAITING_BYTES >> 20} MiB"
-            self.cut(name, "sent too much ahead of its turn")
             return True
         peer.waiting_bytes += n_bytes
         peer.inbox.append(frames)
@@ -130,24 +115,18 @@ class Peers:
             if peer.connection is not None and not self.is_lost(name):
                 yield peer.connection.descriptor
 
-    def cut(self, name: str, why: str) -> None:
-        """Give a peer up; `listen` tells which connection to shut."""
-        peer = self._peers[name]
-        if peer.connection is not None and not self.is_lost(name):
-            self._to_shut.append(peer.connection)
-            peer.cut = why
-
     def listen(self) -> list[int]:
-        """Count the silence of those of whom nothing waits; returns the connections of peers given up since."""
+        """Count the silence of those of whom nothing waits; returns the connections of which it is a stall now."""
+        found = []
         for name, peer in self._peers.items():
             if peer.connection is None or peer.inbox or peer.is_released or self.is_lost(name):
                 peer.silence.end()
                 continue
             peer.silence.listen()
             if peer.silence.is_stall:
-                self.cut(name, stalled(self._timing.stall_s))
-        found, self._to_shut = [one for one in self._to_shut if self._stands(one)], []
-        return [connection.descriptor for connection in found]
+                peer.is_stalled = True
+                found.append(peer.connection.descriptor)
+        return found
 
     def beats(self) -> Iterator[tuple[str, bytes]]:
         """The peers that should hear that this party goes on, and where they are; they are taken for told."""
@@ -172,26 +151,17 @@ class Peers:
         """Whether a message of the peer waits."""
         return bool(self._peers[name].inbox)
 
-    def ask(self, name: str) -> bool:
-        """Note that this peer is asked for; returns whether more may be read for it.
-
-        Not while much waits of those who are asked for in turn with it: what is not read holds its senders back.
-        """
-        last = self._peers[name].asked
-        self._n_asked += 1
-        self._peers[name].asked = self._n_asked
-        return not any(one.asked > last and len(one.inbox) >= HIGH_WATER_MARK for one in self._peers.values())
+    def most_waiting(self) -> int:
+        """How many messages wait of the peer of which most do."""
+        return max((len(peer.inbox) for peer in self._peers.values()), default=0)
 
     def is_lost(self, name: str) -> bool:
-        """Whether the peer came and its connection has ended, or it was given up."""
+        """Whether the peer came and its connection has ended, or its program hangs."""
         connection = self._peers[name].connection
         if connection is None:
             return False
-        return bool(self._peers[name].cut) or not self._stands(connection)
-
-    def _stands(self, connection: _Connection) -> bool:
         known = self._descriptors[connection.descriptor]
-        return known.is_open and known.serial == connection.serial
+        return self._peers[name].is_stalled or not known.is_open or known.serial != connection.serial
 
     def route(self, name: str) -> bytes | None:
         """Where a message to the peer goes."""
@@ -211,14 +181,13 @@ class Peers:
         self._peers[name].forget()
 
     def release(self, name: str) -> None:
-        """The peer may leave: nothing more is expected of it, and what it still says is dropped."""
+        """The peer may leave: nothing more is expected of it."""
         self._peers[name].is_released = True
-        self._peers[name].clear()
 
     def lost(self, name: str, otherwise: str) -> Exception:
         """What to raise when a peer is gone: its last words, if it left any."""
         peer = self._peers[name]
-        return farewell(name, peer.inbox, peer.cut or otherwise)
+        return farewell(name, peer.inbox, stalled(self._timing.stall_s) if peer.is_stalled else otherwise)
 
     def check(self, name: str) -> None:
         """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
@@ -227,13 +196,10 @@ class Peers:
         ------
         PeerLost, PeerAborted, UnexpectedMessage
         """
-        for other in sorted(self._peers, key=lambda one: one != name):
-            peer = self._peers[other]
-            if peer.is_released:
-                continue
+        for other, peer in self._peers.items():
             if peer.flood:
                 raise UnexpectedMessage(f"{other} sent more than {peer.flood} ahead of its turn")
-            if not self.is_lost(other):
+            if peer.is_released or not self.is_lost(other):
                 continue
             if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):
                 raise self.lost(other, f"closed the connection or was silent for {self._timing.timeout_s:g} s")

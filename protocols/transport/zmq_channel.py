@@ -17,7 +17,7 @@ from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, Blocked, Pulse, Silence, is_heartbeat, stalled
+from protocols.transport.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
@@ -76,7 +76,6 @@ class ConnectedChannel:
 
     def send(self, message: Message) -> None:
         frames = encode(message)
-        blocked = Blocked(self._timing)
         while True:
             self._follow_events()
             if self._is_lost and not self._is_flooding:
@@ -85,7 +84,8 @@ class ConnectedChannel:
             try:
                 self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                self._wait_to_send(blocked, message.kind)
+                self._listen()
+                self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
             else:
                 break
         self._pulse.start()
@@ -194,16 +194,6 @@ class ConnectedChannel:
         else:
             self._silence.listen()
         return bool(self._inbox)
-
-    def _wait_to_send(self, blocked: Blocked, kind: str) -> None:
-        """Listen until the peer may have read something, but not for ever."""
-        if self._is_connected:
-            blocked.listen()
-        if blocked.is_stall:
-            self._is_lost = True
-            raise PeerLost(f"{self.peer} {blocked.reason}; a {kind!r} message was not sent")
-        self._listen()
-        self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer will not come, did not come in time, or sends without end."""

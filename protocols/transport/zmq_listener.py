@@ -23,7 +23,7 @@ from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, Blocked
+from protocols.transport.liveness import HEARTBEAT
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders
@@ -136,7 +136,6 @@ class Listener:
         return socket
 
     def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
-        blocked = Blocked(self._timing)
         while True:
             self._pump(0)
             route = self._peers.route(peer)
@@ -147,9 +146,6 @@ class Listener:
             try:
                 self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                blocked.listen()
-                if blocked.is_stall:
-                    self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
                 self._pump(POLL_S)
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
@@ -176,7 +172,7 @@ class Listener:
     def _is_ready(self, peer: str) -> bool:
         """Never takes in more than is asked for: what waits unread on the socket holds its senders back."""
         self._beat()
-        if self._peers.ask(peer) and not self._peers.has_waiting(peer):
+        if not self._peers.has_waiting(peer) and self._peers.most_waiting() < HIGH_WATER_MARK:
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
 
