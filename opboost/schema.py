@@ -139,7 +139,9 @@ class ColumnSchema:
                 "data would reveal its extremes, so nothing is read from it"
             )
         # The negation refuses bounds that are no numbers, too.
-        if not (self.lower < self.upper and NARROWEST <= self.upper - self.lower <= WIDEST):
+        most = sys.float_info.max
+        is_finite = -most <= self.lower < self.upper <= most
+        if not (is_finite and NARROWEST <= self.upper - self.lower <= WIDEST):
             raise SchemaError(
                 f"column {self.name!r}: bounds must be finite with lower < upper, {NARROWEST:g} to {WIDEST:g} apart; "
                 f"found lower={self.lower}, upper={self.upper}"

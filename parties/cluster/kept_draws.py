@@ -22,7 +22,7 @@ from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import NOT_DRAWN, Drawn, Names, ReleaseStore
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.key_sets import distinct
 
 
@@ -111,7 +111,7 @@ def _write_kept(folder: Path, column: int, codes: KeptCodes, rows: Sequence[int]
     ends = np.cumsum(rows).tolist()
     for part, end in enumerate(ends):
         path = kept_path(folder, part, column)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        make_folder(path.parent)
         with replacing(path) as unfinished, unfinished.open("wb") as file:
             np.save(file, codes[end - rows[part] : end])
 

@@ -18,7 +18,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 _INT = "tag:yaml.org,2002:int"
 
 # Of whole numbers; longer ones Python does not write out in errors.
-MAX_BITS = 1024
+MAX_BITS = 8192
 
 # What PyYAML's constructors raise for scalars that are not what their tag says, beside its own errors.
 _MALFORMED = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

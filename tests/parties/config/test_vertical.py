@@ -310,7 +310,7 @@ def test_waiting_for_a_better_round_needs_a_share_to_validate_on() -> None:
 
 def test_a_local_map_that_would_publish_every_value_is_refused_when_the_run_file_is_read(tmp_path: Path) -> None:
     schema, _ = read_schema_of(tmp_path, SCHEMA)
-    section = DesensitizeSection(mechanism="local", columns={"tier": ColumnBudget(theta=999)})
+    section = DesensitizeSection(mechanism="local", theta=100, columns={"tier": ColumnBudget(theta=999)})
     with pytest.raises(ParameterError, match=r"column 'tier': neighbouring values are 999 points apart"):
         section.mechanisms(schema)
     assert section.model_copy(update={"columns": {"tier": ColumnBudget(mechanism="global")}}).mechanisms(schema)

@@ -100,8 +100,12 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
         bank.run["model"] = MODEL
         watch.exposed.clear()
         keys = client.security
-        tls = {"ca-file": keys.tls_ca_file, "client": {"key": keys.tls_client_key, "cert": keys.tls_client_cert}}
-        with dask.config.set({"distributed.comm.tls": tls}):
+        tls = {
+            "distributed.comm.tls.ca-file": keys.tls_ca_file,
+            "distributed.comm.tls.client.key": keys.tls_client_key,
+            "distributed.comm.tls.client.cert": keys.tls_client_cert,
+        }
+        with dask.config.set(tls):
             assert train_both(parties, outcomes) == {}
             assert predict_both(parties, outcomes, out=bank.path / "out" / "june")["shop"] == 400
         kept = client.map(np.ones, [10**5] * 4, pure=False)

@@ -536,7 +536,9 @@ def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
     for name in ("w0", "hub"):
         generate(owner.folder / "keys", name)
     keys = {"secret_key": "keys/w0.secret", "coordinator": {"name": "hub", "public_key": "keys/hub.public"}}
-    path.write_text(yaml.safe_dump({**owner.runs["worker"], **keys, "data": "d.parquet", "connect": address}))
+    training = {**owner.runs["worker"]["training"], "known_workers": False}
+    run = {**owner.runs["worker"], **keys, "training": training, "data": "d.parquet", "connect": address}
+    path.write_text(yaml.safe_dump(run))
     nobody = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
     assert (nobody.status, "nobody listens" in nobody.sentence) == (Status.SKIPPED, True)
     with socket.socket(socket.AF_UNIX) as there:
