@@ -21,6 +21,7 @@ from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (
     AddUp,
+    Confirmed,
     Divide,
     FinishTree,
     Join,
@@ -30,6 +31,7 @@ from protocols.messages.horizontal import (
     Place,
     Shares,
     StartTree,
+    Survivors,
     Unmask,
     WantHistograms,
     WantTotals,
@@ -183,9 +185,12 @@ class WorkerSession:
                 self._meet(message)
             case AddUp():
                 self._add_up(message)
+            case Survivors():
+                rows = self._summed.confirm(message.round, message.survivors)
+                self._channel.send(Confirmed(epoch=message.epoch, round=message.round, rows=rows))
             case Unmask():
-                rows = self._summed.unmask(message.round, message.survivors, message.sealed)
-                self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows))
+                rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
+                self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
             case _:
                 raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
 
