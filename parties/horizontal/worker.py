@@ -185,14 +185,20 @@ class WorkerSession:
                 self._meet(message)
             case AddUp():
                 self._add_up(message)
+            case Survivors() | Unmask():
+                self._reveal(message)
+            case _:
+                raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
+
+    def _reveal(self, message: Survivors | Unmask) -> None:
+        """Confirm to the others who takes part; give shares, once they have confirmed it too."""
+        match message:
             case Survivors():
                 rows = self._summed.confirm(message.round, message.survivors)
                 self._channel.send(Confirmed(epoch=message.epoch, round=message.round, rows=rows))
             case Unmask():
                 rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
                 self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
-            case _:
-                raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
 
     def _meet(self, message: Members) -> None:
         """Agree on keys with the workers who are there, if there are enough of them."""

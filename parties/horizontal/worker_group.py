@@ -7,9 +7,8 @@ every worker must know (splits, finished trees) is kept, and told to whoever com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.share_faults import ShareFaults
+from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import Admission
 from parties.horizontal.worker_connections import LOOK_S, Line, Lines
 from parties.progress import Progress, no_progress
@@ -33,15 +33,11 @@ from protocols.messages.horizontal import (
     ParcelFor,
     Shares,
     StartTree,
-    Survivors,
-    Unmask,
 )
 from protocols.messages.vertical import Done, Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel
 from protocols.secure_aggregation.sum import SumRound
 from protocols.transport.channel import Channel
-
-Answer = TypeVar("Answer", Masked, Confirmed, Shares)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,8 +144,11 @@ class WorkerGroup:
         for place in self._wanted:
             self._kept[place] = None
         self._wanted = []
-        self._collect_vectors(of, asked)
-        total = self._unmasked(of, self._collect_confirmations(of))
+        steps = SumSteps(
+            of, self._lines, patience_s=self.patience_s, keep_parcel=self._keep_parcel, unexpected=self._ignore_or_expel
+        )
+        steps.collect_vectors(asked)
+        total = steps.unmasked(steps.collect_confirmations())
         self._faults.judge(of)
         return total
 
@@ -164,75 +163,6 @@ class WorkerGroup:
                 done.add(worker.name)
                 worker.is_over = True
                 worker.channel.close()
-
-    def _collect_vectors(self, of: SumRound, asked: Sequence[str]) -> None:
-        came: set[str] = set()
-
-        def take(place: int, message: Masked) -> None:
-            of.add(place, message.vector)
-            name = of.epoch.names[place]
-            came.add(name)
-            self._keep_parcel(self._lines.all[name], message, of.epoch, message.round + 1)
-
-        self._take(of, Masked, self._lines.answers(asked, self.patience_s, came), take)
-
-    def _collect_confirmations(self, of: SumRound) -> list[str]:
-        """Who confirms to all others who took part; everybody's are waited for, since some may be wrong."""
-        told = of.close()
-        survivors = [of.epoch.names[place] for place in np.flatnonzero(told)]
-        for name in survivors:
-            message = Survivors(epoch=of.epoch.number, round=of.number, survivors=told)
-            self._lines.send(self._lines.all[name], message)
-        came: set[str] = set()
-
-        def take(place: int, message: Confirmed) -> None:
-            of.add_confirmations(place, message.rows)
-            came.add(of.epoch.names[place])
-
-        self._take(of, Confirmed, self._lines.answers(survivors, self.patience_s, came), take)
-        return [name for name in survivors if name in came]
-
-    def _unmasked(self, of: SumRound, asked: Sequence[str]) -> NDArray[np.int64]:
-        """The sum from as many shares as it takes, or from everybody's if some of these are wrong."""
-        for name in asked:
-            sealed, confirmations = of.request(of.epoch.names.index(name))
-            unmask = Unmask(epoch=of.epoch.number, round=of.number, sealed=sealed, confirmations=confirmations)
-            self._lines.send(self._lines.all[name], unmask)
-        self._collect_shares(of, asked, n=of.epoch.threshold)
-        try:
-            return of.result()
-        except SumRefused:
-            if not of.has_enough_shares:
-                raise
-        self._collect_shares(of, asked, n=len(asked))
-        return of.result()
-
-    def _collect_shares(self, of: SumRound, asked: Sequence[str], *, n: int) -> None:
-        def is_enough() -> bool:
-            answered = {of.epoch.names[place] for place in of.answered}
-            return len(answered) >= n or answered >= self._lines.still_in(asked)
-
-        def take(place: int, message: Shares) -> None:
-            of.add_shares(place, message.rows, message.confirmed)
-
-        self._take(of, Shares, self._lines.listen(asked, self.patience_s, until=is_enough), take)
-
-    def _take(
-        self,
-        of: SumRound,
-        kind: type[Answer],
-        found: Iterable[tuple[Line, Message]],
-        take: Callable[[int, Answer], None],
-    ) -> None:
-        """Take one kind of answers to a round; who sends a malformed one is expelled."""
-        for worker, message in found:
-            if not isinstance(message, kind):
-                self._ignore_or_expel(worker, message)
-            elif (message.epoch, message.round) == (of.epoch.number, of.number):
-                try:
-                    take(of.epoch.names.index(worker.name), message)
-                except SumRefused as error:
-                    self._lines.expel(worker, str(error))
 
     def _complete(self) -> None:
         """Let those back in that returned, and see that enough are there; then everybody has a parcel to give."""

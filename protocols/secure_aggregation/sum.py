@@ -10,8 +10,8 @@ After Bonawitz et al. (CCS 2017), with double masks. All numbers are modulo 2**6
     │ ── y_u = x_u + mask(b_u) ± the masks with all who are present ──► │
     │ ◄─ who survived: those whose vectors came ─ │
     │ ── per worker v: a MAC of who was present and who survived, under the common key of u and v ──► │
-    │ ◄─ all shares that were sealed for u; all MACs for u ─ │
-    │ ── if `threshold` MACs fit what u was told, per worker v: u's share of b_v if v survived, of k_v if it did not ──► │
+    │ ◄─ all shares that were sealed for u; all MACs for u ─ │  it goes on if `threshold` MACs fit what it was told
+    │ ── per worker v: u's share of b_v if v survived, of k_v if it did not ──► │
 
 The masks of two survivors cancel. From `threshold` answers the coordinator has every survivor's b, and of everybody
 else the masks that do not cancel. Who drops out after the parcel, after the vector or after the MACs changes nothing
@@ -20,17 +20,18 @@ else, as long as `threshold` workers remain at each step; below that a worker an
 What holds, and against whom (`threshold` t of n workers, 2 t > n):
 
 - A coordinator that follows the protocol, together with up to t - 1 workers, learns the sum of the others' vectors.
-- A coordinator that tells workers different lists learns no more, together with c workers if ``2 t > n + c``. A worker
-  confirms one pair of lists in a round, present being the list it masked under, and gives shares only if t workers,
-  itself included, confirmed the same pair. Two pairs would need t - c of the n - c others each, which are not that many;
-  so all shares of a round are of one pair, and nobody tells both b_u and k_u. At least t - c others masked among all
-  who are present in that pair, and their masks with each other stay. Every other survivor has masks with one of them,
-  or else with t workers outside of them, which again are not that many; so nobody's vector comes out without theirs.
+- A coordinator that tells workers different lists learns no more, together with c workers, if ``2 t > n + c``. A worker
+  confirms one pair of lists in a round, in which present is the list it masked under, and gives shares only if t
+  workers, itself included, confirmed the same pair. Two pairs would need t - c of the n - c others each, which are not
+  that many; so all shares of a round are of one pair, and nobody tells both b_u and k_u. The t - c or more others that
+  confirmed it all masked among those present, survivors included, so that the masks between any two of them, and
+  between each of them and any other survivor, go away only in a sum with both. A survivor that masked under another
+  list did so among t workers or more, of whom one confirmed: no vector comes out without theirs.
 - A vector that comes after its worker was given up stays under mask(b), which is told of survivors alone.
 - b and k are fresh in every round and the pair's seeds come from a hash, so that what one round reveals says nothing of
   another one's masks. A MAC is of a run, drawing, epoch, round, sender and receiver too.
-- Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers that know each
-  other's lasting public keys (`identity`) exclude that, the others trust it.
+- Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
+  that know each other's lasting public keys (`identity`) exclude that, the others trust it.
 - No worker can be stopped from adding a wrong vector; nor is it noticed.
 - Wrong shares are noticed, and do no harm as long as `threshold` right ones came. Whose they were is told together with
   who dealt them, since either of the two may have made them wrong. So are wrong MACs, together with who says so.
