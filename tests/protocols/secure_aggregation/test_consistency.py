@@ -192,13 +192,27 @@ def test_nor_among_five_with_few_different_lists() -> None:
         assert not liar.reads_too_few()
 
 
-def test_without_confirmations_some_lists_show_too_much_among_three_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    unchecked(monkeypatch)
-    liar, found = Liar(*group(3, 2)), 0
-    for lists in itertools.product(*(possible(3, 2, u) for u in range(3))):
-        liar.ask(lists, VECTORS[:3])
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_around_the_attack_among_five_no_lists_show_too_much_unless_nothing_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch, is_checked: bool
+) -> None:
+    """Worker 0 masked with 1 and 2 alone; all lists of three survivors with it, at each of the others."""
+    if not is_checked:
+        unchecked(monkeypatch)
+    liar, found = Liar(*group(5, 3)), 0
+    options = [[(ALL, frozenset({0, u, v})) for v in range(1, 5) if v != u] for u in range(1, 5)]
+    for lists in itertools.product(*options):
+        liar.ask([ATTACK[0], *lists], VECTORS)
         found += liar.reads_too_few()
-    assert found > 0
+    assert found == (0 if is_checked else 4)
+
+
+def test_without_confirmations_other_lists_are_answered_in_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    unchecked(monkeypatch)
+    liar = Liar(*group(3, 2))
+    whole, two = frozenset(range(3)), frozenset({0, 1})
+    liar.ask([(whole, two), (whole, whole), (whole, whole)], VECTORS[:3])
+    assert {liar.lists[v] for v in liar.shares} == {(whole, two), (whole, whole)}
 
 
 def confirmed_round(
