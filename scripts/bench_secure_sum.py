@@ -22,8 +22,11 @@ def one_round(workers: list[SummedWorker], epoch: Epoch, number: int, vectors: n
     staying = range(len(workers) - n_gone)
     for u in staying:
         of.add(u, workers[u].mask(number, of.present, vectors[u]))
+    survivors = of.close()
     for u in staying:
-        of.add_shares(u, workers[u].unmask(number, of.survivors, of.request(u)))
+        of.add_confirmations(u, workers[u].confirm(number, survivors))
+    for u in staying:
+        of.add_shares(u, *workers[u].unmask(number, *of.request(u)))
     assert (of.result() == vectors[: len(staying)].sum(axis=0)).all()
     return time.perf_counter() - start
 

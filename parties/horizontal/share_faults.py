@@ -1,4 +1,4 @@
-"""Wrong shares in secure aggregation: which worker is to blame, and what the coordinator does about it."""
+"""Wrong shares and confirmations in secure aggregation: which worker is to blame, and what is done about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocols.secure_aggregation.sum import SumRound
 
 
 class ShareFaults:
-    """Wrong shares of a run so far, each with its holder and with the dealer of the secret.
+    """Wrong shares of a run so far, each with its holder and with the dealer of the secret; and wrong confirmations.
 
     Parameters
     ----------
@@ -23,6 +23,7 @@ class ShareFaults:
         self._lines = lines
         self._note = note
         self._known: set[tuple[str, str]] = set()
+        self._denied: set[tuple[str, str]] = set()
 
     def doubted(self, epoch: Epoch) -> frozenset[int]:
         """Places of workers whose shares were wrong before."""
@@ -30,20 +31,31 @@ class ShareFaults:
         return frozenset(place for place, name in enumerate(epoch.names) if name in holders)
 
     def judge(self, of: SumRound) -> None:
-        """Expel a worker that must have sent wrong shares; name both workers where a share may have been dealt wrong.
+        """Expel a worker that must have sent wrong ones; name both workers where the other one may be at fault.
 
-        Fewer workers than the threshold may be dishonest, so that as many as it cannot all have dealt a wrong share.
+        Fewer workers than the threshold may be dishonest, so that as many as it cannot all have dealt a wrong share, or
+        call a right confirmation wrong.
         """
-        names = of.epoch.names
-        found: dict[str, list[str]] = {}
-        for place, dealt_by in sorted(of.wrong_shares):
-            found.setdefault(names[place], []).append(names[dealt_by])
-        for holder, dealers in found.items():
-            if holder in dealers or len(dealers) >= of.epoch.threshold:
-                self._lines.expel(self._lines.all[holder], f"its shares of {', '.join(dealers)} are wrong")
+        for holder, dealer in self._blamed(of, of.wrong_shares, self._known, "shares of"):
+            self._note_pair("wrong share", f"{holder}'s share of {dealer}'s secret is wrong or lacking")
+        for author, reader in self._blamed(of, of.wrong_confirmations, self._denied, "confirmations to"):
+            self._note_pair("wrong confirmation", f"{author}'s confirmation to {reader} is wrong, as {reader} says")
+
+    def _blamed(
+        self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], what: str
+    ) -> list[tuple[str, str]]:
+        """Pairs not known before of which either may be at fault; who must be is expelled."""
+        names, found = of.epoch.names, dict[str, list[str]]()
+        for sender, other in sorted(wrong):
+            found.setdefault(names[sender], []).append(names[other])
+        new: list[tuple[str, str]] = []
+        for name, others in found.items():
+            if name in others or len(others) >= of.epoch.threshold:
+                self._lines.expel(self._lines.all[name], f"its {what} {', '.join(others)} are wrong")
                 continue
-            for dealer in dealers:
-                if (holder, dealer) not in self._known:
-                    self._known.add((holder, dealer))
-                    sentence = f"{holder}'s share of {dealer}'s secret is wrong or lacking"
-                    self._note("wrong share", f"{sentence}: one of the two does not keep to the protocol")
+            new += [(name, other) for other in others if (name, other) not in known]
+        known.update(new)
+        return new
+
+    def _note_pair(self, event: str, sentence: str) -> None:
+        self._note(event, f"{sentence}: one of the two does not keep to the protocol")

@@ -16,10 +16,19 @@ from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from parties.horizontal.remote_holder import RemoteHolder
-from protocols.messages.horizontal import AddUp, Masked, Shares, Unmask, WantHistograms, WantTotals
+from protocols.messages.horizontal import (
+    AddUp,
+    Confirmed,
+    Masked,
+    Shares,
+    Survivors,
+    Unmask,
+    WantHistograms,
+    WantTotals,
+)
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import SEALED_BYTES
-from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SECRET_BYTES, SEED_BYTES, TAG_BYTES
 from protocols.transport.codec import encode, size_bytes
 
 
@@ -79,6 +88,7 @@ class _Nobody:
         self._everybody = np.ones(n_workers, np.bool_)
         self._sealed = np.zeros((n_workers, SEALED_BYTES), np.uint8)
         self._shares = np.zeros((n_workers, SECRET_BYTES), np.uint8)
+        self._confirmations = np.zeros((n_workers, CONFIRMATION_BYTES), np.uint8)
         self._seeds = bytes(n_workers * SEED_BYTES + TAG_BYTES)
         self._n_wanted = 0
         self.asked: Counter[str] = Counter()
@@ -97,11 +107,13 @@ class _Nobody:
         self.n_rounds += 1
         self.n_numbers += length
         self.tell(AddUp(n_wanted=n_wanted, epoch=1, round=number, present=self._everybody))
-        self.tell(Unmask(epoch=1, round=number, survivors=self._everybody, sealed=self._sealed))
+        self.tell(Survivors(epoch=1, round=number, survivors=self._everybody))
+        self.tell(Unmask(epoch=1, round=number, sealed=self._sealed, confirmations=self._confirmations))
         masked = Masked(
             epoch=1, round=number, vector=np.zeros(length, "<u8"), sealed=self._sealed, seeds=self._seeds,
             mark=bytes(SEED_BYTES),
         )  # fmt: skip
-        shares = Shares(epoch=1, round=number, rows=self._shares)
-        self.sent_bytes += size_bytes(encode(masked)) + size_bytes(encode(shares))
+        confirmed = Confirmed(epoch=1, round=number, rows=self._confirmations)
+        shares = Shares(epoch=1, round=number, rows=self._shares, confirmed=self._everybody)
+        self.sent_bytes += sum(size_bytes(encode(message)) for message in (masked, confirmed, shares))
         return np.zeros(length, np.int64)

@@ -21,6 +21,7 @@ from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (
     AddUp,
+    Confirmed,
     Divide,
     FinishTree,
     Join,
@@ -30,6 +31,7 @@ from protocols.messages.horizontal import (
     Place,
     Shares,
     StartTree,
+    Survivors,
     Unmask,
     WantHistograms,
     WantTotals,
@@ -184,11 +186,20 @@ class WorkerSession:
                 self._meet(message)
             case AddUp():
                 self._add_up(message)
-            case Unmask():
-                rows = self._summed.unmask(message.round, message.survivors, message.sealed)
-                self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows))
+            case Survivors() | Unmask():
+                self._reveal(message)
             case _:
                 raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
+
+    def _reveal(self, message: Survivors | Unmask) -> None:
+        """Confirm to the others who takes part; give shares, once they have confirmed it too."""
+        match message:
+            case Survivors():
+                rows = self._summed.confirm(message.round, message.survivors)
+                self._channel.send(Confirmed(epoch=message.epoch, round=message.round, rows=rows))
+            case Unmask():
+                rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
+                self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
 
     def _meet(self, message: Members) -> None:
         """Agree on keys with the workers who are there, if there are enough of them."""

@@ -18,12 +18,14 @@ from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.share_faults import ShareFaults
+from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import Admission
 from parties.horizontal.worker_connections import LOOK_S, Line, Lines
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import (
     AddUp,
+    Confirmed,
     FinishTree,
     Join,
     Masked,
@@ -31,7 +33,6 @@ from protocols.messages.horizontal import (
     ParcelFor,
     Shares,
     StartTree,
-    Unmask,
 )
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
@@ -144,13 +145,11 @@ class WorkerGroup:
         for place in self._wanted:
             self._kept[place] = None
         self._wanted = []
-        self._collect_vectors(of, asked)
-        survivors = [name for name in asked if of.survivors[epoch.names.index(name)]]
-        for name in survivors:
-            sealed = of.request(epoch.names.index(name))
-            unmask = Unmask(epoch=epoch.number, round=number, survivors=of.survivors, sealed=sealed)
-            self._lines.send(self._lines.all[name], unmask)
-        total = self._unmasked(of, survivors)
+        steps = SumSteps(
+            of, self._lines, patience_s=self.patience_s, keep_parcel=self._keep_parcel, unexpected=self._ignore_or_expel
+        )
+        steps.collect_vectors(asked)
+        total = steps.unmasked(steps.collect_confirmations())
         self._faults.judge(of)
         return total
 
@@ -165,48 +164,6 @@ class WorkerGroup:
                 done.add(worker.name)
                 worker.is_over = True
                 worker.channel.close()
-
-    def _collect_vectors(self, of: SumRound, asked: Sequence[str]) -> None:
-        epoch = of.epoch
-        came: set[str] = set()
-        for worker, message in self._lines.answers(asked, self.patience_s, came):
-            if not isinstance(message, Masked):
-                self._ignore_or_expel(worker, message)
-                continue
-            if (message.epoch, message.round) != (epoch.number, of.number):
-                continue
-            try:
-                of.add(epoch.names.index(worker.name), message.vector)
-            except SumRefused as error:
-                self._lines.expel(worker, str(error))
-                continue
-            came.add(worker.name)
-            self._keep_parcel(worker, message, of.epoch, message.round + 1)
-
-    def _unmasked(self, of: SumRound, survivors: Sequence[str]) -> NDArray[np.int64]:
-        """The sum from as many shares as it takes, or from everybody's if some of these are wrong."""
-        self._collect_shares(of, survivors, n=of.epoch.threshold)
-        try:
-            return of.result()
-        except SumRefused:
-            if not of.has_enough_shares:
-                raise
-        self._collect_shares(of, survivors, n=len(survivors))
-        return of.result()
-
-    def _collect_shares(self, of: SumRound, survivors: Sequence[str], *, n: int) -> None:
-        def is_enough() -> bool:
-            answered = {of.epoch.names[place] for place in of.answered}
-            return len(answered) >= n or answered >= self._lines.still_in(survivors)
-
-        for worker, message in self._lines.listen(survivors, self.patience_s, until=is_enough):
-            if not isinstance(message, Shares):
-                self._ignore_or_expel(worker, message)
-            elif (message.epoch, message.round) == (of.epoch.number, of.number):
-                try:
-                    of.add_shares(of.epoch.names.index(worker.name), message.rows)
-                except SumRefused as error:
-                    self._lines.expel(worker, str(error))
 
     def _complete(self) -> None:
         """Let those back in that returned, and see that enough are there; then everybody has a parcel to give."""
@@ -291,5 +248,5 @@ class WorkerGroup:
             # It came back sooner than its end was noticed.
             self._lines.lose(worker, f"{worker.name} began anew", is_gone=False)
             self._admission.take_back(worker, message)
-        elif not isinstance(message, (Masked, Shares, ParcelFor)):
+        elif not isinstance(message, (Masked, Confirmed, Shares, ParcelFor)):
             self._lines.expel(worker, f"a {message.kind!r} message was not due")

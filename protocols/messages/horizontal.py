@@ -14,7 +14,9 @@
     │ ◄── WantTotals, WantHistograms ── │   what the next sum is of; those of several trees may be asked together
     │ ◄─────────── AddUp ────────────── │   a round of secure aggregation
     │ ──────────── Masked ────────────► │   the masked vector, and the parcel for the next round
-    │ ◄────────── Unmask ────────────── │
+    │ ◄───────── Survivors ──────────── │   whose vectors came
+    │ ────────── Confirmed ───────────► │   for every worker a MAC of who was present and who survived
+    │ ◄────────── Unmask ────────────── │   the MACs and the sealed shares that are for the receiver
     │ ──────────── Shares ────────────► │
     │ ◄───────── FinishTree ─────────── │
     │              · · ·                │
@@ -48,12 +50,15 @@ from pydantic import Field, JsonValue, model_validator
 from protocols.messages.fields import ByteRows, Count, FlagArray, Loss, Name, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
 VectorArray = Annotated[NDArray[np.uint64], array_of("<u8")]
 NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
+WorkerFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_WORKERS)]
+Confirmations = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2, width=CONFIRMATION_BYTES, max_rows=MAX_WORKERS)]
 Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
 # What nonces have room for, and one more.
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
@@ -202,23 +207,42 @@ class Masked(Message):
     mark: RandomBytes
 
 
+class Survivors(Message):
+    """Whose vectors came."""
+
+    kind: ClassVar[str] = "survivors"
+    epoch: EpochNumber
+    round: RoundNumber
+    survivors: WorkerFlags
+
+
+class Confirmed(Message):
+    """Who was present and who survived, as the sender was told: a MAC per worker, for its eyes."""
+
+    kind: ClassVar[str] = "confirmed"
+    epoch: EpochNumber
+    round: RoundNumber
+    rows: Confirmations
+
+
 class Unmask(Message):
-    """Whose vectors came, and what everybody sealed for the receiver."""
+    """What everybody sealed for the receiver, and what everybody confirmed to it."""
 
     kind: ClassVar[str] = "unmask"
     epoch: EpochNumber
     round: RoundNumber
-    survivors: FlagArray
     sealed: ByteRows
+    confirmations: Confirmations
 
 
 class Shares(Message):
-    """The sender's shares, one row per worker."""
+    """The sender's shares, one row per worker, and whose confirmations it found right."""
 
     kind: ClassVar[str] = "shares"
     epoch: EpochNumber
     round: RoundNumber
     rows: ByteRows
+    confirmed: WorkerFlags
 
 
 class TakeTurns(Message):
@@ -263,6 +287,8 @@ HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
         WantHistograms,
         AddUp,
         Masked,
+        Survivors,
+        Confirmed,
         Unmask,
         Shares,
         FinishTree,

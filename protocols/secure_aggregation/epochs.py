@@ -71,6 +71,11 @@ class Epoch:
             repr((self.run_bytes, self.number, number, self.names, sender, receiver, self.threshold)).encode()
         ).digest()
 
+    def view(self, number: int, present: Flags, survivors: Flags, *, sender: int, receiver: int) -> bytes:
+        """What a worker confirms to another one: all that both must have been told alike, and who tells whom."""
+        told = self.run_bytes, self.number, number, self.names, self.keys, self.threshold
+        return repr((*told, present.tolist(), survivors.tolist(), sender, receiver)).encode()
+
     def nonce(self, number: int) -> bytes:
         """Of a round of this epoch, 12 bytes."""
         return self.number.to_bytes(4, "little") + number.to_bytes(8, "little")

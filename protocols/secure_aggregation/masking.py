@@ -1,11 +1,12 @@
 """What secure aggregation is made of: keys that two workers share, streams of masks, and secrets in shares.
 
 Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode, ChaCha20-Poly1305 and Shamir's scheme are
-those of pycryptodome.
+those of pycryptodome, HMAC-SHA256 is Python's.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,9 @@ SECRET_BYTES = 16
 
 # Of an authentication tag.
 TAG_BYTES = 16
+
+# Of a confirmation, an HMAC-SHA256.
+CONFIRMATION_BYTES = 32
 
 
 def derive(secret: bytes, purpose: str, *context: bytes, n_bytes: int = SEED_BYTES) -> bytes:
@@ -83,6 +87,16 @@ def unseal(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
         raise SumRefused("a sealed share was altered, or is of another round or worker; nothing was revealed") from None
 
 
+def confirmation(key: bytes, view: bytes) -> bytes:
+    """The HMAC-SHA256 of what a worker was told, for the worker that it shares the key with."""
+    return hmac.digest(key, view, "sha256")
+
+
+def is_confirmation(key: bytes, view: bytes, found: bytes) -> bool:
+    """Whether this is the other worker's `confirmation`, compared in constant time."""
+    return hmac.compare_digest(confirmation(key, view), found)
+
+
 def split(secret: bytes, *, threshold: int, n_shares: int) -> list[bytes]:
     """Shares of 16 bytes, any `threshold` of which give the secret back and fewer nothing."""
     return [share for _, share in Shamir.split(threshold, n_shares, secret)]
@@ -103,11 +117,14 @@ class PairKeys:
         From which the pair's mask of every round comes.
     to_them, from_them : bytes
         For shares that one seals for the other.
+    confirmations : bytes
+        With which both authenticate what the coordinator told them.
     """
 
     masks: bytes = field(repr=False)
     to_them: bytes = field(repr=False)
     from_them: bytes = field(repr=False)
+    confirmations: bytes = field(repr=False)
 
 
 class OwnKey:
@@ -153,6 +170,7 @@ class OwnKey:
             masks=derive(secret, "masks", run, *sorted((self.public, theirs))),
             to_them=derive(secret, "shares", run, self.public, theirs),
             from_them=derive(secret, "shares", run, theirs, self.public),
+            confirmations=derive(secret, "confirmations", run, *sorted((self.public, theirs))),
         )
 
 

@@ -8,26 +8,33 @@ After Bonawitz et al. (CCS 2017), with double masks. All numbers are modulo 2**6
     │               │  of k_u; and, encrypted under k_u, the seeds of u's masks with all others in this round
     │ ◄─ who is present: those whose parcels came ─ │
     │ ── y_u = x_u + mask(b_u) ± the masks with all who are present ──► │
-    │ ◄─ who survived: those whose vectors came; all shares that were sealed for u ─ │
+    │ ◄─ who survived: those whose vectors came ─ │
+    │ ── per worker v: a MAC of who was present and who survived, under the common key of u and v ──► │
+    │ ◄─ all shares that were sealed for u; all MACs for u ─ │  it goes on if `threshold` MACs fit what it was told
     │ ── per worker v: u's share of b_v if v survived, of k_v if it did not ──► │
 
 The masks of two survivors cancel. From `threshold` answers the coordinator has every survivor's b, and of everybody
-else the masks that do not cancel. Who drops out after the parcel, after the vector or after the shares changes nothing
+else the masks that do not cancel. Who drops out after the parcel, after the vector or after the MACs changes nothing
 else, as long as `threshold` workers remain at each step; below that a worker answers nothing.
 
 What holds, and against whom (`threshold` t of n workers, 2 t > n):
 
 - A coordinator that follows the protocol, together with up to t - 1 workers, learns the sum of the others' vectors.
-- A vector that comes after its worker was given up stays under mask(b): nobody who told k_u tells b_u of that round, so
-  a coordinator that lies about who survived does not get both from t workers each, if ``2 t > n + c`` for c workers
-  that help it.
+- A coordinator that tells workers different lists learns no more, together with c workers, if ``2 t > n + c``. A worker
+  confirms one pair of lists in a round, in which present is the list it masked under, and gives shares only if t
+  workers, itself included, confirmed the same pair. Two pairs would need t - c of the n - c others each, which are not
+  that many; so all shares of a round are of one pair, and nobody tells both b_u and k_u. The t - c or more others that
+  confirmed it all masked among those present, survivors included, so that the masks between any two of them, and
+  between each of them and any other survivor, go away only in a sum with both. A survivor that masked under another
+  list did so among t workers or more, of whom one confirmed: no vector comes out without theirs.
+- A vector that comes after its worker was given up stays under mask(b), which is told of survivors alone.
 - b and k are fresh in every round and the pair's seeds come from a hash, so that what one round reveals says nothing of
-  another one's masks.
-- Keys pass through the coordinator. One that hands out keys of its own could read the shares; workers that know each
-  other's lasting public keys (`identity`) exclude that, the others trust it.
+  another one's masks. A MAC is of a run, drawing, epoch, round, sender and receiver too.
+- Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
+  that know each other's lasting public keys (`identity`) exclude that, the others trust it.
 - No worker can be stopped from adding a wrong vector; nor is it noticed.
 - Wrong shares are noticed, and do no harm as long as `threshold` right ones came. Whose they were is told together with
-  who dealt them, since either of the two may have made them wrong.
+  who dealt them, since either of the two may have made them wrong. So are wrong MACs, together with who says so.
 """
 
 from __future__ import annotations
@@ -43,7 +50,17 @@ from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
-from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, Vector, add, combine, derive, mask, unseal
+from protocols.secure_aggregation.masking import (
+    CONFIRMATION_BYTES,
+    SECRET_BYTES,
+    SEED_BYTES,
+    Vector,
+    add,
+    combine,
+    derive,
+    mask,
+    unseal,
+)
 
 # Sets of shares that are tried for one secret when the first set was wrong: all there are among up to ten workers; of
 # fifty workers' shares as many at random, in 14 s, which miss four liars once in 150,000 times.
@@ -78,6 +95,8 @@ class SumRound:
     doubted: frozenset[int] = frozenset()
     _total: Vector = field(init=False)
     _survivors: set[int] = field(init=False, default_factory=set)
+    _confirmations: dict[int, ByteRows] = field(init=False, default_factory=dict)
+    _denied: set[tuple[int, int]] = field(init=False, default_factory=set)
     _shares: dict[int, ByteRows] = field(init=False, default_factory=dict)
     _right: dict[int, dict[int, bytes]] = field(init=False, default_factory=dict)
     _wrong: set[tuple[int, int]] = field(init=False, default_factory=set)
@@ -115,8 +134,8 @@ class SumRound:
         self._survivors.add(worker)
         self._total += masked
 
-    def request(self, worker: int) -> ByteRows:
-        """What was sealed for a survivor, when no more vectors are waited for.
+    def close(self) -> Flags:
+        """Take no more vectors; who survived, which the survivors are told.
 
         Raises
         ------
@@ -125,7 +144,28 @@ class SumRound:
         """
         check_enough(self.epoch, len(self._survivors), "sent their vectors")
         self._is_closed = True
-        return self._sealed_for(worker)
+        return self.survivors
+
+    def add_confirmations(self, worker: int, rows: ByteRows) -> None:
+        """Take a survivor's confirmations, one row for each worker."""
+        is_due = self._is_closed and worker in self._survivors and worker not in self._confirmations
+        if rows.shape != (self.epoch.n_workers, CONFIRMATION_BYTES) or not is_due:
+            raise SumRefused("confirmations are malformed or were not asked for; they are not counted")
+        self._confirmations[worker] = rows
+
+    def request(self, worker: int) -> tuple[ByteRows, ByteRows]:
+        """What was sealed for a survivor, and what was confirmed to it.
+
+        Raises
+        ------
+        SumRefused
+            If too few confirmed who took part.
+        """
+        check_enough(self.epoch, len(self._confirmations), "confirmed who took part")
+        confirmations = np.zeros((self.epoch.n_workers, CONFIRMATION_BYTES), np.uint8)
+        for u, rows in self._confirmations.items():
+            confirmations[u] = rows[worker]
+        return self._sealed_for(worker), confirmations
 
     def _sealed_for(self, worker: int) -> ByteRows:
         rows = np.zeros((self.epoch.n_workers, SEALED_BYTES), np.uint8)
@@ -133,11 +173,13 @@ class SumRound:
             rows[u] = parcel.sealed[worker]
         return rows
 
-    def add_shares(self, worker: int, shares: ByteRows) -> None:
-        """Take a survivor's shares."""
-        if shares.shape != (self.epoch.n_workers, SECRET_BYTES) or worker not in self._survivors:
+    def add_shares(self, worker: int, shares: ByteRows, confirmed: Flags) -> None:
+        """Take a survivor's shares, and whose confirmations it found right."""
+        n = self.epoch.n_workers
+        if (shares.shape, confirmed.shape) != ((n, SECRET_BYTES), (n,)) or worker not in self._confirmations:
             raise SumRefused("shares are malformed or were not asked for; they are not counted")
         self._shares[worker] = shares
+        self._denied |= {(author, worker) for author in self._confirmations if not confirmed[author]}
 
     @property
     def answered(self) -> frozenset[int]:
@@ -153,6 +195,11 @@ class SumRound:
     def wrong_shares(self) -> frozenset[tuple[int, int]]:
         """Who sent a wrong share or none, and of whose secret: of workers without whom `result` had to do."""
         return frozenset(self._wrong)
+
+    @property
+    def wrong_confirmations(self) -> frozenset[tuple[int, int]]:
+        """Who sent a wrong confirmation, and to whom, as this one says."""
+        return frozenset(self._denied)
 
     def result(self) -> NDArray[np.int64]:
         """The survivors' sum.

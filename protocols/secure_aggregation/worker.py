@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
 from protocols.secure_aggregation.masking import (
+    CONFIRMATION_BYTES,
     SECRET_BYTES,
     OwnKey,
     PairKeys,
     Vector,
     add,
+    confirmation,
     derive,
+    is_confirmation,
     mask,
     seal,
     split,
@@ -47,7 +50,8 @@ class SummedWorker:
         self._pairs: list[PairKeys] = []
         self._prepared: tuple[int, bytes, list[bytes]] | None = None
         self._last_masked = -1
-        self._unmasks: tuple[int, Flags] | None = None
+        self._masked: tuple[int, Flags] | None = None
+        self._confirmed: tuple[int, Flags, Flags] | None = None
 
     @property
     def public_key(self) -> bytes:
@@ -78,7 +82,7 @@ class SummedWorker:
             for name, key in zip(epoch.names, epoch.keys, strict=True)
         ]
         self._epoch, self._place = epoch, epoch.names.index(self._name)
-        self._prepared = self._unmasks = None
+        self._prepared = self._masked = self._confirmed = None
 
     def prepare(self, number: int) -> Parcel:
         """The parcel for a round that is to come."""
@@ -127,47 +131,91 @@ class SummedWorker:
             raise SumRefused(f"round {number} of secure aggregation is not the one that is due; nothing was sent")
         _check_present(epoch, present, self._place)
         _, own, seeds = self._prepared
-        self._prepared, self._last_masked, self._unmasks = None, number, (number, present.copy())
+        self._prepared = self._confirmed = None
+        self._last_masked, self._masked = number, (number, present.copy())
         masked = vector.astype("<u8") + mask(derive(own, "own mask"), len(vector))
         for v in np.flatnonzero(present):
             if v != self._place:
                 add(masked, mask(seeds[v], len(vector)), is_plus=self._place < int(v))
         return masked
 
-    def unmask(self, number: int, survivors: Flags, sealed: ByteRows) -> ByteRows:
-        """Shares of one secret of each worker that was present: never of both, and only once.
-
-        A worker that sealed something else for this one gets no share in return, and stops nobody.
+    def confirm(self, number: int, survivors: Flags) -> ByteRows:
+        """Authenticate to every worker who was present and who survived, as this worker was told; once in a round.
 
         Parameters
         ----------
         number : int
         survivors : ndarray of bool, shape (n_workers,)
             Whose vectors the coordinator has.
-        sealed : ndarray of uint8, shape (n_workers, SEALED_BYTES)
-            What the workers sealed for this one; rows of those who were not present do not count.
 
         Returns
         -------
-        ndarray of uint8, shape (n_workers, SECRET_BYTES)
-            Zeros where there is no share.
+        ndarray of uint8, shape (n_workers, CONFIRMATION_BYTES)
+            One row per worker that can verify it.
 
         Raises
         ------
         SumRefused
-            If fewer than the threshold survived, or this worker did not, or as many parts as the threshold do not open:
-            no fewer workers can have altered them, so that it was the coordinator. Nothing was revealed then.
+            If fewer than the threshold survived, or this worker did not, or somebody did who was not present. Nothing
+            will be revealed then.
         """
         epoch = self._joined()
-        if self._unmasks is None or self._unmasks[0] != number:
+        if self._masked is None or self._masked[0] != number:
+            raise SumRefused(
+                f"round {number} of secure aggregation is not the one to be confirmed; nothing was revealed"
+            )
+        present = self._masked[1]
+        self._masked = None
+        _check_present(epoch, survivors, self._place)
+        if (survivors & ~present).any():
+            raise SumRefused("the list of survivors has workers that were not present; nothing was revealed")
+        self._confirmed = number, present, survivors.copy()
+        rows = [
+            confirmation(pair.confirmations, epoch.view(number, present, survivors, sender=self._place, receiver=v))
+            for v, pair in enumerate(self._pairs)
+        ]
+        return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, CONFIRMATION_BYTES)
+
+    def unmask(self, number: int, sealed: ByteRows, confirmations: ByteRows) -> tuple[ByteRows, Flags]:
+        """Shares of one secret of each worker that was present: never of both, and only once.
+
+        A worker that sealed something else for this one gets no share in return, and one whose confirmation is wrong is
+        passed over; neither stops anybody while enough others are right.
+
+        Parameters
+        ----------
+        number : int
+        sealed : ndarray of uint8, shape (n_workers, SEALED_BYTES)
+            What the workers sealed for this one; rows of those who were not present do not count.
+        confirmations : ndarray of uint8, shape (n_workers, CONFIRMATION_BYTES)
+            What the workers confirmed to this one; rows of those who did not survive do not count.
+
+        Returns
+        -------
+        shares : ndarray of uint8, shape (n_workers, SECRET_BYTES)
+            Zeros where there is no share.
+        confirmed : ndarray of bool, shape (n_workers,)
+            Whose confirmations are right.
+
+        Raises
+        ------
+        SumRefused
+            If this worker did not confirm the round, or fewer than the threshold confirmed what it did, itself
+            included, or as many parts as the threshold do not open: no fewer workers can have altered them, so that it
+            was the coordinator. Nothing was revealed then.
+        """
+        epoch = self._joined()
+        if self._confirmed is None or self._confirmed[0] != number:
             raise SumRefused(
                 f"round {number} of secure aggregation is not the one to be unmasked; nothing was revealed"
             )
-        present = self._unmasks[1]
-        self._unmasks = None
-        _check_present(epoch, survivors, self._place)
-        if (survivors & ~present).any() or sealed.shape != (epoch.n_workers, SEALED_BYTES):
-            raise SumRefused("the list of survivors, or what was sealed for this worker, is malformed")
+        _, present, survivors = self._confirmed
+        self._confirmed = None
+        n = epoch.n_workers
+        if sealed.shape != (n, SEALED_BYTES) or confirmations.shape != (n, CONFIRMATION_BYTES):
+            raise SumRefused("what was sealed for this worker, or confirmed to it, is malformed; nothing was revealed")
+        confirmed = self._agreeing(epoch, number, present, survivors, confirmations)
+        check_enough(epoch, int(confirmed.sum()), "confirmed the same lists of those who take part")
         shares = np.zeros((epoch.n_workers, SECRET_BYTES), np.uint8)
         closed: list[SumRefused] = []
         for u in np.flatnonzero(present):
@@ -180,7 +228,15 @@ class SummedWorker:
             shares[u] = np.frombuffer(both[:SECRET_BYTES] if survivors[u] else both[SECRET_BYTES:], np.uint8)
         if len(closed) >= epoch.threshold:
             raise closed[0]
-        return shares
+        return shares, confirmed
+
+    def _agreeing(self, epoch: Epoch, number: int, present: Flags, survivors: Flags, rows: ByteRows) -> Flags:
+        """Which survivors have confirmed that they were told what this worker was told."""
+        confirmed = np.zeros(epoch.n_workers, np.bool_)
+        for u in np.flatnonzero(survivors).tolist():
+            view = epoch.view(number, present, survivors, sender=u, receiver=self._place)
+            confirmed[u] = is_confirmation(self._pairs[u].confirmations, view, rows[u].tobytes())
+        return confirmed
 
     def _joined(self) -> Epoch:
         if os.getpid() != self._process:

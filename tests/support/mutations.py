@@ -20,6 +20,7 @@ from protocols.messages.horizontal import (
     Place,
     Reveals,
     StartTree,
+    Survivors,
     Unmask,
     WantHistograms,
     WantTotals,
@@ -28,6 +29,7 @@ from protocols.messages.horizontal import (
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import SEALED_BYTES
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -191,8 +193,15 @@ def _members(draw: random.Random) -> Message:
 
 def _unmask(draw: random.Random) -> Message:
     n = draw.choice((1, 2, 2, 3))
-    sealed = _rows(draw, n, SEALED_BYTES)
-    return Unmask(epoch=draw.choice(WHOLE[:4]), round=draw.randrange(8), survivors=_flags(draw, n), sealed=sealed)
+    sealed, confirmations = _rows(draw, n, SEALED_BYTES), _rows(draw, n, CONFIRMATION_BYTES)
+    return Unmask.model_construct(
+        epoch=draw.choice(WHOLE[:4]), round=draw.randrange(8), sealed=sealed, confirmations=confirmations
+    )
+
+
+def _survivors(draw: random.Random) -> Message:
+    flags = _flags(draw, draw.choice((1, 2, 2, 3)))
+    return Survivors(epoch=draw.choice(WHOLE[:4]), round=draw.randrange(8), survivors=flags)
 
 
 def _commitments(draw: random.Random) -> Message:
@@ -226,6 +235,7 @@ _OFTEN: Sequence[Callable[[random.Random], Message]] = (
 _KINDS: Sequence[Callable[[random.Random], Message]] = (
     *_OFTEN * 3,
     _members,
+    _survivors,
     _unmask,
     _commitments,
     _pass_tree,

@@ -16,7 +16,7 @@ from opboost.rng import seeded
 from parties.horizontal.remote_holder import RemoteHolder
 from parties.horizontal.verified_rows import Answered, VerifiedRows
 from parties.horizontal.worker import WorkerJob, WorkerSession
-from protocols.messages.horizontal import AddUp, Masked, Members, ParcelFor, Shares, Unmask
+from protocols.messages.horizontal import AddUp, Confirmed, Masked, Members, ParcelFor, Shares, Survivors, Unmask
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.secure_aggregation.sum import SumRound
@@ -91,10 +91,15 @@ class LoneWorker:
         of = SumRound(epoch, self.round, len(masked.vector) if length is None else length, self._parcels)
         of.add(0, masked.vector)
         of.add(1, self._mate.mask(self.round, EVERYBODY, np.zeros(len(masked.vector), np.int64)))
-        asked = [of.request(place) for place in range(2)]
-        tell(Unmask(epoch=epoch.number, round=self.round, survivors=of.survivors, sealed=asked[0]))
-        of.add_shares(0, self._last(Shares).rows)
-        of.add_shares(1, self._mate.unmask(self.round, of.survivors, asked[1]))
+        survivors = of.close()
+        tell(Survivors(epoch=epoch.number, round=self.round, survivors=survivors))
+        of.add_confirmations(0, self._last(Confirmed).rows)
+        of.add_confirmations(1, self._mate.confirm(self.round, survivors))
+        sealed, confirmations = of.request(0)
+        tell(Unmask(epoch=epoch.number, round=self.round, sealed=sealed, confirmations=confirmations))
+        answer = self._last(Shares)
+        of.add_shares(0, answer.rows, answer.confirmed)
+        of.add_shares(1, *self._mate.unmask(self.round, *of.request(1)))
         self.round += 1
         mine = self._mate.prepare(self.round)
         self._parcels = {0: Parcel(sealed=masked.sealed, seeds=masked.seeds, mark=masked.mark), 1: mine}

@@ -99,7 +99,7 @@ def test_a_worker_that_dies_at_any_step_of_a_round_is_left_out_and_the_others_go
     assert [event for event, _ in run.events] == ["dropped out"]
 
 
-@pytest.mark.parametrize("kind", ["parcel", "shares"])
+@pytest.mark.parametrize("kind", ["parcel", "confirmed", "shares"])
 def test_it_may_die_before_its_vector_or_after(memory: Run, kind: str) -> None:
     of = recipe()
     memory.start_hub(of, patience_s=3.0)
@@ -108,7 +108,7 @@ def test_it_may_die_before_its_vector_or_after(memory: Run, kind: str) -> None:
     found = memory.join()
     assert len(found["hub"].ensemble.trees) == N_TREES
     same_first = leaves(found["hub"].ensemble)[0] == simulated(of)[0]
-    assert same_first == (kind == "shares")
+    assert same_first == (kind != "parcel")
 
 
 def test_below_the_threshold_the_run_ends_and_says_so(run: Run) -> None:
@@ -289,6 +289,26 @@ def test_a_worker_whose_shares_are_all_wrong_is_named_and_the_others_go_on(memor
     assert "shares of w0, w1, w2 are wrong" in str(found["w1"])
     assert [name for name, _ in memory.events] == ["dropped out"]
     assert "w1 does not keep to the protocol" in memory.events[0][1]
+
+
+@pytest.mark.parametrize("reader", [0, 1])
+def test_a_wrong_confirmation_ends_no_run_and_is_named(memory: Run, reader: int) -> None:
+    """To another worker either of the two may be at fault; to oneself nobody else."""
+    of = recipe()
+    memory.start_hub(of)
+    memory.start_worker(job(of, 0))
+    memory.start_worker(job(of, 1), through=meddling("confirmed", wrong_shares(reader)))
+    memory.start_worker(job(of, 2), through=slow("shares", 0.2))
+    found = memory.join()
+    assert leaves(found["hub"].ensemble)[0] == simulated(of)[0]
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    ((event, sentence),) = memory.events
+    if reader == 0:
+        assert event == "wrong confirmation"
+        assert sentence.startswith("w1's confirmation to w0 is wrong, as w0 says: one of the two does not")
+    else:
+        assert event == "dropped out"
+        assert "its confirmations to w1 are wrong" in str(found["w1"])
 
 
 def test_too_many_wrong_shares_end_the_run_with_the_name_of_whose_mask_they_are(memory: Run) -> None:

@@ -156,12 +156,13 @@ def test_workers_with_other_public_bits_have_no_secret_in_common(is_fooled: bool
     masked = [worker.mask(0, everybody, np.zeros(2, np.int64)) for worker in workers]
     assert len(masked) == 3
     sealed = np.stack([parcel.sealed[2] for parcel in parcels])
+    confirmations = np.stack([worker.confirm(0, everybody)[2] for worker in workers])
     if is_fooled:
-        with pytest.raises(SumRefused, match="was altered"):
-            workers[2].unmask(0, everybody, sealed)
+        with pytest.raises(SumRefused, match="1 of 3 workers confirmed the same lists"):
+            workers[2].unmask(0, sealed, confirmations)
         assert (workers[0]._pairs[2].masks != workers[2]._pairs[0].masks) is True
     else:
-        assert workers[2].unmask(0, everybody, sealed).any(axis=1).all()
+        assert workers[2].unmask(0, sealed, confirmations)[0].any(axis=1).all()
         assert workers[0]._pairs[2].masks == workers[2]._pairs[0].masks
 
 

@@ -146,14 +146,14 @@ def test_the_rehearsal_counts_the_rounds_and_bytes_of_the_run(treated: Any) -> N
     assert traffic.n_rounds == json.loads((treated.folder("hub") / "meta.json").read_text())["n_rounds"] == 8
     for name in CLINICS:
         sent = Counter(line["kind"] for line in log_of(treated, name) if line["event"] == "sent")
-        assert sent["masked"] == sent["shares"] == traffic.n_rounds
+        assert sent["masked"] == sent["confirmed"] == sent["shares"] == traffic.n_rounds
         size = sum(
             line["bytes"]
             for line in log_of(treated, name)
-            if line["event"] == "sent" and line["kind"] in ("masked", "shares")
+            if line["event"] == "sent" and line["kind"] in ("masked", "confirmed", "shares")
         )
         assert traffic.sent_bytes == size
-        words = ("start tree", "divide", "want totals", "add up", "unmask", "finish tree")
+        words = ("start tree", "divide", "want totals", "add up", "survivors", "unmask", "finish tree")
         told = [line for line in log_of(treated, name) if line["event"] == "received" and line["kind"] in words]
         assert traffic.received_bytes == pytest.approx(sum(line["bytes"] for line in told), rel=0.02)
 

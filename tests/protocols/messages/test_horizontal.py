@@ -13,6 +13,7 @@ from protocols.messages.horizontal import (
     HORIZONTAL_MESSAGES,
     AddUp,
     Commitments,
+    Confirmed,
     Divide,
     FinishTree,
     Join,
@@ -25,6 +26,7 @@ from protocols.messages.horizontal import (
     Reveals,
     Shares,
     StartTree,
+    Survivors,
     TakeTurns,
     Unmask,
     WantHistograms,
@@ -58,8 +60,10 @@ EXAMPLES: list[Message] = [
     WantHistograms(nodes=NODES),
     AddUp(n_wanted=1, epoch=1, round=0, present=FLAGS),
     Masked(epoch=1, round=0, vector=np.array([2**64 - 1, 0], np.uint64), **PARCEL),
-    Unmask(epoch=1, round=0, survivors=FLAGS, sealed=BYTES),
-    Shares(epoch=1, round=0, rows=np.zeros((3, 16), np.uint8)),
+    Survivors(epoch=1, round=0, survivors=FLAGS),
+    Confirmed(epoch=1, round=0, rows=np.zeros((3, 32), np.uint8)),
+    Unmask(epoch=1, round=0, sealed=BYTES, confirmations=np.zeros((3, 32), np.uint8)),
+    Shares(epoch=1, round=0, rows=np.zeros((3, 16), np.uint8), confirmed=FLAGS),
     FinishTree(values=np.array([0.0, -0.25, 1e-300])),
     Place(cuts=np.array([[0.25, 0.5], [1.0, 2.0]])),
     TakeTurns(party="w", run_id="r", terms={"epsilon": 1.0, "order": ["w", "v"]}, n_held=2),
@@ -123,12 +127,25 @@ def test_a_list_of_workers_that_no_epoch_could_have_is_refused_when_it_is_read(c
         Members(**{**sound, **change})
 
 
+@pytest.mark.parametrize("shape", [(3, 31), (3, 33), (51, 32)])
+def test_confirmations_are_of_32_bytes_for_as_many_workers_as_there_may_be(shape: tuple[int, int]) -> None:
+    rows = np.zeros(shape, np.uint8)
+    with pytest.raises(ValidationError):
+        Confirmed(epoch=1, round=0, rows=rows)
+    with pytest.raises(ValidationError):
+        Unmask(epoch=1, round=0, sealed=BYTES, confirmations=rows)
+
+
+ANSWERS = ("join", "masked", "confirmed", "shares", "parcel")
+
+
 def test_a_worker_has_no_message_that_could_carry_rows_counts_or_sums_in_clear() -> None:
-    fields = {kind: set(HORIZONTAL_MESSAGES[kind].model_fields) for kind in ("join", "masked", "shares", "parcel")}
+    fields = {kind: set(HORIZONTAL_MESSAGES[kind].model_fields) for kind in ANSWERS}
     parcel = {"epoch", "round", "sealed", "seeds", "mark"}
     assert fields == {
         "join": {"party", "run_id", "terms", "key", "commitment", "answered", "is_secure"},
         "masked": {*parcel, "vector"},
-        "shares": {"epoch", "round", "rows"},
+        "confirmed": {"epoch", "round", "rows"},
+        "shares": {"epoch", "round", "rows", "confirmed"},
         "parcel": parcel,
     }

@@ -14,7 +14,7 @@ from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation import epochs as secure_epoch
-from protocols.secure_aggregation.epochs import SEALED_BYTES, Epoch, Parcel
+from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.secure_aggregation.masking import combine, derive, mask, split, unseal
 from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
 from protocols.secure_aggregation.worker import SummedWorker
@@ -43,10 +43,15 @@ class Group:
         return {u: self.workers[u].mask(of.number, of.present, vectors[u]) for u in asked}
 
     def unmasked(self, of: SumRound, *, without: Iterable[int] = ()) -> np.ndarray:
-        survivors = of.survivors
-        for u in set(np.flatnonzero(survivors).tolist()) - set(without):
-            of.add_shares(u, self.workers[u].unmask(of.number, survivors, of.request(u)))
+        self.confirmed(of)
+        for u in set(np.flatnonzero(of.survivors).tolist()) - set(without):
+            of.add_shares(u, *self.workers[u].unmask(of.number, *of.request(u)))
         return of.result()
+
+    def confirmed(self, of: SumRound, *, without: Iterable[int] = ()) -> None:
+        survivors = of.close()
+        for u in set(np.flatnonzero(survivors).tolist()) - set(without):
+            of.add_confirmations(u, self.workers[u].confirm(of.number, survivors))
 
     def sum(
         self,
@@ -106,10 +111,11 @@ def test_below_the_threshold_every_side_refuses_by_itself_at_every_step() -> Non
     for u in (0, 1):
         of.add(u, group.workers[u].mask(0, of.present, VECTORS[u]))
     with pytest.raises(SumRefused, match="2 of 4 workers sent their vectors"):
-        of.request(0)
-    rows = np.zeros((4, SEALED_BYTES), np.uint8)
+        of.close()
     with pytest.raises(SumRefused, match="2 of 4 workers take part"):
-        group.workers[0].unmask(0, few, rows)
+        group.workers[0].confirm(0, few)
+    with pytest.raises(SumRefused, match="0 of 4 workers confirmed who took part"):
+        of.request(0)
     with pytest.raises(SumRefused, match="0 of 4 workers sent their shares"):
         of.result()
 
@@ -199,7 +205,9 @@ def test_a_late_vector_is_refused_and_stays_masked_even_for_who_keeps_it() -> No
     everybody = np.ones(4, np.bool_)
     for u in range(3):
         with pytest.raises(SumRefused, match="not the one to be unmasked; nothing was revealed"):
-            group.workers[u].unmask(0, everybody, of.request(u))
+            group.workers[u].unmask(0, *of.request(u))
+        with pytest.raises(SumRefused, match="not the one to be confirmed; nothing was revealed"):
+            group.workers[u].confirm(0, everybody)
 
 
 def test_only_the_shares_that_nobody_gives_keep_the_late_vector_masked() -> None:
@@ -219,7 +227,7 @@ def test_a_worker_that_is_told_it_did_not_survive_keeps_its_shares() -> None:
     for u, vector in group.masked(of, VECTORS).items():
         of.add(u, vector)
     with pytest.raises(SumRefused, match="lacks this worker"):
-        group.workers[3].unmask(0, np.array([True, True, True, False]), of.request(3))
+        group.workers[3].confirm(0, np.array([True, True, True, False]))
 
 
 def test_a_coordinator_that_lies_about_survivors_gets_one_kind_of_share_from_each_worker() -> None:
@@ -229,11 +237,18 @@ def test_a_coordinator_that_lies_about_survivors_gets_one_kind_of_share_from_eac
     for u, vector in group.masked(of, VECTORS).items():
         of.add(u, vector)
     told_gone, told_alive = np.array([True, True, True, False]), np.ones(4, np.bool_)
-    group.workers[0].unmask(0, told_gone, of.request(0))
+    of.close()
+    of.add_confirmations(0, group.workers[0].confirm(0, told_gone))
     for u in (1, 2, 3):
-        group.workers[u].unmask(0, told_alive, of.request(u))
-    with pytest.raises(SumRefused):
-        group.workers[0].unmask(0, told_alive, of.request(0))
+        of.add_confirmations(u, group.workers[u].confirm(0, told_alive))
+    for u in (1, 2, 3):
+        shares, confirmed = group.workers[u].unmask(0, *of.request(u))
+        assert shares.any(axis=1).all()
+        assert confirmed.tolist() == [False, True, True, True]
+    with pytest.raises(SumRefused, match="not the one to be confirmed"):
+        group.workers[0].confirm(0, told_alive)
+    with pytest.raises(SumRefused, match="1 of 4 workers confirmed the same lists"):
+        group.workers[0].unmask(0, *of.request(0))
     with pytest.raises(SumRefused, match="more than half"):
         Epoch(run="run", number=1, names=group.epoch.names, keys=group.epoch.keys, threshold=2)
 
@@ -293,15 +308,15 @@ def tampered(change: Mapping[str, object]) -> list[int]:
     of = SumRound(group.epoch, 0, 3, parcels)
     for u, vector in group.masked(of, VECTORS, without=[2]).items():
         of.add(u, vector)
-    survivors = of.survivors
+    group.confirmed(of)
     for u in (0, 1):
-        rows = of.request(u)
+        rows, confirmations = of.request(u)
         if change.get("rows") == u:
             rows[1, 0] ^= 1
-        shares = group.workers[u].unmask(0, survivors, rows)
+        shares, confirmed = group.workers[u].unmask(0, rows, confirmations)
         if change.get("shares") == u:
             shares[change["of"], 3] ^= 1
-        of.add_shares(u, shares)
+        of.add_shares(u, shares, confirmed)
     return of.result().tolist()
 
 
@@ -326,13 +341,13 @@ def lying(group: Group, liars: Iterable[int], dealers: Iterable[int], *, late: I
     vectors = np.resize(VECTORS, (n, 3))
     for u, vector in group.masked(of, vectors, without=late).items():
         of.add(u, vector)
-    survivors = of.survivors
-    for u in np.flatnonzero(survivors).tolist():
-        shares = group.workers[u].unmask(0, survivors, of.request(u))
+    group.confirmed(of)
+    for u in np.flatnonzero(of.survivors).tolist():
+        shares, confirmed = group.workers[u].unmask(0, *of.request(u))
         if u in liars:
             # Not the same error in all shares: errors of two may cancel.
             shares[dealt, u % 16] ^= 1 + u
-        of.add_shares(u, shares)
+        of.add_shares(u, shares, confirmed)
     return of
 
 
@@ -391,17 +406,18 @@ def test_a_worker_keeps_back_the_shares_that_do_not_open_and_all_if_these_are_to
         of = SumRound(group.epoch, 0, 3, group.parcels())
         for u, vector in group.masked(of, np.resize(VECTORS, (5, 3))).items():
             of.add(u, vector)
-        rows = of.request(0)
+        group.confirmed(of)
+        rows, confirmations = of.request(0)
         rows[1 : 1 + n_spoilt, 0] ^= 1
         if is_refused:
             with pytest.raises(SumRefused, match="a sealed share was altered"):
-                group.workers[0].unmask(0, of.survivors, rows)
+                group.workers[0].unmask(0, rows, confirmations)
             continue
-        shares = group.workers[0].unmask(0, of.survivors, rows)
+        shares, confirmed = group.workers[0].unmask(0, rows, confirmations)
         assert shares.any(axis=1).tolist() == [not 1 <= u <= n_spoilt for u in range(5)]
-        of.add_shares(0, shares)
+        of.add_shares(0, shares, confirmed)
         for u in range(1, 5):
-            of.add_shares(u, group.workers[u].unmask(0, of.survivors, of.request(u)))
+            of.add_shares(u, *group.workers[u].unmask(0, *of.request(u)))
         assert of.result().tolist() == np.resize(VECTORS, (5, 3)).sum(axis=0).tolist()
 
 
@@ -412,10 +428,11 @@ def test_a_share_of_another_round_worker_or_epoch_does_not_open() -> None:
     second = SumRound(group.epoch, 2, 3, group.parcels(2))
     for u, vector in group.masked(second, VECTORS).items():
         second.add(u, vector)
+    group.confirmed(second)
     with pytest.raises(SumRefused, match="of another round or worker"):
-        group.workers[0].unmask(2, second.survivors, first._sealed_for(0))
+        group.workers[0].unmask(2, first._sealed_for(0), second.request(0)[1])
     with pytest.raises(SumRefused, match="of another round or worker"):
-        group.workers[1].unmask(2, second.survivors, second._sealed_for(0))
+        group.workers[1].unmask(2, second._sealed_for(0), second.request(1)[1])
 
 
 @pytest.mark.parametrize(
