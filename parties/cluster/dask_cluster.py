@@ -77,7 +77,7 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
     # is told here, once.
     with (
         TemporaryDirectory(prefix="opboost-") as scratch,
-        dask.config.set(settings),
+        dask.config.set({**settings, "temporary-directory": scratch}),
         distributed.LocalCluster(
             n_workers=section.workers,
             threads_per_worker=1,

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import fields, is_dataclass
 from operator import methodcaller
 from pathlib import Path
+from threading import Lock
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -15,7 +16,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import BitSource
 
 # Streams of random bits have no state to be looked at: what was drawn shows in the trees.
-NOT_LOOKED_AT = (BitSource, FunctionType, MethodType, type)
+NOT_LOOKED_AT = (type(Lock()), BitSource, FunctionType, MethodType, type)
 
 
 def digest(value: Any) -> bytes:
