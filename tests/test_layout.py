@@ -82,6 +82,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.mechanism_settings": (*GROUND, "opboost.privacy"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
+    "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
     "opboost.fit_quality": (*STEPS, "opboost.vertical"),
     "opboost.shape_functions": (*GROUND, "opboost.trees"),
     "opboost.horizontal": SPLITS,
@@ -113,7 +114,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 ONLY_IN = {
     "zmq": {"protocols/transport/zmq_*.py"},
-    "numba": {"opboost/trees/kernels/*.py", "opboost/privacy/sampling.py"},
+    "numba": {"opboost/trees/kernels/*.py", "opboost/privacy/sampling.py", "opboost/denoise/kernels.py"},
     "private_set_intersection": {"protocols/alignment/blinding.py"},
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},

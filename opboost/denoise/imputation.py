@@ -1,0 +1,147 @@
+"""Draws of the exact codes, given the released ones, the label and what the active party knows besides.
+
+The label is among what is given, else effects stay attenuated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.denoise.mixture import LatentClasses, Observed, States
+from opboost.denoise.sources import Source
+
+# Rows that a mixture is fitted on, at most.
+FITTED_ROWS = 12_000
+
+# Rows that are drawn for at a time: their responsibilities are held.
+PIECE_ROWS = 1 << 16
+
+# Classes of a mixture, and steps of the fit.
+N_CLASSES, N_STEPS = 40, 50
+
+# Rows of a class on average, at least.
+_ROWS_PER_CLASS = 25
+
+# Deviations beyond which a number counts as so many.
+_FARTHEST = 4.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """What the active party knows of every row.
+
+    Attributes
+    ----------
+    label_numbers : ndarray of float32, shape (n_rows, 0 or 1)
+        A label that is a number, standardised.
+    label_states : ndarray of uint8, shape (n_rows, 0 or 1)
+        A label that is a class.
+    n_classes : int
+        Of the label; 0 for a number.
+    numbers : ndarray of float32, shape (n_rows, n_numbers)
+        Standardised numbers that its own columns make; NaN says nothing.
+    """
+
+    label_numbers: NDArray[np.float32]
+    label_states: NDArray[np.uint8]
+    n_classes: int
+    numbers: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, labels: Values, numbers: Values, *, n_classes: int) -> Evidence:
+        """Labels, classes ``0 .. n_classes - 1`` or numbers where there are none, and numbers of own columns."""
+        if n_classes:
+            empty = np.empty((len(labels), 0), np.float32)
+            return cls(empty, labels.astype(np.uint8)[:, None], n_classes, standardised(numbers))
+        label_numbers = standardised(labels[:, None])
+        return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, standardised(numbers))
+
+    def rows(self, rows: NDArray[np.int64]) -> Evidence:
+        """The same of some rows."""
+        states, numbers = self.label_states[rows], self.numbers[rows]
+        return Evidence(self.label_numbers[rows], states, self.n_classes, numbers)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imputation:
+    """A fitted model of what lies behind the released columns.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+    classes : LatentClasses
+        The label is its first exact variable, or the first number.
+    """
+
+    sources: tuple[Source, ...]
+    classes: LatentClasses
+
+    @classmethod
+    def fit(
+        cls, sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator
+    ) -> Imputation:
+        """Fit on some of these rows, `FITTED_ROWS` at most."""
+        some = np.sort(rng.permutation(rows)[:FITTED_ROWS])
+        classes = LatentClasses.fit(
+            _observed(sources, evidence, some), [source.channel.matrix for source in sources],
+            [evidence.n_classes] if evidence.n_classes else [],
+            n_classes=max(2, min(N_CLASSES, len(some) // _ROWS_PER_CLASS)), n_steps=N_STEPS, rng=rng,
+        )  # fmt: skip
+        return cls(tuple(sources), classes)
+
+    def of_rows(self, rows: NDArray[np.int64]) -> Imputation:
+        """The same model, to draw for some rows only."""
+        return replace(self, sources=tuple(replace(source, states=source.states[rows]) for source in self.sources))
+
+    def draw(self, evidence: Evidence, n_draws: int, *, with_label: bool = True, seed: int) -> States:
+        """Draw the true states of all rows, with their labels given or without them.
+
+        Returns
+        -------
+        states : ndarray of uint8, shape (n_draws, n_sources, n_rows)
+        """
+        n_rows = len(self.sources[0].states)
+        states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
+        blind = self.without_label()
+        for first in range(0, n_rows, PIECE_ROWS):
+            rows = slice(first, min(first + PIECE_ROWS, n_rows))
+            seen = _observed(self.sources, evidence, rows)
+            if with_label:
+                states[:, :, rows] = self.classes.draw(seen, n_draws, seed=seed, first_row=first)
+            else:
+                states[:, :, rows] = blind.draw(_without_label(seen), n_draws, seed=seed, first_row=first)
+        return states
+
+    def without_label(self) -> LatentClasses:
+        """The mixture's law of everything but the label."""
+        if self.classes.exact_laws:
+            return self.classes.without(exact=1)
+        return self.classes.without(numbers=1)
+
+
+def standardised(numbers: Values) -> NDArray[np.float32]:
+    """Columns of mean 0 and variance 1, without what lies far out; NaN stays."""
+    if not numbers.size:
+        return np.empty(numbers.shape, np.float32)
+    deviations = np.nanstd(numbers, axis=0)
+    found = (numbers - np.nanmean(numbers, axis=0)) / np.where(deviations > 0, deviations, 1.0)
+    return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.float32)
+
+
+def _observed(sources: Sequence[Source], evidence: Evidence, rows: slice | NDArray[np.int64]) -> Observed:
+    return Observed(
+        np.column_stack([source.states[rows] for source in sources]),
+        evidence.label_states[rows],
+        np.hstack([evidence.label_numbers[rows], evidence.numbers[rows]]),
+    )
+
+
+def _without_label(seen: Observed) -> Observed:
+    if seen.states.shape[1]:
+        return Observed(seen.released, seen.states[:, 1:], seen.numbers)
+    return Observed(seen.released, seen.states, seen.numbers[:, 1:])

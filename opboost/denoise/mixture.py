@@ -1,0 +1,231 @@
+"""Latent classes behind released columns: fitted by expectation and maximisation, with a deconvolution step.
+
+Within a class the columns are independent. Of a column that went through a channel the class has a free law of the
+*true* states; the step for it is that of Richardson and Lucy. Exact variables have a free law of their states, or a
+normal one. The idea is classical: Dempster, Laird and Rubin (1977); multiple imputation is Rubin's (1987).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.denoise.kernels import draw_states, responsibilities, weighted_counts
+
+States = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+# Records that the overall law of a column counts for in every class.
+PRIOR_RECORDS = 2.0
+
+# Records that the overall variance of a number counts for in a class, and which share of it stands for the class's.
+_NORMAL_RECORDS, _NORMAL_SHARE = 1.0, 0.2
+
+# Steps of the deconvolution of a column's overall law.
+_MARGIN_STEPS = 200
+
+_LEAST = 1e-30
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """What is known of some rows.
+
+    Attributes
+    ----------
+    released : ndarray of uint8, shape (n_rows, n_sources)
+        Released states.
+    states : ndarray of uint8, shape (n_rows, n_exact)
+        States of exact variables.
+    numbers : ndarray of float32, shape (n_rows, n_numbers)
+        Of about unit variance; NaN says nothing.
+    """
+
+    released: States
+    states: States
+    numbers: Floats
+
+    def __len__(self) -> int:
+        return len(self.released)
+
+    def rows(self, rows: slice | NDArray[np.int64]) -> Observed:
+        """Some of the rows."""
+        return Observed(self.released[rows], self.states[rows], self.numbers[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatentClasses:
+    """A fitted mixture.
+
+    Attributes
+    ----------
+    channels : tuple of ndarray of float64, shape (n_true, n_released)
+        Of each source.
+    weights : ndarray of float64, shape (n_classes,)
+    laws : tuple of ndarray of float64, shape (n_classes, n_true)
+        Of each source's true state, within a class.
+    exact_laws : tuple of ndarray of float64, shape (n_states, n_classes)
+        Of each exact variable's state, within a class.
+    means, deviations : ndarray of float64, shape (n_numbers, n_classes)
+    """
+
+    channels: tuple[Values, ...]
+    weights: Values
+    laws: tuple[Values, ...]
+    exact_laws: tuple[Values, ...]
+    means: Values
+    deviations: Values
+
+    @classmethod
+    def fit(
+        cls, observed: Observed, channels: Sequence[Values], n_states: Sequence[int], *, n_classes: int, n_steps: int,
+        prior: float = PRIOR_RECORDS, rng: np.random.Generator
+    ) -> LatentClasses:  # fmt: skip
+        """Fit a mixture of `n_classes` to rows, in `n_steps` steps.
+
+        Parameters
+        ----------
+        observed : Observed
+        channels : sequence of ndarray, shape (n_true, n_released)
+        n_states : sequence of int
+            States of each exact variable.
+        n_classes, n_steps : int
+        prior : float
+            Records that the overall law of a column counts for in every class.
+        rng : numpy Generator
+            For the classes at the start.
+        """
+        margins = [
+            margin(c, np.bincount(z, minlength=c.shape[1])) for c, z in zip(channels, observed.released.T, strict=True)
+        ]
+        shares = [np.bincount(s, minlength=n) / len(observed) for n, s in zip(n_states, observed.states.T, strict=True)]
+        classes = _start(observed, n_classes, rng)
+        laws = [np.tile(law, (n_classes, 1)) for law in margins]
+        model = None
+        for step in range(n_steps):
+            counts = _counts(observed, [c.shape[1] for c in channels], n_states, classes)
+            n_repeats = 3 if step < 5 else 1
+            for s, (channel, law, overall) in enumerate(zip(channels, laws, margins, strict=True)):
+                for _ in range(n_repeats):
+                    law = law * ((counts[s].T / np.maximum(law @ channel, _LEAST)) @ channel.T) + prior * overall
+                    law /= law.sum(axis=1, keepdims=True)
+                laws[s] = law
+            exact = [c + prior * share[:, None] for c, share in zip(counts[len(channels) :], shares, strict=True)]
+            means, deviations = _normal_laws(observed.numbers, classes)
+            sizes = classes.sum(axis=0, dtype=np.float64) + 1
+            model = cls(
+                tuple(channels), sizes / sizes.sum(), tuple(laws), tuple(c / c.sum(axis=0) for c in exact), means,
+                deviations,
+            )  # fmt: skip
+            model._expect(observed, out=classes)
+        assert model is not None
+        return model
+
+    def without(self, *, exact: int = 0, numbers: int = 0) -> LatentClasses:
+        """The law of the other variables: the first of the exact ones and of the numbers are left out."""
+        return replace(
+            self,
+            exact_laws=self.exact_laws[exact:],
+            means=self.means[numbers:],
+            deviations=self.deviations[numbers:],
+        )
+
+    def classes(self, observed: Observed) -> Floats:
+        """Probability of each class given what is known of each row, shape ``(n_rows, n_classes)``."""
+        out = np.empty((len(observed), len(self.weights)), np.float32)
+        self._expect(observed, out=out)
+        return out
+
+    def draw(self, observed: Observed, n_draws: int, *, seed: int, first_row: int = 0) -> States:
+        """Draws of the true states given what is known of each row, shape ``(n_draws, n_sources, n_rows)``.
+
+        A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces.
+        """
+        classes, tables = self.classes(observed), self._reached
+        out = np.empty((n_draws, len(self.channels), len(observed)), np.uint8)
+        draw_states(
+            np.uint64(seed), first_row, classes, observed.released, np.concatenate(tables), _begins(tables),
+            np.array([c.shape[0] for c in self.channels]), np.array([c.shape[1] for c in self.channels]), out,
+        )  # fmt: skip
+        return out
+
+    @property
+    def _reached(self) -> list[Floats]:
+        """``Pr[state <= x | class, released state]`` of every source, flat from ``(n_classes, n_released, n_true)``."""
+        found = []
+        for law, channel in zip(self.laws, self.channels, strict=True):
+            reached = np.cumsum(law[:, None, :] * channel.T[None], axis=2)
+            reached /= np.maximum(reached[:, :, -1:], _LEAST)
+            # A state of which nothing is left over is never drawn: the last that is possible reaches 1.
+            found.append(np.where(reached >= 1 - 1e-12, 1.0, reached).astype(np.float32).ravel())
+        return found
+
+    def _expect(self, observed: Observed, *, out: Floats) -> float:
+        seen = [np.log(np.maximum(law @ c, _LEAST)).T for law, c in zip(self.laws, self.channels, strict=True)]
+        tables = [*seen, *(np.log(law) for law in self.exact_laws)]
+        spread = np.maximum(self.deviations, 1e-3)
+        return float(
+            responsibilities(
+                np.hstack([observed.released, observed.states]), _begins(tables),
+                np.concatenate(tables).astype(np.float32), observed.numbers, np.log(self.weights).astype(np.float32),
+                self.means.astype(np.float32), (0.5 / spread**2).astype(np.float32), -np.log(spread).astype(np.float32),
+                out,
+            )
+        )  # fmt: skip
+
+
+def margin(channel: Values, counts: NDArray[np.int64]) -> Values:
+    """The law of a column's true states alone: `counts` of its released states, deconvolved (Richardson and Lucy)."""
+    law = np.full(len(channel), 1.0 / len(channel))
+    shares = counts / counts.sum()
+    for _ in range(_MARGIN_STEPS):
+        law = law * (channel @ (shares / np.maximum(law @ channel, _LEAST)))
+        law /= law.sum()
+    return law
+
+
+def _start(observed: Observed, n_classes: int, rng: np.random.Generator) -> Floats:
+    """Classes at the start: k-means on standardised states and numbers, softened."""
+    from sklearn.cluster import KMeans
+
+    released = observed.released.astype(np.float32)
+    parts = [0.5 * (released - released.mean(axis=0)) / (released.std(axis=0) + 1e-9), np.nan_to_num(observed.numbers)]
+    parts += [(observed.states[:, [v]] == np.unique(observed.states[:, v])).astype(np.float32)
+              for v in range(observed.states.shape[1])]  # fmt: skip
+    means = KMeans(n_classes, n_init=1, max_iter=10, random_state=int(rng.integers(2**31)))
+    found = means.fit_predict(np.hstack(parts).astype(np.float32))
+    classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)
+    classes[np.arange(len(observed)), found] += 0.8
+    return classes
+
+
+def _counts(
+    observed: Observed, n_released: Sequence[int], n_states: Sequence[int], classes: Floats
+) -> list[NDArray[np.float64]]:
+    """Weighted counts of every variable's states per class, shape ``(n_states, n_classes)`` each."""
+    sizes = [*n_released, *n_states]
+    out = np.zeros((sum(sizes), classes.shape[1]))
+    begins = np.cumsum([0, *sizes])
+    weighted_counts(np.hstack([observed.released, observed.states]), begins, classes, out)
+    return [out[begin:end] for begin, end in itertools.pairwise(begins)]
+
+
+def _normal_laws(numbers: Floats, classes: Floats) -> tuple[Values, Values]:
+    """Mean and deviation of every number in every class, shape ``(n_numbers, n_classes)`` each."""
+    is_known = ~np.isnan(numbers)
+    filled = np.where(is_known, numbers, np.float32(0))
+    mass = is_known.astype(np.float32).T @ classes + 1e-9
+    means = (filled.T @ classes) / mass
+    squares = np.maximum((filled**2).T @ classes - mass * means**2, 0)
+    overall = np.nanvar(numbers, axis=0)[:, None] if numbers.size else np.empty((0, 1))
+    variances = (squares + _NORMAL_RECORDS * _NORMAL_SHARE * overall) / (mass + _NORMAL_RECORDS)
+    return means.astype(np.float64), np.sqrt(variances).astype(np.float64) + 1e-3
+
+
+def _begins(tables: Sequence[NDArray[np.floating]]) -> NDArray[np.int64]:
+    return np.array([0, *np.cumsum([len(table) for table in tables])[:-1]], np.int64)

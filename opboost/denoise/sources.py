@@ -1,0 +1,161 @@
+"""Released columns as states that a channel connects, and drawn states back to ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import RankRows, Ranks
+from opboost.denoise.channel import Channel, ColumnRelease, category_channel, group_ranks, order_channel
+from opboost.errors import DataError
+from opboost.privacy.local import RandomisedResponse
+
+# Ranks that are looked at together.
+_PIECE_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankSource:
+    """A column of ranks, with what its owner told of the release.
+
+    Attributes
+    ----------
+    ranks : RankRows
+        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
+    n_ranks : int
+    release : ColumnRelease
+    """
+
+    ranks: RankRows
+    n_ranks: int
+    release: ColumnRelease
+
+    def __post_init__(self) -> None:
+        positions, mechanism = self.release.positions, self.release.mechanism
+        n_points = 2 if isinstance(mechanism, RandomisedResponse) else mechanism.domain.size
+        is_ascending = bool((np.diff(positions) > 0).all())
+        if len(positions) != self.n_ranks or not is_ascending or not _are_within(positions, n_points):
+            raise DataError(
+                f"a column's {self.n_ranks} ranks need as many ascending codes of 0..{n_points - 1}; got "
+                f"{len(positions)}. Nothing was trained"
+            )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the column came without noise."""
+        epsilons = [self.release.mechanism.epsilon]
+        if self.release.missingness is not None:
+            epsilons.append(self.release.missingness.epsilon)
+        return all(math.isinf(epsilon) for epsilon in epsilons)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """One column of the passive party, or the indicators of one column of categories.
+
+    Attributes
+    ----------
+    number : int
+        Its place among the sources.
+    members : tuple of int
+        Which of the given rank columns belong to it.
+    channel : Channel
+    states : ndarray of uint8, shape (n_rows,)
+        Released states.
+    rank_of_state : tuple of ndarray of uint32, shape (n_true,)
+        For each member: the rank that a true state counts as, between the thresholds of the owner.
+    """
+
+    number: int
+    members: tuple[int, ...]
+    channel: Channel
+    states: NDArray[np.uint8]
+    rank_of_state: tuple[Ranks, ...]
+
+
+def sources_of(columns: Sequence[RankSource]) -> list[Source]:
+    """The sources behind rank columns; exact ones are left out.
+
+    Raises
+    ------
+    DataError
+        If a row is missing in a column whose missingness was not randomised, or indicators contradict each other.
+    """
+    found: list[Source] = []
+    c = 0
+    while c < len(columns):
+        release = columns[c].release
+        n_members = release.mechanism.n_categories if isinstance(release.mechanism, RandomisedResponse) else 1
+        members = range(c, c + n_members)
+        c += n_members
+        if columns[members[0]].is_exact:
+            continue
+        if release.category is None:
+            found.append(_ordered(columns[members[0]], members[0], number=len(found)))
+        else:
+            found.append(_categories(columns[members.start : members.stop], tuple(members), number=len(found)))
+    return found
+
+
+def _ordered(column: RankSource, member: int, *, number: int) -> Source:
+    """Neighbouring ranks are grouped; a true cell counts as the rank between whose thresholds its middle lies."""
+    release, n_ranks, mechanism = column.release, column.n_ranks, column.release.mechanism
+    assert not isinstance(mechanism, RandomisedResponse)
+    counts = np.zeros(n_ranks + 1, np.int64)
+    for rows in _pieces(column.ranks):
+        counts += np.bincount(column.ranks[rows], minlength=n_ranks + 1)
+    if counts[n_ranks] and release.missingness is None:
+        raise DataError("rows of a column are missing although its release has no missing cells. Nothing was trained")
+    groups = group_ranks(release.positions, mechanism.domain.size, counts[:n_ranks])
+    channel = order_channel(release, groups, counts[:n_ranks])
+    state_of_rank = np.append(groups, channel.matrix.shape[1] - 1).astype(np.uint8)
+    states = np.empty(len(column.ranks), np.uint8)
+    for rows in _pieces(column.ranks):
+        states[rows] = state_of_rank[column.ranks[rows]]
+    return Source(number, (member,), channel, states, (_nearest_ranks(channel, release.positions),))
+
+
+def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, number: int) -> Source:
+    """The released category of a row is the one whose indicator is 1; there is none where the cell came as missing."""
+    first = columns[0].release
+    assert isinstance(first.mechanism, RandomisedResponse)
+    expected = [(first.mechanism, first.missingness, c) for c in range(first.mechanism.n_categories)]
+    if [(one.release.mechanism, one.release.missingness, one.release.category) for one in columns] != expected:
+        raise DataError("the indicators of a column of categories must follow one another. Nothing was trained")
+    channel = category_channel(first.mechanism, first.missingness)
+    if len(channel.matrix) > np.iinfo(np.uint8).max:
+        raise DataError(f"at most 254 categories can be drawn back; found {len(columns)}. Nothing was trained")
+    n_rows = len(columns[0].ranks)
+    states, n_ones = np.full(n_rows, len(columns), np.uint8), np.zeros(n_rows, np.uint8)
+    for c, column in enumerate(columns):
+        is_one = np.append(column.release.positions == 1, False)
+        for rows in _pieces(column.ranks):
+            flags = is_one[column.ranks[rows]]
+            states[rows][flags] = c
+            n_ones[rows] += flags
+    if n_ones.max(initial=0) > 1 or (first.missingness is None and n_ones.min(initial=1) < 1):
+        raise DataError("a row has no or several categories in one column. Nothing was trained")
+    ranks = tuple(_nearest_ranks(channel, column.release.positions, category=c) for c, column in enumerate(columns))
+    return Source(number, members, channel, states, ranks)
+
+
+def _nearest_ranks(channel: Channel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:
+    """The rank of each true state: a test "rank <= r" asks whether a code lies at most midway to the next one's."""
+    middles = (channel.starts + channel.ends - 1) / 2
+    if category is not None:
+        middles = (channel.starts == category).astype(np.float64)
+    thresholds = (positions[:-1] + positions[1:]) / 2
+    ranks = np.searchsorted(thresholds, middles).astype(np.uint32)
+    return np.append(ranks, np.uint32(len(positions))) if channel.has_missing else ranks
+
+
+def _are_within(positions: NDArray[np.int64], n_points: int) -> bool:
+    return len(positions) > 0 and int(positions[0]) >= 0 and int(positions[-1]) < n_points
+
+
+def _pieces(rows: RankRows) -> list[slice]:
+    return [slice(start, start + _PIECE_ROWS) for start in range(0, len(rows), _PIECE_ROWS)]
