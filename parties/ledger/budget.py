@@ -26,7 +26,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.preprocess import points_within
-from parties.errors import LedgerError, OverBudget
+from parties.errors import OverBudget
 from parties.ledger.costs import Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, is_member, union, windows
 
@@ -111,15 +111,9 @@ class Balances:
         Raises
         ------
         LedgerError
-            If that is not a number, or the column's step became larger than the one it was charged by before.
+            If that is not a number.
         """
         unit = self.units.get(cost.column, cost.unit)
-        if unit is not None and cost.unit is not None and cost.unit.size > unit.size * (1 + ROUNDING):
-            raise LedgerError(
-                f"column {cost.column!r} is charged by steps of {unit.size:g} in this ledger, and its step is now "
-                f"{cost.unit.size:g}: limits per step would allow more than they say. Bring the step back or begin "
-                "another ledger. Nothing was released"
-            )
         points = points_within(unit.size, cost.point) if unit is not None and cost.point else 1
         spent = Spent(cost.loss(points), cost.category_epsilon, cost.cells.bits if cost.cells else 0.0)
         return Charge(column=cost.column, spent=spent, unit=unit, points=points, records=cost.records)
