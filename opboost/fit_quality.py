@@ -64,9 +64,7 @@ def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: s
     """Compare predictions with labels; None where these cannot tell anything, such as a single class."""
     if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
         return None
-    found = FitQuality(
-        basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric
-    )  # fmt: skip
+    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric)
     if predictions.ndim == 2:
         return found
     if loss_name == "binary:logistic":

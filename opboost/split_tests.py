@@ -100,10 +100,7 @@ def _as_arrays(keys: list[tuple[int, int, bool]]) -> ListedTests:
 
 
 def _bind_tree(
-    trained: TrainedTrees,
-    tree: Tree,
-    own_feature: dict[int, int],
-    test_feature: dict[tuple[str, int, int, bool], int],
+    trained: TrainedTrees, tree: Tree, own_feature: dict[int, int], test_feature: dict[tuple[str, int, int, bool], int]
 ) -> Tree:
     columns, thresholds, missing_left = tree.columns.copy(), tree.thresholds.copy(), tree.missing_left.copy()
     categories: dict[int, tuple[int, ...]] = {}

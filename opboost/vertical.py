@@ -209,9 +209,17 @@ def train(
         max_delta_step=step,
     )
     trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
-        table, labels, weights, parameters, loss=loss, base_scores=base_scores, constraints=limits, held_out=held_out,
-        seed=seed, on_round=on_round,
-    )  # fmt: skip
+        table,
+        labels,
+        weights,
+        parameters,
+        loss=loss,
+        base_scores=base_scores,
+        constraints=limits,
+        held_out=held_out,
+        seed=seed,
+        on_round=on_round,
+    )
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history)
 

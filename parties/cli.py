@@ -245,8 +245,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stderr.print(
             f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
             "whoever mends it; it may hold values of your data, so read it before you pass it on",
-            style="red", highlight=False, markup=False, soft_wrap=True,
-        )  # fmt: skip
+            style="red",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
         raise
     finally:
         # Everything is closed by now. Looking for cycles among all modules before the end would take another third of

@@ -81,10 +81,17 @@ def waiting_times(n_owners: int, *, broadcast: bool, root: Path) -> list[float]:
         folder = RunFolder(root / f"{n_owners}-{broadcast}-{place}")
         (folder.path / "turns").mkdir(parents=True)
         job = ChainJob(
-            party=order[place], run_id="bench", order=order, terms={}, broadcast=broadcast, recipe=recipe(),
+            party=order[place],
+            run_id="bench",
+            order=order,
+            terms={},
+            broadcast=broadcast,
+            recipe=recipe(),
             make_owner=lambda: owners[place],  # type: ignore[arg-type, return-value]
-            is_secure=True, kept=KeptTurns(folder), calls=frozenset(order[place + 1 :]),
-        )  # fmt: skip
+            is_secure=True,
+            kept=KeptTurns(folder),
+            calls=frozenset(order[place + 1 :]),
+        )
         take_turns(job, channels[order[place]])
 
     threads = [threading.Thread(target=be, args=(place,)) for place in range(n_owners)]
@@ -102,11 +109,16 @@ def measure(*, broadcast: bool, root: Path) -> list[dict[str, Any]]:
     for n_owners in N_OWNERS:
         waits = waiting_times(n_owners, broadcast=broadcast, root=root)
         works.append(waits[-1] - (n_owners - 1) * TRAINING_S)
-        found.append({
-            "bench": "chain", "broadcast": broadcast, "owners": n_owners,
-            "waits_s": [round(wait, 3) for wait in waits],
-            "last_s": round(waits[-1], 3), "work_s": round(works[-1], 3),
-        })  # fmt: skip
+        found.append(
+            {
+                "bench": "chain",
+                "broadcast": broadcast,
+                "owners": n_owners,
+                "waits_s": [round(wait, 3) for wait in waits],
+                "last_s": round(waits[-1], 3),
+                "work_s": round(works[-1], 3),
+            }
+        )
     slope = np.polyfit(np.log(np.array(N_OWNERS) - 1), np.log(works), 1)[0]
     return [*found, {"bench": "chain", "broadcast": broadcast, "slope": round(float(slope), 2)}]
 

@@ -124,12 +124,7 @@ def measure_training(engine: str, case: Case, threads: int) -> dict[str, Any]:
     gradients = 8 * case.n_rows * case.n_outputs
     ratio = (bins.nbytes + growth) / (bins.nbytes + gradients)
     score = quality(case, test_labels, predict(test_bins))
-    return {
-        "seconds": round(seconds, 4),
-        "growth_mb": round(growth / 1e6, 1),
-        "memory_ratio": round(ratio, 2),
-        **score,
-    }
+    return {"seconds": round(seconds, 4), "growth_mb": round(growth / 1e6, 1), "memory_ratio": round(ratio, 2), **score}
 
 
 def measure_prediction(engine: str, case: Case, threads: int) -> dict[str, Any]:
@@ -205,9 +200,14 @@ def train_ours(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int) -
         )
         scores = loss.initial_scores(labels, weights)
         trees, _ = boost_table(
-            table, labels, weights, parameters,
-            loss=loss, base_scores=scores, constraints=Constraints.none(case.n_columns),
-        )  # fmt: skip
+            table,
+            labels,
+            weights,
+            parameters,
+            loss=loss,
+            base_scores=scores,
+            constraints=Constraints.none(case.n_columns),
+        )
         features = tuple(Feature(f"x{c}") for c in range(case.n_columns))
         ensemble = Ensemble(tuple(trees), scores, loss, features)
         return lambda rows, transposed=True: ensemble.predict(
@@ -223,10 +223,14 @@ def train_xgboost(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int
 
     objectives = {"binary": "binary:logistic", "regression": "reg:squarederror"}
     parameters = {
-        "objective": objectives.get(case.objective, "multi:softprob"), "max_depth": case.max_depth,
-        "eta": LEARNING_RATE, "lambda": REG_LAMBDA, "tree_method": "hist", "max_bin": case.n_bins + 1,
+        "objective": objectives.get(case.objective, "multi:softprob"),
+        "max_depth": case.max_depth,
+        "eta": LEARNING_RATE,
+        "lambda": REG_LAMBDA,
+        "tree_method": "hist",
+        "max_bin": case.n_bins + 1,
         "nthread": threads,
-    }  # fmt: skip
+    }
     if case.n_outputs > 1:
         parameters["num_class"] = case.n_outputs
     matrix = xgboost.QuantileDMatrix(bins.T.astype(np.float32), labels, max_bin=case.n_bins + 1, nthread=threads)
@@ -244,11 +248,19 @@ def train_lightgbm(case: Case, bins: np.ndarray, labels: np.ndarray, threads: in
 
     objectives = {"binary": "binary", "regression": "l2"}
     parameters = {
-        "objective": objectives.get(case.objective, "multiclass"), "num_leaves": 2**case.max_depth,
-        "max_depth": case.max_depth, "learning_rate": LEARNING_RATE, "lambda_l2": REG_LAMBDA, "min_data_in_leaf": 0,
-        "min_sum_hessian_in_leaf": 1.0, "num_threads": threads, "verbose": -1, "max_bin": case.n_bins + 1,
-        "min_data_in_bin": 1, "num_class": case.n_outputs,
-    }  # fmt: skip
+        "objective": objectives.get(case.objective, "multiclass"),
+        "num_leaves": 2**case.max_depth,
+        "max_depth": case.max_depth,
+        "learning_rate": LEARNING_RATE,
+        "lambda_l2": REG_LAMBDA,
+        "min_data_in_leaf": 0,
+        "min_sum_hessian_in_leaf": 1.0,
+        "num_threads": threads,
+        "verbose": -1,
+        "max_bin": case.n_bins + 1,
+        "min_data_in_bin": 1,
+        "num_class": case.n_outputs,
+    }
     data = lightgbm.Dataset(bins.T.astype(np.float32), labels, params=parameters).construct()
 
     def train(n_trees: int) -> Callable[..., np.ndarray]:
@@ -268,9 +280,15 @@ def train_sklearn(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int
 
     def train(n_trees: int) -> Callable[..., np.ndarray]:
         model = kind(
-            max_iter=n_trees, max_depth=case.max_depth, max_leaf_nodes=2**case.max_depth, early_stopping=False,
-            learning_rate=LEARNING_RATE, l2_regularization=REG_LAMBDA, min_samples_leaf=1, max_bins=255,
-        )  # fmt: skip
+            max_iter=n_trees,
+            max_depth=case.max_depth,
+            max_leaf_nodes=2**case.max_depth,
+            early_stopping=False,
+            learning_rate=LEARNING_RATE,
+            l2_regularization=REG_LAMBDA,
+            min_samples_leaf=1,
+            max_bins=255,
+        )
         with threadpool_limits(threads):
             model.fit(rows, labels)
         if case.objective == "regression":

@@ -117,18 +117,23 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     theirs = np.array_split(np.arange(case.columns // 2, case.columns), case.parties)
     passive = {
         f"b{i}": party_b.PassiveJob(
-            party=f"b{i}", features=pd.DataFrame({f"x{c}": columns[c] for c in part}), rng=rng.secure(), **common,
-            mechanisms=tuple(
-                ColumnMechanism(ColumnSchema(name=f"x{c}", lower=0, upper=1), settings) for c in part
-            ),
+            party=f"b{i}",
+            features=pd.DataFrame({f"x{c}": columns[c] for c in part}),
+            rng=rng.secure(),
+            **common,
+            mechanisms=tuple(ColumnMechanism(ColumnSchema(name=f"x{c}", lower=0, upper=1), settings) for c in part),
         )
         for i, part in enumerate(theirs)
-    }  # fmt: skip
+    }
     active = party_a.ActiveJob(
-        party="a", own=tuple(OwnColumn(f"x{c}", columns[c]) for c in range(case.columns // 2)), labels=labels,
-        weights=np.ones(case.rows), loss=Logistic(), **common,
+        party="a",
+        own=tuple(OwnColumn(f"x{c}", columns[c]) for c in range(case.columns // 2)),
+        labels=labels,
+        weights=np.ones(case.rows),
+        loss=Logistic(),
+        **common,
         parameters=BoostingParameters(n_estimators=case.trees, max_depth=case.depth, max_bin=case.bins),
-    )  # fmt: skip
+    )
     sent = [0]
 
     def lead(channels: Any) -> None:

@@ -88,10 +88,17 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         release, release_s = timed(
             client,
             lambda: release_partitions(
-                parts, mechanisms, folder / "release", id_columns=["id"], client=client, rng=rng.secure(),
-                ledger=ledger, occasion=Occasion(run_id="bench", task="train", peer="a"), budget=Budget(),
-            )
-        )  # fmt: skip
+                parts,
+                mechanisms,
+                folder / "release",
+                id_columns=["id"],
+                client=client,
+                rng=rng.secure(),
+                ledger=ledger,
+                occasion=Occasion(run_id="bench", task="train", peer="a"),
+                budget=Budget(),
+            ),
+        )
     start = time.process_time()
     StoredRelease(release).packed()
     pack_s = round(time.process_time() - start, 2)

@@ -62,9 +62,14 @@ def be_worker(
     of, bits = recipe(n_workers), rng.secure()
     X, y = table(place)
     job = WorkerJob(
-        party=f"w{place}", run_id="bench", terms={}, threshold=n_workers // 2 + 1, recipe=of, rng=bits,
+        party=f"w{place}",
+        run_id="bench",
+        terms={},
+        threshold=n_workers // 2 + 1,
+        recipe=of,
+        rng=bits,
         make_rows=lambda: of.rows(X, y, rng=bits.fork("rows")),
-    )  # fmt: skip
+    )
     in_one_process(of, X[:2], y[:2], n_trees=1)
     loaded.wait()
     before = time.process_time()
@@ -123,15 +128,22 @@ def measure(n_workers: int) -> dict[str, Any]:
     sent = sum(channel.traffic.sent_bytes for channel in channels)
     received = sum(channel.traffic.received_bytes for channel in channels)
     return {
-        "bench": "horizontal", "workers": n_workers, "rows_each": N_ROWS, "trees": N_TREES, "rounds": workers.n_rounds,
-        "seconds": round(end - start, 2), "cpu_s": round(sum(each[0] for each in cpu) + end_cpu - before, 2),
+        "bench": "horizontal",
+        "workers": n_workers,
+        "rows_each": N_ROWS,
+        "trees": N_TREES,
+        "rounds": workers.n_rounds,
+        "seconds": round(end - start, 2),
+        "cpu_s": round(sum(each[0] for each in cpu) + end_cpu - before, 2),
         "from_start_s": round(end - first, 2),
         "from_start_cpu_s": round(sum(each[1] for each in cpu) + end_cpu - first_cpu, 2),
-        "alone_s": round(alone_s, 3), "ratio_vs_one_process": round((end - start) / alone_s, 1),
-        "kb_to_a_worker": math.ceil(sent / n_workers / 1e3), "kb_from_a_worker": math.ceil(received / n_workers / 1e3),
+        "alone_s": round(alone_s, 3),
+        "ratio_vs_one_process": round((end - start) / alone_s, 1),
+        "kb_to_a_worker": math.ceil(sent / n_workers / 1e3),
+        "kb_from_a_worker": math.ceil(received / n_workers / 1e3),
         "peak_mb_of_a_worker": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024,
         "load": round(os.getloadavg()[0], 1),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -80,9 +80,13 @@ def make_sites(folder: Path, n_trees: int, depth: int) -> pd.DataFrame:
         mine = [name for name in names if name.startswith(party)]
         schema: dict[str, Any] = {"id": "id", "columns": {name: {"lower": 0, "upper": 100} for name in mine}}
         run: dict[str, Any] = {
-            "party": party, "run_id": "bench", "data": "data.csv", "schema": "schema.yaml",
-            "align": {"method": "prealigned"}, "secret_key": f"keys/{party}.secret",
-        }  # fmt: skip
+            "party": party,
+            "run_id": "bench",
+            "data": "data.csv",
+            "schema": "schema.yaml",
+            "align": {"method": "prealigned"},
+            "secret_key": f"keys/{party}.secret",
+        }
         known = {"name": peer, "public_key": f"../{peer}/keys/{peer}.public"}
         if party == "bank":
             schema["label"] = "y"

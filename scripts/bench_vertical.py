@@ -59,11 +59,17 @@ class Case:
 
 
 CASES = (
-    Case(name="small", n_rows=20_000, n_own=10, n_passive=10, repeat=5,
-         model={"n_estimators": 10, "max_depth": 5, "max_bin": 32}),
+    Case(
+        name="small",
+        n_rows=20_000,
+        n_own=10,
+        n_passive=10,
+        repeat=5,
+        model={"n_estimators": 10, "max_depth": 5, "max_bin": 32},
+    ),
     Case(name="bank", n_rows=45_000, n_own=8, n_passive=8, model={"n_estimators": 100, "max_depth": 6}),
     Case(name="million", n_rows=1_000_000, n_own=10, n_passive=40, model={"n_estimators": 100, "max_depth": 6}),
-)  # fmt: skip
+)
 
 
 def main() -> None:
@@ -127,14 +133,22 @@ def prepare(root: Path, case: Case, align: str) -> dict[str, Path]:
 def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
     """A party's run file but for the run and the address."""
     common = {
-        "party": party, "data": "data.parquet", "schema": "schema.yaml", "secret_key": f"{party}.secret",
-        "align": {"method": align}, "timeout": 30, "report": False,
-    }  # fmt: skip
+        "party": party,
+        "data": "data.parquet",
+        "schema": "schema.yaml",
+        "secret_key": f"{party}.secret",
+        "align": {"method": align},
+        "timeout": 30,
+        "report": False,
+    }
     if party == "a":
         return {**common, "role": "active", "passive": [{"name": "b", "public_key": "b.public"}], "model": case.model}
     return {
-        **common, "role": "passive", "active": {"name": "a", "public_key": "a.public"}, "desensitize": {"epsilon": 0.1},
-    }  # fmt: skip
+        **common,
+        "role": "passive",
+        "active": {"name": "a", "public_key": "a.public"},
+        "desensitize": {"epsilon": 0.1},
+    }
 
 
 def columns_of(party: str, case: Case) -> list[str]:
@@ -179,10 +193,13 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
     processes = {
         party: subprocess.Popen(
             [sys.executable, "-m", "parties.cli", f"party-{party}", str(folder / "run.yaml")],
-            stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment(),
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=environment(),
         )
         for party, folder in folders.items()
-    }  # fmt: skip
+    }
     found = {
         "load": round(load, 2),
         **{key: value for party in processes for key, value in ended(party, processes[party])},

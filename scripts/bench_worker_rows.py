@@ -57,8 +57,13 @@ def main() -> None:
 def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
     """Seconds and megabytes of one kind of holding the rows."""
     section: dict[str, Any] = {
-        "epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "sgbdt": {"n_estimators": n_trees},
-    }  # fmt: skip
+        "epsilon": 2.0,
+        "delta": 1e-6,
+        "workers": 3,
+        "threshold": 2,
+        "honest": 2,
+        "sgbdt": {"n_estimators": n_trees},
+    }
     recipe = make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
     start = time.perf_counter()
     with cluster(DaskSection(workers=2)) if kind == "dask" else nullcontext() as client:
@@ -78,10 +83,12 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
         own = partial(peak_bytes, reset=False)
         peak = own() if client is None else max(client.run(own).values())
     return {
-        "load_s": round(loaded - start, 1), "first_tree_s": round(times.answered[0] - loaded, 2),
+        "load_s": round(loaded - start, 1),
+        "first_tree_s": round(times.answered[0] - loaded, 2),
         "tree_ms": round(1e3 * float(np.median(np.diff(times.answered))), 1),
-        "peak_mb": round(peak / 1e6), "load": round(os.getloadavg()[0], 1),
-    }  # fmt: skip
+        "peak_mb": round(peak / 1e6),
+        "load": round(os.getloadavg()[0], 1),
+    }
 
 
 class Timed:

@@ -28,16 +28,32 @@ DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 DELTA = 5e-8
 
 ABALONE_BOUNDS = {
-    "sex": (0, 2), "length": (0, 1), "diameter": (0, 1), "height": (0, 1.2), "whole_weight": (0, 3),
-    "shucked_weight": (0, 1.5), "viscera_weight": (0, 0.8), "shell_weight": (0, 1.1),
-}  # fmt: skip
+    "sex": (0, 2),
+    "length": (0, 1),
+    "diameter": (0, 1),
+    "height": (0, 1.2),
+    "whole_weight": (0, 3),
+    "shucked_weight": (0, 1.5),
+    "viscera_weight": (0, 0.8),
+    "shell_weight": (0, 1.1),
+}
 RINGS = (1, 29)
 ADULT_BOUNDS = {
-    "age": (17, 90), "fnlwgt": (0, 1.5e6), "education_num": (1, 16), "capital_gain": (0, 1e5),
-    "capital_loss": (0, 5000), "hours_per_week": (1, 99), "workclass": (0, 6), "education": (0, 15),
-    "marital_status": (0, 6), "occupation": (0, 13), "relationship": (0, 5), "race": (0, 4), "sex": (0, 1),
+    "age": (17, 90),
+    "fnlwgt": (0, 1.5e6),
+    "education_num": (1, 16),
+    "capital_gain": (0, 1e5),
+    "capital_loss": (0, 5000),
+    "hours_per_week": (1, 99),
+    "workclass": (0, 6),
+    "education": (0, 15),
+    "marital_status": (0, 6),
+    "occupation": (0, 13),
+    "relationship": (0, 5),
+    "race": (0, 4),
+    "sex": (0, 1),
     "native_country": (0, 40),
-}  # fmt: skip
+}
 
 
 class Table(NamedTuple):
@@ -90,8 +106,14 @@ def sgbdt_abalone(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
 
 def sgbdt_adult(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
     """Error and AUC by budget."""
-    targets = {0.07: {"error": 18.2}, 0.1: {"auc": 0.88}, 0.15: {"error": 17.0}, 0.5: {"auc": 0.9},
-               0.54: {"error": 15.9}, math.inf: {}}  # fmt: skip
+    targets = {
+        0.07: {"error": 18.2},
+        0.1: {"auc": 0.88},
+        0.15: {"error": 17.0},
+        0.5: {"auc": 0.9},
+        0.54: {"error": 15.9},
+        math.inf: {},
+    }
     for epsilon, target in targets.items():
         yield {**validated(SGBDTClassifier, adult(), seeds, inner, epsilon=epsilon, delta=DELTA), "target": target}
 
@@ -123,9 +145,15 @@ def streams(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
     for epsilon, figures in published.items():
         for has_filter in (False, True):
             line = validated(
-                SGBDTRegressor, table, seeds, inner, is_late=is_late, epsilon=epsilon, delta=DELTA,
+                SGBDTRegressor,
+                table,
+                seeds,
+                inner,
+                is_late=is_late,
+                epsilon=epsilon,
+                delta=DELTA,
                 use_filter=has_filter,
-            )  # fmt: skip
+            )
             yield {**line, "filter": has_filter, "published": figures[has_filter]}
 
 
@@ -135,9 +163,16 @@ def printed(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
     for n_trees in (50, 150, 300):
         for epsilon in (0.15, 0.54):
             model = SGBDTRegressor(
-                **table.public, epsilon=epsilon, delta=DELTA, mode="paper", n_estimators=n_trees, subsample=0.1,
-                initial_share=0.0, max_grad=1.0, random_state=0,
-            ).fit(table.X, table.y)  # fmt: skip
+                **table.public,
+                epsilon=epsilon,
+                delta=DELTA,
+                mode="paper",
+                n_estimators=n_trees,
+                subsample=0.1,
+                initial_share=0.0,
+                max_grad=1.0,
+                random_state=0,
+            ).fit(table.X, table.y)
             promise = model.guarantee_
             yield {"trees": n_trees, "claimed": promise.claimed_epsilon, "epsilon": round(promise.epsilon, 3)}
 
@@ -210,9 +245,14 @@ def folds(n_rows: int, inner: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 CASES = {
-    "abalone": sgbdt_abalone, "adult": sgbdt_adult, "dpboost": dpboost, "inprivate": inprivate, "streams": streams,
-    "paper": printed, "speed": speed,
-}  # fmt: skip
+    "abalone": sgbdt_abalone,
+    "adult": sgbdt_adult,
+    "dpboost": dpboost,
+    "inprivate": inprivate,
+    "streams": streams,
+    "paper": printed,
+    "speed": speed,
+}
 
 if __name__ == "__main__":
     main()

@@ -24,16 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pandas as pd
 
-from opboost import (
-    AdjMap,
-    ColumnSchema,
-    GlobalMap,
-    IntegerDomain,
-    LocalMap,
-    OpBoostClassifier,
-    OpBoostRegressor,
-    rng,
-)
+from opboost import AdjMap, ColumnSchema, GlobalMap, IntegerDomain, LocalMap, OpBoostClassifier, OpBoostRegressor, rng
 from opboost.metrics import auc, r2
 from opboost.order_metrics import expected_weighted_kendall, weighted_kendall
 from opboost.preprocess import encode
@@ -50,9 +41,12 @@ DRAWN_ALPHAS = (0.4, 2.0, 10.0)
 TREES: dict[str, Any] = {"n_estimators": 80, "max_depth": 3, "learning_rate": 0.1}
 
 ADULT_BOUNDS = {
-    "age": (17, 90), "fnlwgt": (10_000, 1_500_000), "education_num": (1, 16), "capital_gain": (0, 100_000),
+    "age": (17, 90),
+    "fnlwgt": (10_000, 1_500_000),
+    "education_num": (1, 16),
+    "capital_gain": (0, 100_000),
     "hours_per_week": (1, 99),
-}  # fmt: skip
+}
 POWER_PLANT_BOUNDS = {"AT": (1.81, 37.11), "V": (25.36, 81.56), "AP": (992.89, 1033.30), "RH": (25.56, 100.16)}
 
 
@@ -134,14 +128,19 @@ def measure(task: Task, cells: Iterable[Mechanism], n_seeds: int) -> Iterator[di
         desensitized, routed, kendall = np.mean(found, axis=0)
         spread = np.std(found, axis=0)
         yield {
-            "mechanism": cell.name, "epsilon": cell.epsilon,
-            "theta": getattr(cell, "theta", None), "alpha": getattr(cell, "alpha", None),
-            "ratio_desensitized": round(desensitized / raw, 4), "sd_desensitized": round(spread[0] / raw, 4),
-            "ratio_routed": round(routed / raw, 4), "sd_routed": round(spread[1] / raw, 4),
+            "mechanism": cell.name,
+            "epsilon": cell.epsilon,
+            "theta": getattr(cell, "theta", None),
+            "alpha": getattr(cell, "alpha", None),
+            "ratio_desensitized": round(desensitized / raw, 4),
+            "sd_desensitized": round(spread[0] / raw, 4),
+            "ratio_routed": round(routed / raw, 4),
+            "sd_routed": round(spread[1] / raw, 4),
             "weighted_kendall": round(kendall, 4),
             "weighted_kendall_expected": round(expected_weighted_kendall(cell.log_probabilities()), 4),
-            "loss_neighbours": _number(cell.loss(1)), "loss_domain": _number(cell.loss(DOMAIN.size - 1)),
-        }  # fmt: skip
+            "loss_neighbours": _number(cell.loss(1)),
+            "loss_domain": _number(cell.loss(DOMAIN.size - 1)),
+        }
 
 
 def _one(
@@ -197,8 +196,10 @@ def draw(measured: list[dict[str, Any]], folder: Path) -> None:
         alt = f"{data}: quality on {mode} test rows as a ratio to raw columns against epsilon, {len(curves)} mechanisms"
         drawing = lines(
             [Series(label, *zip(*points, strict=True)) for label, points in curves.items()],
-            x=Axis(label="epsilon", is_log=True), y=Axis(label=f"ratio to raw columns, {mode}"), alt=alt,
-        )  # fmt: skip
+            x=Axis(label="epsilon", is_log=True),
+            y=Axis(label=f"ratio to raw columns, {mode}"),
+            alt=alt,
+        )
         (folder / f"opboost_{data}_{mode}.svg").write_text(standalone(drawing))
 
 

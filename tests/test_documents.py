@@ -57,13 +57,15 @@ def samples() -> dict[str, Any]:
     draw = np.random.default_rng(0)
 
     def people(n: int) -> tuple[pd.DataFrame, pd.Series]:
-        table = pd.DataFrame({
-            "age": draw.integers(17, 91, n).astype(float),
-            "capital_gain": draw.integers(0, 100_001, n).astype(float),
-            "income": draw.normal(30, 9, n).round(1),
-            "region": draw.integers(0, 4, n).astype(float),
-            "visits": draw.integers(0, 61, n).astype(float),
-        })  # fmt: skip
+        table = pd.DataFrame(
+            {
+                "age": draw.integers(17, 91, n).astype(float),
+                "capital_gain": draw.integers(0, 100_001, n).astype(float),
+                "income": draw.normal(30, 9, n).round(1),
+                "region": draw.integers(0, 4, n).astype(float),
+                "visits": draw.integers(0, 61, n).astype(float),
+            }
+        )
         return table, (table["age"] / 90 + draw.normal(0, 0.3, n) > 0.6).astype(int)
 
     def shells(n: int) -> tuple[pd.DataFrame, np.ndarray]:
@@ -115,10 +117,24 @@ def test_the_check_of_commands_finds_what_is_wrong(words: list[str]) -> None:
         commands()["report"].make_context("report", words)
 
 
-ACTIVE = {"role": "active", "party": "bank", "run_id": "q3", "data": "d", "schema": "s", "listen": "tcp://0.0.0.0:1",
-          "passive": [{"name": "retailer"}]}  # fmt: skip
-PASSIVE = {"role": "passive", "party": "retailer", "run_id": "q3", "data": "d", "schema": "s",
-           "connect": "tcp://b:1", "active": {"name": "bank"}}  # fmt: skip
+ACTIVE = {
+    "role": "active",
+    "party": "bank",
+    "run_id": "q3",
+    "data": "d",
+    "schema": "s",
+    "listen": "tcp://0.0.0.0:1",
+    "passive": [{"name": "retailer"}],
+}
+PASSIVE = {
+    "role": "passive",
+    "party": "retailer",
+    "run_id": "q3",
+    "data": "d",
+    "schema": "s",
+    "connect": "tcp://b:1",
+    "active": {"name": "bank"},
+}
 
 
 RUNS: dict[str, type[BaseModel]] = {

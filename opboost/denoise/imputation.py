@@ -88,10 +88,13 @@ class Imputation:
         """Fit on some of these rows, `FITTED_ROWS` at most."""
         some = np.sort(rng.permutation(rows)[:FITTED_ROWS])
         classes = LatentClasses.fit(
-            _observed(sources, evidence, some), [source.channel.matrix for source in sources],
+            _observed(sources, evidence, some),
+            [source.channel.matrix for source in sources],
             [evidence.n_classes] if evidence.n_classes else [],
-            n_classes=max(2, min(N_CLASSES, len(some) // _ROWS_PER_CLASS)), n_steps=N_STEPS, rng=rng,
-        )  # fmt: skip
+            n_classes=max(2, min(N_CLASSES, len(some) // _ROWS_PER_CLASS)),
+            n_steps=N_STEPS,
+            rng=rng,
+        )
         return cls(tuple(sources), classes)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Imputation:

@@ -83,9 +83,16 @@ class LatentClasses:
 
     @classmethod
     def fit(
-        cls, observed: Observed, channels: Sequence[Values], n_states: Sequence[int], *, n_classes: int, n_steps: int,
-        prior: float = PRIOR_RECORDS, rng: np.random.Generator
-    ) -> LatentClasses:  # fmt: skip
+        cls,
+        observed: Observed,
+        channels: Sequence[Values],
+        n_states: Sequence[int],
+        *,
+        n_classes: int,
+        n_steps: int,
+        prior: float = PRIOR_RECORDS,
+        rng: np.random.Generator,
+    ) -> LatentClasses:
         """Fit a mixture of `n_classes` to rows, in `n_steps` steps.
 
         Parameters
@@ -119,9 +126,13 @@ class LatentClasses:
             means, deviations = _normal_laws(observed.numbers, classes)
             sizes = classes.sum(axis=0, dtype=np.float64) + 1
             model = cls(
-                tuple(channels), sizes / sizes.sum(), tuple(laws), tuple(c / c.sum(axis=0) for c in exact), means,
+                tuple(channels),
+                sizes / sizes.sum(),
+                tuple(laws),
+                tuple(c / c.sum(axis=0) for c in exact),
+                means,
                 deviations,
-            )  # fmt: skip
+            )
             model._expect(observed, out=classes)
         assert model is not None
         return model
@@ -129,10 +140,7 @@ class LatentClasses:
     def without(self, *, exact: int = 0, numbers: int = 0) -> LatentClasses:
         """The law of the other variables: the first of the exact ones and of the numbers are left out."""
         return replace(
-            self,
-            exact_laws=self.exact_laws[exact:],
-            means=self.means[numbers:],
-            deviations=self.deviations[numbers:],
+            self, exact_laws=self.exact_laws[exact:], means=self.means[numbers:], deviations=self.deviations[numbers:]
         )
 
     def classes(self, observed: Observed) -> Floats:
@@ -149,9 +157,16 @@ class LatentClasses:
         classes, tables = self.classes(observed), self._reached
         out = np.empty((n_draws, len(self.channels), len(observed)), np.uint8)
         draw_states(
-            np.uint64(seed), first_row, classes, observed.released, np.concatenate(tables), _begins(tables),
-            np.array([c.shape[0] for c in self.channels]), np.array([c.shape[1] for c in self.channels]), out,
-        )  # fmt: skip
+            np.uint64(seed),
+            first_row,
+            classes,
+            observed.released,
+            np.concatenate(tables),
+            _begins(tables),
+            np.array([c.shape[0] for c in self.channels]),
+            np.array([c.shape[1] for c in self.channels]),
+            out,
+        )
         return out
 
     @property
@@ -171,12 +186,17 @@ class LatentClasses:
         spread = np.maximum(self.deviations, 1e-3)
         return float(
             responsibilities(
-                np.hstack([observed.released, observed.states]), _begins(tables),
-                np.concatenate(tables).astype(np.float32), observed.numbers, np.log(self.weights).astype(np.float32),
-                self.means.astype(np.float32), (0.5 / spread**2).astype(np.float32), -np.log(spread).astype(np.float32),
+                np.hstack([observed.released, observed.states]),
+                _begins(tables),
+                np.concatenate(tables).astype(np.float32),
+                observed.numbers,
+                np.log(self.weights).astype(np.float32),
+                self.means.astype(np.float32),
+                (0.5 / spread**2).astype(np.float32),
+                -np.log(spread).astype(np.float32),
                 out,
             )
-        )  # fmt: skip
+        )
 
 
 def margin(channel: Values, counts: NDArray[np.int64]) -> Values:
@@ -195,8 +215,10 @@ def _start(observed: Observed, n_classes: int, rng: np.random.Generator) -> Floa
 
     released = observed.released.astype(np.float32)
     parts = [0.5 * (released - released.mean(axis=0)) / (released.std(axis=0) + 1e-9), np.nan_to_num(observed.numbers)]
-    parts += [(observed.states[:, [v]] == np.unique(observed.states[:, v])).astype(np.float32)
-              for v in range(observed.states.shape[1])]  # fmt: skip
+    parts += [
+        (observed.states[:, [v]] == np.unique(observed.states[:, v])).astype(np.float32)
+        for v in range(observed.states.shape[1])
+    ]
     means = KMeans(n_classes, n_init=1, max_iter=10, random_state=int(rng.integers(2**31)))
     found = means.fit_predict(np.hstack(parts).astype(np.float32))
     classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)

@@ -47,10 +47,11 @@ class PublicTask:
         Without scores the sum of the leaves is the probability itself.
         """
         return Ensemble(
-            tuple(tree.scaled(self.spread) for tree in trees), np.array([self.centre]),
+            tuple(tree.scaled(self.spread) for tree in trees),
+            np.array([self.centre]),
             Logistic() if self.is_classification and has_scores else SquaredError(),
             tuple(Feature(name) for name in self.names),
-        )  # fmt: skip
+        )
 
     def ensemble(
         self,

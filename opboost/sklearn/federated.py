@@ -151,13 +151,29 @@ class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting): 
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, mode=mode, split_method=split_method,
-            weight_update=weight_update, split_candidates=split_candidates, interaction=interaction,
-            columns_per_tree=columns_per_tree, batch_size=batch_size, n_estimators=n_estimators,
-            trees_per_column=trees_per_column, max_depth=max_depth, learning_rate=learning_rate,
-            reg_lambda=reg_lambda, max_leaf=max_leaf, n_candidates=n_candidates, hessian_rounds=hessian_rounds,
-            mirrored=mirrored, local_noise=local_noise, n_clients=n_clients, random_state=random_state,
-        )  # fmt: skip
+            epsilon=epsilon,
+            delta=delta,
+            bounds=bounds,
+            mode=mode,
+            split_method=split_method,
+            weight_update=weight_update,
+            split_candidates=split_candidates,
+            interaction=interaction,
+            columns_per_tree=columns_per_tree,
+            batch_size=batch_size,
+            n_estimators=n_estimators,
+            trees_per_column=trees_per_column,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            reg_lambda=reg_lambda,
+            max_leaf=max_leaf,
+            n_candidates=n_candidates,
+            hessian_rounds=hessian_rounds,
+            mirrored=mirrored,
+            local_noise=local_noise,
+            n_clients=n_clients,
+            random_state=random_state,
+        )
         self.label_bounds = label_bounds
         self.max_grad = max_grad
 

@@ -51,9 +51,7 @@ class NamedMethods:
     @classmethod
     def dp_tr_batch_newton_ih_ebm(cls, *, share: float = 0.25, **settings: Any) -> Self:
         """The same with batches of a share of the trees."""
-        return cls._named(
-            {"split_candidates": "ih", "interaction": "cyclical", "batch_size": float(share)}, settings
-        )  # fmt: skip
+        return cls._named({"split_candidates": "ih", "interaction": "cyclical", "batch_size": float(share)}, settings)
 
     @classmethod
     def ldp(cls, **settings: Any) -> Self:

@@ -172,15 +172,31 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
+            epsilon=epsilon,
+            delta=delta,
+            bounds=bounds,
+            categorical_features=categorical_features,
+            mode=mode,
             n_estimators=n_estimators,
-            n_extra_estimators=n_extra_estimators, use_filter=use_filter, max_depth=max_depth,
-            learning_rate=learning_rate, later_rate=later_rate, max_grad=max_grad, denominator_noise=denominator_noise,
-            initial_share=initial_share, cells_share=cells_share, reg_lambda=reg_lambda,
-            noise_lambda=noise_lambda, max_leaf=max_leaf,
-            leaf_noise=leaf_noise, columns_per_tree=columns_per_tree, learn_columns=learn_columns,
-            subsample=subsample, max_cells=max_cells, random_state=random_state,
-        )  # fmt: skip
+            n_extra_estimators=n_extra_estimators,
+            use_filter=use_filter,
+            max_depth=max_depth,
+            learning_rate=learning_rate,
+            later_rate=later_rate,
+            max_grad=max_grad,
+            denominator_noise=denominator_noise,
+            initial_share=initial_share,
+            cells_share=cells_share,
+            reg_lambda=reg_lambda,
+            noise_lambda=noise_lambda,
+            max_leaf=max_leaf,
+            leaf_noise=leaf_noise,
+            columns_per_tree=columns_per_tree,
+            learn_columns=learn_columns,
+            subsample=subsample,
+            max_cells=max_cells,
+            random_state=random_state,
+        )
         self.label_bounds = label_bounds
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:

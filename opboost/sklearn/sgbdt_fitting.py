@@ -103,11 +103,15 @@ class SGBDTFitting(DividedRows):
             task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
         self._trainings = [
             SGBDT(
-                task.grid, gradients=self._gradients(is_classification), shape=shape, noise=noise, initial=initial,
+                task.grid,
+                gradients=self._gradients(is_classification),
+                shape=shape,
+                noise=noise,
+                initial=initial,
                 rng=source,
             )
             for source in bits_of_models(bits, len(targets))
-        ]  # fmt: skip
+        ]
         self._task = task
         self._grow(X, targets, self.n_estimators + self.n_extra_estimators)
         self.guarantee_ = self._guarantee(
@@ -174,18 +178,31 @@ class SGBDTFitting(DividedRows):
         max_grad = float(self.max_grad)
         if is_printed:
             return printed_noise(
-                max_grad=max_grad, epsilon=task.epsilon, delta=self.delta, n_trees=self.n_estimators,
-                rate=self.subsample, initial_share=self.initial_share, has_filter=has_filter,
-                is_classification=task.is_classification, n_models=n_models,
-            )  # fmt: skip
+                max_grad=max_grad,
+                epsilon=task.epsilon,
+                delta=self.delta,
+                n_trees=self.n_estimators,
+                rate=self.subsample,
+                initial_share=self.initial_share,
+                has_filter=has_filter,
+                is_classification=task.is_classification,
+                n_models=n_models,
+            )
         clipping = leaf_clipping(
             max_grad, self.denominator_noise, is_classification=task.is_classification, counts=is_static
         )
         return leaf_noise(
-            clipping, epsilon=task.epsilon, delta=self.delta, n_trees=max(self.n_estimators, 1),
-            rate=float(self.subsample), initial_share=self.initial_share, cells_share=self.cells_share,
-            has_filter=has_filter, static_lambda=self.reg_lambda if is_static else None, n_models=n_models,
-        )  # fmt: skip
+            clipping,
+            epsilon=task.epsilon,
+            delta=self.delta,
+            n_trees=max(self.n_estimators, 1),
+            rate=float(self.subsample),
+            initial_share=self.initial_share,
+            cells_share=self.cells_share,
+            has_filter=has_filter,
+            static_lambda=self.reg_lambda if is_static else None,
+            n_models=n_models,
+        )
 
     def _initial(self, noise: LeafNoise, *, is_classification: bool, is_printed: bool) -> InitialScore:
         """How the first score is found."""

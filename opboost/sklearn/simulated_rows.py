@@ -82,9 +82,14 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             lower, upper = _label_bounds(label_bounds) if label_bounds is not None else _extremes(labels)
             centre, spread = (lower + upper) / 2, (upper - lower) / 2
         return PublicTask(
-            names, PublicGrid(bounds, self._n_cells(), categorical=tuple(categorical)),
-            centre, spread, epsilon, not without, is_classification,
-        )  # fmt: skip
+            names,
+            PublicGrid(bounds, self._n_cells(), categorical=tuple(categorical)),
+            centre,
+            spread,
+            epsilon,
+            not without,
+            is_classification,
+        )
 
     def _n_cells(self) -> int:
         """Cells of the public grid per column."""
@@ -127,9 +132,14 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
         return validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset,
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            reset=reset,
             y_numeric=getattr(self, "_estimator_type", None) == "regressor",
-        )  # fmt: skip
+        )
 
     def _keep(self, task: PublicTask, models: Sequence[Ensemble]) -> None:
         """End with these models: one, or one per class."""

@@ -176,9 +176,14 @@ def boost(
     if parameters.early_stopping_rounds is not None and validation is None:
         raise ParameterError("early_stopping_rounds needs validation rows; there are none")
     splitter = GreedySplitter(
-        axes, grid, constraints, parameters.reg_lambda, parameters.gamma, parameters.min_child_weight,
+        axes,
+        grid,
+        constraints,
+        parameters.reg_lambda,
+        parameters.gamma,
+        parameters.min_child_weight,
         parameters.max_cat_to_onehot,
-    )  # fmt: skip
+    )
     leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight)
     n_sampled = max(1, round(parameters.colsample_bytree * axes.n_columns)) if axes.n_columns else 0
     limits = constraints.at_root(np.arange(axes.n_columns))
@@ -191,9 +196,15 @@ def boost(
                 limits = constraints.at_root(rng.permutation(axes.n_columns)[:n_sampled])
             followed.start_tree(output)
             tree = grow_tree(
-                followed, splitter=splitter, leaves=leaves, learning_rate=parameters.learning_rate,
-                max_depth=parameters.max_depth, max_leaves=parameters.max_leaves, limits=limits, room=room,
-            )  # fmt: skip
+                followed,
+                splitter=splitter,
+                leaves=leaves,
+                learning_rate=parameters.learning_rate,
+                max_depth=parameters.max_depth,
+                max_leaves=parameters.max_leaves,
+                limits=limits,
+                room=room,
+            )
             followed.finish_tree(tree)
             trees.append(tree)
         scores = validation.scores() if validation else {}
@@ -244,18 +255,31 @@ def boost_table(
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
     holder = LocalHolder(
-        table, labels, weights,
-        loss=loss, grid=grid, initial_scores=base_scores, subsample=parameters.subsample, rng=row_rng,
-    )  # fmt: skip
+        table,
+        labels,
+        weights,
+        loss=loss,
+        grid=grid,
+        initial_scores=base_scores,
+        subsample=parameters.subsample,
+        rng=row_rng,
+    )
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out
         followers = ValidationRows(rows, truth, loss=loss, initial_scores=base_scores, metrics=metrics)
     with threads_for(table.bins.size):
         return boost(
-            holder, parameters, axes=table.axes, grid=grid, constraints=constraints, n_outputs=loss.n_outputs,
-            validation=followers, rng=column_rng, on_round=on_round,
-        )  # fmt: skip
+            holder,
+            parameters,
+            axes=table.axes,
+            grid=grid,
+            constraints=constraints,
+            n_outputs=loss.n_outputs,
+            validation=followers,
+            rng=column_rng,
+            on_round=on_round,
+        )
 
 
 def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:

@@ -66,9 +66,16 @@ class CompleteShape:
         nothing = np.zeros(len(lefts))
         values = np.concatenate([nothing[: -len(values)], values])
         return Tree(
-            self.columns, self.thresholds, self.missing_left, lefts, rights, values, nothing, nothing,
+            self.columns,
+            self.thresholds,
+            self.missing_left,
+            lefts,
+            rights,
+            values,
+            nothing,
+            nothing,
             self.left_categories,
-        )  # fmt: skip
+        )
 
 
 class SplitRule(Protocol):
@@ -223,6 +230,13 @@ def tree_of(levels: Sequence[Splits], values: Values, axes: HistogramAxes) -> Tr
         lefts[each.nodes], rights[each.nodes] = each.lefts, each.rights
     alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
     return Tree(
-        columns, cuts, missing_left, lefts, rights, np.where(columns < 0, values, 0.0), np.zeros(n), np.zeros(n),
+        columns,
+        cuts,
+        missing_left,
+        lefts,
+        rights,
+        np.where(columns < 0, values, 0.0),
+        np.zeros(n),
+        np.zeros(n),
         {node: (int(cuts[node]),) for node in alone.tolist()},
-    )  # fmt: skip
+    )

@@ -130,9 +130,18 @@ class _Draft:
         if self._n_nodes > len(self._nodes):
             self._nodes = np.concatenate([self._nodes, np.empty(self._n_nodes, NODE)])
         nodes, columns, cuts, missing_left, goes_left, lefts, children, sums = split_nodes(
-            chosen, opened.nodes, opened.children.totals, best.gains, best.columns, best.cuts, best.missing_left,
-            best.left_sums, sizes, first, self._nodes,
-        )  # fmt: skip
+            chosen,
+            opened.nodes,
+            opened.children.totals,
+            best.gains,
+            best.columns,
+            best.cuts,
+            best.missing_left,
+            best.left_sums,
+            sizes,
+            first,
+            self._nodes,
+        )
         return Splits(nodes, columns, cuts, missing_left, goes_left, lefts, lefts + np.int32(1)), children, sums
 
     def limit(self, limits: Limits, n_nodes: int) -> None:

@@ -18,12 +18,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import (
-    logistic_gradients,
-    poisson_gradients,
-    softmax_gradients,
-    squared_gradients,
-)
+from opboost.trees.kernels.gradients import logistic_gradients, poisson_gradients, softmax_gradients, squared_gradients
 from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
 
 # Squares of gradients must not overflow.

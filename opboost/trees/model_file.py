@@ -141,12 +141,7 @@ def _categories(entries: Any) -> dict[int, tuple[int, ...]]:
 def _feature_to_dict(feature: Feature) -> dict[str, object]:
     if feature.owner is None:
         return {"name": feature.name}
-    return {
-        "name": feature.name,
-        "owner": feature.owner,
-        "rank": feature.rank,
-        "missing_left": feature.missing_left,
-    }
+    return {"name": feature.name, "owner": feature.owner, "rank": feature.rank, "missing_left": feature.missing_left}
 
 
 def _n_classes(loss: Loss) -> int:

@@ -94,9 +94,16 @@ class SortedRows:
         if splits is not None:
             n_placed = splits.lefts[0]
             add_children_to_scores(
-                self._bins, scores, self.numbers, self._begins[splits.nodes], self._ends[splits.nodes], splits.columns,
-                splits.goes_left, values[splits.lefts], values[splits.rights],
-            )  # fmt: skip
+                self._bins,
+                scores,
+                self.numbers,
+                self._begins[splits.nodes],
+                self._ends[splits.nodes],
+                splits.columns,
+                splits.goes_left,
+                values[splits.lefts],
+                values[splits.rights],
+            )
         leaves = (tree.columns[:n_placed] < 0).nonzero()[0]
         if len(leaves):
             add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves])
@@ -111,6 +118,13 @@ class SortedRows:
             more = np.empty(missing + len(self._begins), np.int64)
             self._begins, self._ends = np.concatenate([self._begins, more]), np.concatenate([self._ends, more])
         divide_nodes(
-            self._bins, self.numbers, self.gradients, self._begins, self._ends, splits.nodes, splits.columns,
-            splits.goes_left, splits.lefts,
-        )  # fmt: skip
+            self._bins,
+            self.numbers,
+            self.gradients,
+            self._begins,
+            self._ends,
+            splits.nodes,
+            splits.columns,
+            splits.goes_left,
+            splits.lefts,
+        )

@@ -114,12 +114,27 @@ class GreedySplitter:
         columns, cuts = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int32)
         missing_left, left_sums = np.empty(n_nodes, np.bool_), np.empty((n_nodes, 2), np.int64)
         best_cuts(
-            children.histograms[:n_asked], children.parents, children.parent_of, children.histograms[n_asked:],
-            children.totals, self.axes.offsets, children.limits.allowed, self._category_modes,
-            self.constraints.monotone, children.limits.lower, children.limits.upper, self.constraints.is_bounded,
-            *self._steps, float(self.reg_lambda),
-            float(self.min_child_weight), gains, columns, cuts, missing_left, left_sums,
-        )  # fmt: skip
+            children.histograms[:n_asked],
+            children.parents,
+            children.parent_of,
+            children.histograms[n_asked:],
+            children.totals,
+            self.axes.offsets,
+            children.limits.allowed,
+            self._category_modes,
+            self.constraints.monotone,
+            children.limits.lower,
+            children.limits.upper,
+            self.constraints.is_bounded,
+            *self._steps,
+            float(self.reg_lambda),
+            float(self.min_child_weight),
+            gains,
+            columns,
+            cuts,
+            missing_left,
+            left_sums,
+        )
         worthwhile = (gains >= self._least_gain).nonzero()[0]
         return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
 

@@ -119,9 +119,15 @@ def _matrix(
     kinds = ["c" if is_categorical else "q" for is_categorical in table.axes.is_categorical]
     margins = np.tile(base_scores, (len(rows), 1))
     return library.QuantileDMatrix(
-        rows, labels, weight=weights, base_margin=margins if margins.shape[1] > 1 else margins[:, 0],
-        feature_types=kinds, enable_categorical=True, max_bin=_max_bin(table), ref=like,
-    )  # fmt: skip
+        rows,
+        labels,
+        weight=weights,
+        base_margin=margins if margins.shape[1] > 1 else margins[:, 0],
+        feature_types=kinds,
+        enable_categorical=True,
+        max_bin=_max_bin(table),
+        ref=like,
+    )
 
 
 def _max_bin(table: BinnedTable) -> int:
@@ -133,14 +139,23 @@ def training_settings(
 ) -> dict[str, Any]:
     """XGBoost's names and values for what trees are to be grown by; the bins are the caller's."""
     settings = {
-        "objective": loss.name, "tree_method": "hist", "seed": 0 if seed is None else seed,
-        "eta": parameters.learning_rate, "max_depth": parameters.max_depth, "max_leaves": parameters.max_leaves,
-        "grow_policy": "lossguide" if parameters.max_leaves else "depthwise", "lambda": parameters.reg_lambda,
-        "gamma": parameters.gamma, "min_child_weight": parameters.min_child_weight,
-        "max_delta_step": constraints.max_delta_step, "subsample": parameters.subsample,
-        "colsample_bytree": parameters.colsample_bytree, "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
-        "disable_default_eval_metric": True, "nthread": n_threads(),
-    }  # fmt: skip
+        "objective": loss.name,
+        "tree_method": "hist",
+        "seed": 0 if seed is None else seed,
+        "eta": parameters.learning_rate,
+        "max_depth": parameters.max_depth,
+        "max_leaves": parameters.max_leaves,
+        "grow_policy": "lossguide" if parameters.max_leaves else "depthwise",
+        "lambda": parameters.reg_lambda,
+        "gamma": parameters.gamma,
+        "min_child_weight": parameters.min_child_weight,
+        "max_delta_step": constraints.max_delta_step,
+        "subsample": parameters.subsample,
+        "colsample_bytree": parameters.colsample_bytree,
+        "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
+        "disable_default_eval_metric": True,
+        "nthread": n_threads(),
+    }
     if metrics:
         settings["eval_metric"] = [metric.name for metric in metrics]
     if loss.n_outputs > 1:

@@ -192,9 +192,15 @@ def _with_rest(ensemble: Ensemble, rest: Values) -> tuple[Tree, ...]:
 def _lone_leaf() -> Tree:
     none, zero = np.zeros(1, np.int32), np.zeros(1)
     return Tree(
-        columns=none - np.int32(1), thresholds=zero, missing_left=np.zeros(1, np.bool_), lefts=none, rights=none,
-        values=zero, gains=zero, covers=zero,
-    )  # fmt: skip
+        columns=none - np.int32(1),
+        thresholds=zero,
+        missing_left=np.zeros(1, np.bool_),
+        lefts=none,
+        rights=none,
+        values=zero,
+        gains=zero,
+        covers=zero,
+    )
 
 
 def _document(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Any:

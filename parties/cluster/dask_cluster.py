@@ -46,12 +46,7 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     with open_client as client:
         try:
             yield client
-        except (
-            KilledWorker,
-            NoValidWorkerError,
-            distributed.CancelledError,
-            CommClosedError,
-        ) as error:
+        except (KilledWorker, NoValidWorkerError, distributed.CancelledError, CommClosedError) as error:
             raise WorkersLost(
                 f"the cluster lost the workers that a step ran on, and gave it up: {type(error).__name__}"
             ) from None

@@ -145,9 +145,7 @@ def look_through(
     return Partitions(tuple(paths), rows, firsts, digest.hexdigest())
 
 
-def digest_own(
-    found: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client
-) -> str:  # fmt: skip
+def digest_own(found: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client) -> str:
     """Of the active party's labels and own columns, whose every cell is checked.
 
     Raises

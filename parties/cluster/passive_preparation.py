@@ -156,11 +156,7 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
             schema=schema,
             found=found,
             surveyed=survey_partitions(
-                found.paths,
-                mechanisms,
-                id_columns=schema.id_columns,
-                client=client,
-                keeps=run.changed_values == "keep",
+                found.paths, mechanisms, id_columns=schema.id_columns, client=client, keeps=run.changed_values == "keep"
             ),
             words=Aligner.of(run, schema).words,
             client=client,

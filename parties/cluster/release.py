@@ -25,14 +25,7 @@ from opboost.ranking import RankTable
 from opboost.rng import BitSource
 from parties.cluster.kept_draws import charge_new, keep_new
 from parties.cluster.release_plan import PartitionPlan, forget_keys, write_keys
-from parties.cluster.release_tasks import (
-    Drawn,
-    draw_part,
-    file_digest,
-    rank_part,
-    ranks_path,
-    released_columns,
-)
+from parties.cluster.release_tasks import Drawn, draw_part, file_digest, rank_part, ranks_path, released_columns
 from parties.cluster.survey import Surveyed, survey_partitions
 from parties.errors import LedgerError, RunFolderError
 from parties.ledger.budget import Budget

@@ -97,9 +97,14 @@ def _training(epsilon: float, scheme: str) -> dict[str, Any]:
         read_section(ChainSection, chain)
         return chain
     section = {
-        "epsilon": epsilon, "delta": 1e-6, "workers": len(OWNERS), "threshold": 2, "noise": "workers", "honest": 2,
+        "epsilon": epsilon,
+        "delta": 1e-6,
+        "workers": len(OWNERS),
+        "threshold": 2,
+        "noise": "workers",
+        "honest": 2,
         "sgbdt": {"n_estimators": N_TREES, "max_depth": 3},
-    }  # fmt: skip
+    }
     read_section(TrainingSection, section)
     return section
 

@@ -74,14 +74,22 @@ class ChainSection(Section):
         section, is_classification = self.inprivate, self.objective == "binary:logistic"
         lower, upper = self.label_bounds or (-1.0, 1.0)
         task = PublicTask(
-            schema.names, PublicGrid([column.bounds for column in schema.columns], section.max_cells),
-            (lower + upper) / 2, (upper - lower) / 2, self.epsilon, True, is_classification,
-        )  # fmt: skip
+            schema.names,
+            PublicGrid([column.bounds for column in schema.columns], section.max_cells),
+            (lower + upper) / 2,
+            (upper - lower) / 2,
+            self.epsilon,
+            True,
+            is_classification,
+        )
         settings = Settings(
-            n_rounds=section.n_rounds, max_depth=section.max_depth, learning_rate=section.learning_rate,
-            reg_lambda=section.reg_lambda, noise_lambda=section.noise_lambda,
+            n_rounds=section.n_rounds,
+            max_depth=section.max_depth,
+            learning_rate=section.learning_rate,
+            reg_lambda=section.reg_lambda,
+            noise_lambda=section.noise_lambda,
             max_residual=section.max_residual or (1.0 if is_classification else 0.3),
-        )  # fmt: skip
+        )
         return InPrivateAmongOwners(task=task, settings=settings)
 
 

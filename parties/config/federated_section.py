@@ -24,8 +24,12 @@ _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _Least1 = Annotated[int, Field(ge=1)]
 
 _REFINING: dict[str, Refining] = {
-    "uniform": "none", "log": "none", "ih": "equal_mass", "ih_equal_mass": "equal_mass", "ih_printed": "printed"
-}  # fmt: skip
+    "uniform": "none",
+    "log": "none",
+    "ih": "equal_mass",
+    "ih_equal_mass": "equal_mass",
+    "ih_printed": "printed",
+}
 
 
 class FederatedSection(BaseModel):
@@ -72,9 +76,7 @@ class FederatedSection(BaseModel):
         self, task: PublicTask, *, delta: float, n_honest: int | None, are_owners_known: bool = True
     ) -> FederatedAmongOwners:
         """The recipe for a task on `grid`; with `n_honest`, owners add the noise in shares."""
-        update = weight_update(
-            self.weight_update, is_classification=task.is_classification, max_grad=self.max_grad
-        )  # fmt: skip
+        update = weight_update(self.weight_update, is_classification=task.is_classification, max_grad=self.max_grad)
         choices = self.choices(len(task.names), update)
         noise: QueryAccount | LeafNoise
         if n_honest is None:
@@ -102,7 +104,12 @@ class FederatedSection(BaseModel):
         """The point in the framework's space."""
         n_trees = self.n_estimators * (n_columns if self.trees_per_column else 1)
         return Choices(
-            split_method=self.split_method, refining=_REFINING[self.split_candidates],
-            hessian_rounds=self.hessian_rounds, interaction=self.interaction, columns_per_tree=self.columns_per_tree,
-            batch_size=trees_per_batch(self.batch_size, n_trees, update), n_trees=n_trees, max_depth=self.max_depth,
-        )  # fmt: skip
+            split_method=self.split_method,
+            refining=_REFINING[self.split_candidates],
+            hessian_rounds=self.hessian_rounds,
+            interaction=self.interaction,
+            columns_per_tree=self.columns_per_tree,
+            batch_size=trees_per_batch(self.batch_size, n_trees, update),
+            n_trees=n_trees,
+            max_depth=self.max_depth,
+        )

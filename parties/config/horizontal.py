@@ -16,14 +16,7 @@ from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.protection import (
-    MOST_DELTA,
-    Delta,
-    Epsilon,
-    GivenBudget,
-    check_protection,
-    given_budgets,
-)
+from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
 from parties.config.vertical import Name, Peer

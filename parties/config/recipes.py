@@ -49,9 +49,14 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
     clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=task.is_classification)
     if is_printed:
         noise = printed_noise(
-            **budget, max_grad=section.max_grad, n_trees=section.n_estimators, rate=section.subsample,
-            initial_share=0.0, has_filter=section.has_filter, is_classification=task.is_classification,
-        )  # fmt: skip
+            **budget,
+            max_grad=section.max_grad,
+            n_trees=section.n_estimators,
+            rate=section.subsample,
+            initial_share=0.0,
+            has_filter=section.has_filter,
+            is_classification=task.is_classification,
+        )
     elif training.honest is not None:
         noise = shared_leaf_noise(
             clipping,
@@ -63,12 +68,20 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
         )
     else:
         noise = leaf_noise(
-            clipping, **budget, n_trees=section.n_estimators, rate=section.subsample, initial_share=0.0,
+            clipping,
+            **budget,
+            n_trees=section.n_estimators,
+            rate=section.subsample,
+            initial_share=0.0,
             has_filter=section.has_filter,
-        )  # fmt: skip
+        )
     return SGBDTAmongOwners(
-        task=task, shape=section.shape(len(task.names), is_printed=is_printed), noise=noise,
-        n_trees=section.n_estimators + section.n_extra_estimators, delta=training.delta,
-        is_mean_of_values=is_printed, claimed=training.epsilon if is_printed else None,
+        task=task,
+        shape=section.shape(len(task.names), is_printed=is_printed),
+        noise=noise,
+        n_trees=section.n_estimators + section.n_extra_estimators,
+        delta=training.delta,
+        is_mean_of_values=is_printed,
+        claimed=training.epsilon if is_printed else None,
         are_owners_known=training.known_workers is True,
-    )  # fmt: skip
+    )

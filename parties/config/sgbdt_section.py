@@ -14,14 +14,24 @@ _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # What the estimators of this recipe have been tuned to; a test compares the two.
 _DEFAULTS: dict[str, dict[str, float]] = {
     "binary:logistic": {
-        "n_estimators": 300, "learning_rate": 0.4, "max_grad": 0.5, "denominator_noise": 2.0, "noise_lambda": 10.0,
-        "columns_per_tree": 1, "max_cells": 16,
+        "n_estimators": 300,
+        "learning_rate": 0.4,
+        "max_grad": 0.5,
+        "denominator_noise": 2.0,
+        "noise_lambda": 10.0,
+        "columns_per_tree": 1,
+        "max_cells": 16,
     },
     "reg:squarederror": {
-        "n_estimators": 150, "learning_rate": 1.0, "max_grad": 0.25, "denominator_noise": 6.0, "noise_lambda": 35.0,
-        "columns_per_tree": 0, "max_cells": 16,
+        "n_estimators": 150,
+        "learning_rate": 1.0,
+        "max_grad": 0.25,
+        "denominator_noise": 6.0,
+        "noise_lambda": 35.0,
+        "columns_per_tree": 0,
+        "max_cells": 16,
     },
-}  # fmt: skip
+}
 
 
 class SGBDTSection(BaseModel):

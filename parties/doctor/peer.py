@@ -27,9 +27,7 @@ def ask_active(
     theirs = peer_key(run.active.public_key, peer, keys is None)
     channel: ConnectedChannel | None = None
     try:
-        channel = ConnectedChannel(
-            run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing
-        )  # fmt: skip
+        channel = ConnectedChannel(run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing)
         with id_proof(password) as proof:
             said = with_point(mine, proof)
             channel.send(said)

@@ -57,9 +57,13 @@ class TableUse:
         is_active = isinstance(run, ActiveRun)
         outside = "the active party's own columns are used as they are" if is_active else "they would be moved to them"
         return cls(
-            path=run.data, needs_label=is_active, is_released=not is_active, outside=outside,
-            duplicates=run.align.duplicates, ids=run.ids,
-        )  # fmt: skip
+            path=run.data,
+            needs_label=is_active,
+            is_released=not is_active,
+            outside=outside,
+            duplicates=run.align.duplicates,
+            ids=run.ids,
+        )
 
 
 def examine_table(use: TableUse, schema: TableSchema, ignore: Sequence[str]) -> Iterator[Finding]:

@@ -24,9 +24,13 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder
 
 _DTYPES = {
-    "columns": np.int32, "thresholds": np.float64, "missing_left": np.bool_, "lefts": np.int32, "rights": np.int32,
+    "columns": np.int32,
+    "thresholds": np.float64,
+    "missing_left": np.bool_,
+    "lefts": np.int32,
+    "rights": np.int32,
     "values": np.float64,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

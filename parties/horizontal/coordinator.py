@@ -40,11 +40,7 @@ class SharedModel:
 
 
 def coordinate(
-    recipe: Recipe,
-    workers: WorkerGroup,
-    *,
-    rng: BitSource,
-    save: Callable[[SharedModel], None] = lambda model: None,
+    recipe: Recipe, workers: WorkerGroup, *, rng: BitSource, save: Callable[[SharedModel], None] = lambda model: None
 ) -> SharedModel:
     """Train with the workers at the other ends of the group's channels.
 

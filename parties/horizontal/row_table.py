@@ -62,11 +62,7 @@ class OwnerRows:
         table = read_table(data, schema, ignore=ignore, needs_label=True)
         assert table.labels is not None
         columns = own_features(table.features, schema.columns)
-        return cls(
-            schema=schema,
-            values=np.column_stack([columns[name] for name in schema.names]),
-            labels=table.labels,
-        )
+        return cls(schema=schema, values=np.column_stack([columns[name] for name in schema.names]), labels=table.labels)
 
     def check_labels(self, objective: str, data: Path) -> None:
         """Refuse labels of two classes that are not 0 and 1.

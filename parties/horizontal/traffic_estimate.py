@@ -74,11 +74,16 @@ def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) ->
     else:
         recipe.train(holder, shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
     return Traffic(
-        n_rounds=workers.n_rounds, n_totals=workers.asked[WantTotals.kind],
-        n_histograms=workers.asked[WantHistograms.kind], n_numbers=workers.n_numbers,
-        sent_bytes=workers.sent_bytes, received_bytes=workers.received_bytes,
-        n_queries=by_paper[0], paper_rounds=by_paper[1], paper_bytes=by_paper[2],
-    )  # fmt: skip
+        n_rounds=workers.n_rounds,
+        n_totals=workers.asked[WantTotals.kind],
+        n_histograms=workers.asked[WantHistograms.kind],
+        n_numbers=workers.n_numbers,
+        sent_bytes=workers.sent_bytes,
+        received_bytes=workers.received_bytes,
+        n_queries=by_paper[0],
+        paper_rounds=by_paper[1],
+        paper_bytes=by_paper[2],
+    )
 
 
 class _Nobody:
@@ -110,9 +115,13 @@ class _Nobody:
         self.tell(Survivors(epoch=1, round=number, survivors=self._everybody))
         self.tell(Unmask(epoch=1, round=number, sealed=self._sealed, confirmations=self._confirmations))
         masked = Masked(
-            epoch=1, round=number, vector=np.zeros(length, "<u8"), sealed=self._sealed, seeds=self._seeds,
+            epoch=1,
+            round=number,
+            vector=np.zeros(length, "<u8"),
+            sealed=self._sealed,
+            seeds=self._seeds,
             mark=bytes(SEED_BYTES),
-        )  # fmt: skip
+        )
         confirmed = Confirmed(epoch=1, round=number, rows=self._confirmations)
         shares = Shares(epoch=1, round=number, rows=self._shares, confirmed=self._everybody)
         self.sent_bytes += sum(size_bytes(encode(message)) for message in (masked, confirmed, shares))

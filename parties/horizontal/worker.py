@@ -103,11 +103,15 @@ def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) 
         summed = SummedWorker(job.party, job.run_id, identity=job.identity)
         channel.send(
             Join(
-                party=job.party, run_id=job.run_id, terms=dict(job.terms), key=summed.public_key,
-                commitment=commitment(job.run_id, job.party, random), answered=job.answered.n_trees,
+                party=job.party,
+                run_id=job.run_id,
+                terms=dict(job.terms),
+                key=summed.public_key,
+                commitment=commitment(job.run_id, job.party, random),
+                answered=job.answered.n_trees,
                 is_secure=job.rng.is_secure,
             )
-        )  # fmt: skip
+        )
         if found := term_differences(job.terms, expect(channel, Welcome).terms, channel.peer):
             raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
         phase.enter("drawing public bits")
@@ -231,7 +235,11 @@ class WorkerSession:
         self._job.note_answer(self._rows.answered)
         self._channel.send(
             Masked(
-                epoch=message.epoch, round=message.round, vector=masked,
-                sealed=parcel.sealed, seeds=parcel.seeds, mark=parcel.mark,
+                epoch=message.epoch,
+                round=message.round,
+                vector=masked,
+                sealed=parcel.sealed,
+                seeds=parcel.seeds,
+                mark=parcel.mark,
             )
-        )  # fmt: skip
+        )

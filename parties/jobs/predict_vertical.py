@@ -29,14 +29,7 @@ from protocols.messages.vertical import RecordStatus
 
 
 def predict_active(
-    path: Path,
-    *,
-    data: Path | None,
-    ids: Path | None,
-    mode: str,
-    out: Path | None,
-    insecure: bool,
-    terminal: Terminal,
+    path: Path, *, data: Path | None, ids: Path | None, mode: str, out: Path | None, insecure: bool, terminal: Terminal
 ) -> Path:
     """Score records with the run's model; returns the file of predictions.
 
@@ -51,9 +44,18 @@ def predict_active(
     source = data or run.data
     if _is_partitioned(run, source):
         return _predict_partitions(
-            run, folder, model, schema, ignore,
-            source=source, ids=ids, mode=mode, out=out, insecure=insecure, terminal=terminal,
-        )  # fmt: skip
+            run,
+            folder,
+            model,
+            schema,
+            ignore,
+            source=source,
+            ids=ids,
+            mode=mode,
+            out=out,
+            insecure=insecure,
+            terminal=terminal,
+        )
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     if ids is not None:
@@ -144,9 +146,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         log = stack.enter_context(recorded(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
-        hello = prediction_hello(
-            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
-        )  # fmt: skip
+        hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
         answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
         log.step(

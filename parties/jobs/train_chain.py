@@ -42,14 +42,20 @@ def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         # What a seed gives was used by earlier processes of this run.
         fresh = bits.fork(f"after {kept.count}" if kept.count else "rows")
         job = ChainJob(
-            party=run.party, run_id=run.run_id, order=training.order, terms=training.terms(rows.schema),
-            broadcast=training.broadcast, recipe=recipe, is_secure=bits.is_secure, kept=kept,
+            party=run.party,
+            run_id=run.run_id,
+            order=training.order,
+            terms=training.terms(rows.schema),
+            broadcast=training.broadcast,
+            recipe=recipe,
+            is_secure=bits.is_secure,
+            kept=kept,
             make_owner=lambda: recipe.owner(
                 rows.values, rows.labels, coins=kept.coins(rows.digest, rng=bits.fork("coins")), rng=fresh
             ),
             calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
             before_turn=lambda: ledger.charge(charge),
-        )  # fmt: skip
+        )
         channels = open_channels(log)
         try:
             model = take_turns(job, channels, save=save, progress=terminal.progress)

@@ -50,9 +50,16 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
             log.step("unknown workers", warning)
         channels = open_channels(log)
         workers = WorkerGroup(
-            channels=channels, run_id=run.run_id, terms=run.terms(schema), threshold=run.training.threshold,
-            wait_s=run.wait, patience_s=run.patience, note=log.step, n_trees=recipe.n_trees, progress=terminal.progress,
-        )  # fmt: skip
+            channels=channels,
+            run_id=run.run_id,
+            terms=run.terms(schema),
+            threshold=run.training.threshold,
+            wait_s=run.wait,
+            patience_s=run.patience,
+            note=log.step,
+            n_trees=recipe.n_trees,
+            progress=terminal.progress,
+        )
         model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
         log.step("guarantee", str(model.guarantee))
         note_end(folder, log, channels, n_rows=0, n_rounds=workers.n_rounds)
@@ -85,13 +92,20 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
         channel = open_channel(log)
         job = WorkerJob(
-            party=run.party, run_id=run.run_id, terms=run.terms(schema),
-            threshold=run.training.threshold, recipe=recipe, make_rows=rows.answering, rng=bits,
-            answered=answered, note_answer=note_answer,
-            drawing=noted_drawing(folder), note_drawing=partial(note_drawing, folder),
+            party=run.party,
+            run_id=run.run_id,
+            terms=run.terms(schema),
+            threshold=run.training.threshold,
+            recipe=recipe,
+            make_rows=rows.answering,
+            rng=bits,
+            answered=answered,
+            note_answer=note_answer,
+            drawing=noted_drawing(folder),
+            note_drawing=partial(note_drawing, folder),
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
-        )  # fmt: skip
+        )
         model = recipe.model(work(job, channel, progress=terminal.progress))
         folder.write_json("guarantee.json", promise.to_dict())
         save_trees(folder, model)

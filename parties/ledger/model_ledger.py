@@ -208,9 +208,13 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
     limits = budget.epsilon, budget.delta
     left = [None if limit is None else limit - a - b for limit, a, b in zip(limits, spent, more, strict=True)]
     return LedgerPosition(
-        path=path, n_runs=n_runs, spent=spent, cost=(charge.epsilon, charge.delta), is_charged=is_charged,
+        path=path,
+        n_runs=n_runs,
+        spent=spent,
+        cost=(charge.epsilon, charge.delta),
+        is_charged=is_charged,
         remaining=(left[0], left[1]),
-    )  # fmt: skip
+    )
 
 
 def check_charge(ledger: WorkerLedger, charge: RunCharge, folder: RunFolder) -> None:

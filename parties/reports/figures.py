@@ -164,9 +164,12 @@ class _Drawing:
             elif legend:
                 self.axes.legend()
             self._figure.savefig(
-                text, format="svg", transparent=True, metadata={"Date": None, "Creator": None},
+                text,
+                format="svg",
+                transparent=True,
+                metadata={"Date": None, "Creator": None},
                 bbox_inches="tight" if is_long else None,
-            )  # fmt: skip
+            )
         return _as_element(text.getvalue(), alt)
 
 

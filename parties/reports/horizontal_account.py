@@ -207,21 +207,29 @@ def account_section(facts: AccountFacts) -> Section:
         blocks += [
             _order_grid(facts),
             Figure(
-                lines([Series("Renyi", orders, rhos)], x=Axis(label="order", is_log=True),
-                      y=Axis(label="divergence", is_log=True), alt="Renyi divergence against its order"),
+                lines(
+                    [Series("Renyi", orders, rhos)],
+                    x=Axis(label="order", is_log=True),
+                    y=Axis(label="divergence", is_log=True),
+                    alt="Renyi divergence against its order",
+                ),
                 "RDP: the sum of all releases' divergences at each order.",
             ),
-        ]  # fmt: skip
+        ]
     if facts.profiles:
         curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
         blocks.append(_profile_grid(facts))
         blocks.append(
             Figure(
-                lines(curves, x=Axis(label="delta", is_log=True), y=Axis(label="epsilon"),
-                      alt=f"Epsilon against delta by {len(curves)} accounts"),
+                lines(
+                    curves,
+                    x=Axis(label="delta", is_log=True),
+                    y=Axis(label="epsilon"),
+                    alt=f"Epsilon against delta by {len(curves)} accounts",
+                ),
                 "What the same releases promise at each delta, by account; all hold, the lowest is the tightest.",
             )
-        )  # fmt: skip
+        )
         if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
             blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
     return Section("Account", tuple(blocks))

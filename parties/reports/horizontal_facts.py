@@ -115,19 +115,24 @@ def record_facts(path: Path) -> RecordFacts:
     model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
     importance, has_gains = importance_of(model)
     return RecordFacts(
-        history=history, role=run.role, account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise), objective=model.loss.name, n_trees=len(model.trees),
+        history=history,
+        role=run.role,
+        account=account_facts(promise, releases_of(recipe)),
+        observers=observers_of(run.training, promise),
+        objective=model.loss.name,
+        n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),
         questions={} if is_chain else _questions(run, lines),
         participants=_participants(run, lines),
-        absences=tuple(
-            (line["time"], line["message"]) for line in lines if line["event"] in _ABSENCES
-        ),
-        importance=importance, has_gains=has_gains, fits=folder.load_fits(),
-        ledger=None if isinstance(run, CoordinatorRun)
+        absences=tuple((line["time"], line["message"]) for line in lines if line["event"] in _ABSENCES),
+        importance=importance,
+        has_gains=has_gains,
+        fits=folder.load_fits(),
+        ledger=None
+        if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
         settings=settings_of(run),
-    )  # fmt: skip
+    )
 
 
 def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
@@ -146,11 +151,14 @@ def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Particip
     is_hub = run.role == "coordinator"
     return tuple(
         Participant(
-            name=name, n_asked=is_hub * n_messages["add up", name], n_answered=is_hub * n_messages["masked", name],
-            sent_bytes=n_bytes["sent", name], received_bytes=n_bytes["received", name],
+            name=name,
+            n_asked=is_hub * n_messages["add up", name],
+            n_answered=is_hub * n_messages["masked", name],
+            sent_bytes=n_bytes["sent", name],
+            received_bytes=n_bytes["received", name],
         )
         for name in names
-    )  # fmt: skip
+    )
 
 
 def _rounds(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> int:

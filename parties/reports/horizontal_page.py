@@ -62,10 +62,16 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
         yield Prose(f"{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}.")
     if facts.role == "coordinator":
         rows = tuple(
-            (one.name, str(one.n_answered), str((facts.n_rounds or 0) - one.n_answered), "not told",
-             size(one.received_bytes), size(one.sent_bytes))
+            (
+                one.name,
+                str(one.n_answered),
+                str((facts.n_rounds or 0) - one.n_answered),
+                "not told",
+                size(one.received_bytes),
+                size(one.sent_bytes),
+            )
             for one in facts.participants
-        )  # fmt: skip
+        )
         headings = ("worker", "rounds in the sum", "rounds without it", "rows", "bytes from it", "bytes to it")
         yield Grid("Workers", headings, rows)
     else:

@@ -131,15 +131,23 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
     promise = recipe.guarantee(is_secure=run.seed is None)
     return RecordPlan(
-        party=run.party, role=run.role, run_id=run.run_id, peers=peers_of(run), n_columns=len(schema.names),
-        n_trees=_n_trees(run, recipe), n_records=n_records, account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise), noises=_noises(run, recipe, schema, path, epsilons, progress),
+        party=run.party,
+        role=run.role,
+        run_id=run.run_id,
+        peers=peers_of(run),
+        n_columns=len(schema.names),
+        n_trees=_n_trees(run, recipe),
+        n_records=n_records,
+        account=account_facts(promise, releases_of(recipe)),
+        observers=observers_of(run.training, promise),
+        noises=_noises(run, recipe, schema, path, epsilons, progress),
         shares=_shares(run, recipe),
         traffic=_traffic(run, recipe),
-        ledger=None if isinstance(run, CoordinatorRun)
+        ledger=None
+        if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
         settings=settings_of(run),
-    )  # fmt: skip
+    )
 
 
 def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
@@ -155,12 +163,7 @@ def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
 
 
 def _noises(
-    run: RecordRun,
-    recipe: RecordRecipe,
-    schema: TableSchema,
-    path: Path,
-    epsilons: Sequence[float],
-    progress: Progress,
+    run: RecordRun, recipe: RecordRecipe, schema: TableSchema, path: Path, epsilons: Sequence[float], progress: Progress
 ) -> tuple[NoiseAt, ...]:
     """The noise of the same recipe for other budgets; those that cannot be had are left out.
 

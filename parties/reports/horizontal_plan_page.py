@@ -72,11 +72,14 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
-            lines([Series("noise", xs, ys)], x=Axis(label="epsilon"),
-                  y=Axis(label="sigma, in sensitivities"),
-                  alt=f"Noise against budget: sigma {ys[0]:.3g} at epsilon {xs[0]:.3g}, {ys[-1]:.3g} at {xs[-1]:.3g}"),
+            lines(
+                [Series("noise", xs, ys)],
+                x=Axis(label="epsilon"),
+                y=Axis(label="sigma, in sensitivities"),
+                alt=f"Noise against budget: sigma {ys[0]:.3g} at epsilon {xs[0]:.3g}, {ys[-1]:.3g} at {xs[-1]:.3g}",
+            ),
             "Noise on every answer, in sensitivities of one record, for budgets around the agreed one.",
-        )  # fmt: skip
+        )
     if plan.shares:
         yield from _share_blocks(plan)
 
@@ -100,11 +103,15 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
     yield Grid("What shares of the noise promise", headings, rows)
     epsilons = [one.epsilon for one in plan.shares]
     yield Figure(
-        bars([str(one.n_workers) for one in plan.shares], {"epsilon": epsilons},
-             x=Axis(label="workers whose share is in the sum"), y=Axis(label="epsilon"),
-             alt=f"Epsilon by shares of noise: {epsilons[0]:.3g} with one, {epsilons[-1]:.3g} with {len(epsilons)}"),
+        bars(
+            [str(one.n_workers) for one in plan.shares],
+            {"epsilon": epsilons},
+            x=Axis(label="workers whose share is in the sum"),
+            y=Axis(label="epsilon"),
+            alt=f"Epsilon by shares of noise: {epsilons[0]:.3g} with one, {epsilons[-1]:.3g} with {len(epsilons)}",
+        ),
         "What drop-outs and dishonest workers cost: epsilon by how many shares of the noise are in every sum.",
-    )  # fmt: skip
+    )
 
 
 def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:

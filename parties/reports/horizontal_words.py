@@ -40,9 +40,12 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
     said = _promise(promise)
     if isinstance(training, ChainSection):
         owners = Observer(
-            who="the other owners", gradients="none", histograms="none",
-            trees="every tree, its splits chosen and its leaves noised by its owner", promise=said,
-        )  # fmt: skip
+            who="the other owners",
+            gradients="none",
+            histograms="none",
+            trees="every tree, its splits chosen and its leaves noised by its owner",
+            promise=said,
+        )
         return owners, _readers(said), _network("trees")
     who_adds = f"over at least {training.threshold} workers"
     asks_histograms = training.recipe == "federated" and (
@@ -66,9 +69,12 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
         if len(promise.weaker) > 1:
             against += f": if it does, epsilon is {number(promise.weaker[-1].epsilon)}"
     peers = Observer(
-        who="other workers", gradients="none: what passes through them is sealed or masked", histograms="none",
-        trees="every tree, and the random bits that shape it", promise=said + _besides_itself(training, promise),
-    )  # fmt: skip
+        who="other workers",
+        gradients="none: what passes through them is sealed or masked",
+        histograms="none",
+        trees="every tree, and the random bits that shape it",
+        promise=said + _besides_itself(training, promise),
+    )
     return (
         Observer(
             who="the coordinator", gradients=gradients, histograms=histograms, trees="every tree", promise=against
@@ -106,17 +112,20 @@ def _promise(promise: RecordGuarantee) -> str:
 def _readers(said: str) -> Observer:
     return Observer(
         who="whoever reads the model", gradients="none", histograms="none", trees="every tree", promise=said
-    )  # fmt: skip
+    )
 
 
 def _network(what: str) -> Observer:
     return Observer(
-        who="the network", gradients="none", histograms="none", trees="none",
+        who="the network",
+        gradients="none",
+        histograms="none",
+        trees="none",
         promise=(
             f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on "
             "one machine (--insecure)"
         ),
-    )  # fmt: skip
+    )
 
 
 def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee) -> Section:
@@ -125,7 +134,8 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
         "Who sees what",
         (
             Grid(
-                "What holds for the rows of each owner, and against whom", ("against", "promise"),
+                "What holds for the rows of each owner, and against whom",
+                ("against", "promise"),
                 tuple((one.who, one.promise) for one in observers),
             ),
             Grid(
@@ -135,7 +145,7 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
             ),
             Prose(f"Not protected: {'; '.join((*promise.not_protected, 'who takes part, when, and who drops out'))}."),
         ),
-    )  # fmt: skip
+    )
 
 
 def position_section(position: LedgerPosition, *, is_over: bool) -> Section:

@@ -120,9 +120,14 @@ def _facts_grid(column: ColumnPlan) -> Grid:
 
 def _comparison_grid(column: ColumnPlan) -> Grid:
     headings = (
-        "mechanism", "loss 1 point apart", "worst case (LDP)", "order kept, this data", "order kept, uniform",
-        "attacker's error", "attacker names the value",
-    )  # fmt: skip
+        "mechanism",
+        "loss 1 point apart",
+        "worst case (LDP)",
+        "order kept, this data",
+        "order kept, uniform",
+        "attacker's error",
+        "attacker names the value",
+    )
     rows = tuple(
         (
             label(one.settings) + (" (chosen)" if k == 0 else ""),
@@ -208,26 +213,38 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
     curves = _loss_series(column)
     if curves:
         yield Figure(
-            lines(curves, x=Axis(label="points apart", is_log=True), y=Axis(label="exact loss", is_log=True),
-                  alt=f"{name}: exact privacy loss against distance, {len(curves)} mechanisms"),
+            lines(
+                curves,
+                x=Axis(label="points apart", is_log=True),
+                y=Axis(label="exact loss", is_log=True),
+                alt=f"{name}: exact privacy loss against distance, {len(curves)} mechanisms",
+            ),
             f"{name}: exact loss against distance; lower is more private. Compare mechanisms by these curves.",
-        )  # fmt: skip
+        )
     if column.orders:
         xs, ys = zip(*column.orders, strict=True)
         yield Figure(
-            lines([Series("order", xs, ys)], x=Axis(label="epsilon per point", is_log=True),
-                  y=Axis(label="weighted Kendall", limits=(0, 1.02)),
-                  alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}"),
+            lines(
+                [Series("order", xs, ys)],
+                x=Axis(label="epsilon per point", is_log=True),
+                y=Axis(label="weighted Kendall", limits=(0, 1.02)),
+                alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}",
+            ),
             f"{name}: order that the chosen map keeps of this column, for budgets around the chosen one.",
-        )  # fmt: skip
+        )
     heights = {"before": column.histogram.before}
     if column.histogram.after:
         heights["after, expected"] = column.histogram.after
     yield Figure(
-        bars(column.histogram.labels, heights, x=Axis(label=name), y=Axis(label="records"),
-             alt=f"{name}: histogram of {column.n_values} values before and after the noise"),
+        bars(
+            column.histogram.labels,
+            heights,
+            x=Axis(label=name),
+            y=Axis(label="records"),
+            alt=f"{name}: histogram of {column.n_values} values before and after the noise",
+        ),
         f"{name}: how often values occur, before the noise and expected after it.",
-    )  # fmt: skip
+    )
 
 
 def _loss_series(column: ColumnPlan) -> list[Series]:

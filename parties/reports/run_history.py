@@ -192,9 +192,12 @@ def _sent_in_training(lines: Sequence[Mapping[str, Any]]) -> int:
 
 def _prediction(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> PredictionJob:
     return PredictionJob(
-        time=line["time"], message=_step(line, run).message, n_records=line.get("records", 0),
-        n_answered=line.get("answered"), n_routed_bits=line.get("routed_bits"),
-    )  # fmt: skip
+        time=line["time"],
+        message=_step(line, run).message,
+        n_records=line.get("records", 0),
+        n_answered=line.get("answered"),
+        n_routed_bits=line.get("routed_bits"),
+    )
 
 
 def _outgoing(line: Mapping[str, Any]) -> OutgoingMessage:

@@ -10,15 +10,7 @@ from parties.reports.figures import Axis, Series, bars, lines, ranking
 from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
-from parties.reports.words import (
-    columns_grid,
-    guarantee_blocks,
-    leakage_section,
-    ledger_section,
-    number,
-    percent,
-    size,
-)
+from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
 
 # Outgoing messages and columns that a page lists one by one; the JSON report has them all.
 MOST_MESSAGES = 200
@@ -99,33 +91,52 @@ def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
         yield Figure(
-            lines([Series(fit.metric, rounds, scores)], x=Axis(label="rounds"), y=Axis(label=fit.metric),
-                  alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}"),
+            lines(
+                [Series(fit.metric, rounds, scores)],
+                x=Axis(label="rounds"),
+                y=Axis(label=fit.metric),
+                alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}",
+            ),
             f"{fit.metric} after each round, {fit.basis}.",
-        )  # fmt: skip
+        )
     if fit.roc:
         x, y = zip(*fit.roc, strict=True)
         area = fit.metrics["auc"]
         yield Figure(
-            lines([Series("model", x, y)], x=Axis(label="false positive rate"), y=Axis(label="true positive rate"),
-                  alt=f"ROC curve, {fit.basis}, area {area:.4f}", diagonal=True),
+            lines(
+                [Series("model", x, y)],
+                x=Axis(label="false positive rate"),
+                y=Axis(label="true positive rate"),
+                alt=f"ROC curve, {fit.basis}, area {area:.4f}",
+                diagonal=True,
+            ),
             f"ROC curve, {fit.basis}; the area under it is {area:.4f}. Dotted: guessing.",
-        )  # fmt: skip
+        )
     if fit.calibration:
         predicted, observed, _ = zip(*fit.calibration, strict=True)
         yield Figure(
-            lines([Series("tenths of the rows", predicted, observed)], x=Axis(label="mean prediction"),
-                  y=Axis(label="share of label 1"), alt=f"Calibration, {fit.basis}", diagonal=True),
+            lines(
+                [Series("tenths of the rows", predicted, observed)],
+                x=Axis(label="mean prediction"),
+                y=Axis(label="share of label 1"),
+                alt=f"Calibration, {fit.basis}",
+                diagonal=True,
+            ),
             f"Calibration, {fit.basis}: a point per tenth of the rows. Dotted: predictions that come true.",
-        )  # fmt: skip
+        )
     if fit.residuals:
         edges = [f"{low:.3g}" for low, _, _ in fit.residuals]
         heights = {"rows": [float(n) for _, _, n in fit.residuals]}
         yield Figure(
-            bars(edges, heights, x=Axis(label="label minus prediction"), y=Axis(label="rows"),
-                 alt=f"Residuals, {fit.basis}: {fit.n_rows} rows"),
+            bars(
+                edges,
+                heights,
+                x=Axis(label="label minus prediction"),
+                y=Axis(label="rows"),
+                alt=f"Residuals, {fit.basis}: {fit.n_rows} rows",
+            ),
             f"Residuals, {fit.basis}.",
-        )  # fmt: skip
+        )
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
@@ -155,10 +166,14 @@ def importance_blocks(
     yield Grid("Importance", headings, rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
-            ranking(names, [100 * one.share for one in shown], x=Axis(label=f"share of {of_what}, %"),
-                    alt=f"Importance of {len(shown)} columns; the first is {names[0]}"),
+            ranking(
+                names,
+                [100 * one.share for one in shown],
+                x=Axis(label=f"share of {of_what}, %"),
+                alt=f"Importance of {len(shown)} columns; the first is {names[0]}",
+            ),
             "Share of the total gain of all splits, by column." if has_gains else "Share of all splits, by column.",
-        )  # fmt: skip
+        )
 
 
 def _settings_section(facts: ActiveFacts) -> Section:

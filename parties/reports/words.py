@@ -10,11 +10,7 @@ from parties.reports.page import Block, Grid, Prose, Section
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
-    (
-        "gradient leakage",
-        "none: gradients, Hessians and leaf values never leave A",
-        "none: no gradient of B exists",
-    ),
+    ("gradient leakage", "none: gradients, Hessians and leaf values never leave A", "none: no gradient of B exists"),
     (
         "histogram leakage",
         "none: A builds its histograms on ranks that it holds; B is sent none",

@@ -182,9 +182,7 @@ class Journal:
         if peer not in found:
             raise RunFolderError(f"{self.path / 'tests.json'} knows nothing of {peer}; choose another run_id")
         columns, ranks, missing_left = found[peer]
-        return ListedTests(
-            np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_)
-        )  # fmt: skip
+        return ListedTests(np.array(columns, np.uint32), np.array(ranks, np.uint32), np.array(missing_left, np.bool_))
 
     @staticmethod
     def is_open(run_folder: Path) -> bool:

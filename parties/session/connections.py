@@ -92,9 +92,13 @@ def chain_channels(run: OwnerRun, insecure: bool) -> Iterator[Callable[[RunLog],
                 if owner.connect is not None:
                     log.step("connecting", f"{run.party} connects to {owner.name} at {owner.connect}")
                     channel = ConnectedChannel(
-                        owner.connect, name=run.party, peer=owner.name, keys=keys, peer_key=public[owner.name],
+                        owner.connect,
+                        name=run.party,
+                        peer=owner.name,
+                        keys=keys,
+                        peer_key=public[owner.name],
                         timing=run.timing,
-                    )  # fmt: skip
+                    )
                     stack.callback(channel.close)
                     channels[owner.name] = channel
             for name, opened in channels.items():

@@ -15,33 +15,16 @@ from collections.abc import Collection
 
 from opboost.errors import RankError
 from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
-from protocols.errors import (
-    DecodeError,
-    NothingInCommon,
-    PeerAborted,
-    PeerLost,
-    SumRefused,
-    UnexpectedMessage,
-)
+from protocols.errors import DecodeError, NothingInCommon, PeerAborted, PeerLost, SumRefused, UnexpectedMessage
 
 # Made from what came over the wire or was agreed on, never from files.
-_ABOUT_THE_TALK = (
-    Disagreement,
-    DecodeError,
-    UnexpectedMessage,
-    NothingInCommon,
-    SumRefused,
-    RankError,
-)
+_ABOUT_THE_TALK = (Disagreement, DecodeError, UnexpectedMessage, NothingInCommon, SumRefused, RankError)
 
 # Of everything else: settings, data, files, a defect.
 NO_REASON = "it cannot go on; the reason is in its own log alone"
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (
-        LedgerError,
-        "it keeps account of what it releases, and its account does not allow this. Nothing was released",
-    ),
+    (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
     (WorkersLost, "its workers stopped. What was released before stays as it is"),
     (Stopped, "it was told to stop"),
 )

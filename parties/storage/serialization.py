@@ -55,12 +55,16 @@ def _json(value: Any) -> JsonValue:
 def router_to_dict(router: Router) -> dict[str, JsonValue]:
     """A router as plain values; a test that only asks for presence has the threshold None."""
     tests: list[JsonValue] = [
-        {"source": source, "category": category, "threshold": threshold if math.isfinite(threshold) else None,
-         "missing_left": missing_left}
+        {
+            "source": source,
+            "category": category,
+            "threshold": threshold if math.isfinite(threshold) else None,
+            "missing_left": missing_left,
+        }
         for (source, category), threshold, missing_left in zip(
             router.tests.sources, router.tests.thresholds.tolist(), router.tests.missing_left.tolist(), strict=True
         )
-    ]  # fmt: skip
+    ]
     return {"columns": [mechanism_to_dict(mechanism) for mechanism in router.mechanisms], "tests": tests}
 
 

@@ -98,12 +98,7 @@ class Aligner:
         if secret is not None:
             # Differs where the secrets do; says nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
-        return cls(
-            run_id=run.run_id,
-            method=method,
-            words=words,
-            secret=secret,
-        )
+        return cls(run_id=run.run_id, method=method, words=words, secret=secret)
 
     @property
     def is_needed(self) -> bool:

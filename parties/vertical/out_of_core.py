@@ -84,12 +84,7 @@ class DrawnCodes:
 
 
 def release_file(
-    data: Path,
-    mechanisms: Sequence[ColumnMechanism],
-    folder: Path,
-    *,
-    rng: BitSource,
-    progress: Progress = no_progress,
+    data: Path, mechanisms: Sequence[ColumnMechanism], folder: Path, *, rng: BitSource, progress: Progress = no_progress
 ) -> list[RankFile]:
     """Desensitize and rank columns of a Parquet file into files of a folder.
 

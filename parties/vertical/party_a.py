@@ -64,13 +64,7 @@ def train_jointly(
         is_held_out = job.validation.is_held_out if job.validation is not None else None
         # Trees that were grown elsewhere have their rows there.
         fit = training_quality(trained, ensemble, job.labels, is_held_out) if job.grow is None else None
-        model = JointModel(
-            ensemble=ensemble,
-            guarantees=guarantees,
-            routers=routers,
-            history=trained.history,
-            fit=fit,
-        )
+        model = JointModel(ensemble=ensemble, guarantees=guarantees, routers=routers, history=trained.history, fit=fit)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)

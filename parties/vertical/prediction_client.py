@@ -148,10 +148,7 @@ class Session:
 
 def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
     """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
-    return Hello(
-        role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0,
-        plan=Terms(reveal=reveal),
-    )  # fmt: skip
+    return Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=Terms(reveal=reveal))
 
 
 @contextmanager

@@ -177,9 +177,7 @@ class Answerer:
             answers.bits[answered] = self._bits(records, rows[answered], desensitized=ask.desensitized)
         return answers
 
-    def _bits(
-        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
-    ) -> NDArray[np.uint8]:  # fmt: skip
+    def _bits(self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool) -> NDArray[np.uint8]:
         """Packed answers about some of the records."""
         if records.bits is not None and not desensitized:
             return records.bits[rows]

@@ -116,7 +116,7 @@ class PreparedActive:
         hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
-        )  # fmt: skip
+        )
         return self.job(aligned, journal)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:

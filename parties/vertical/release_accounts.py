@@ -35,13 +35,7 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
 
 @contextmanager
 def answerer_of(
-    run: PassiveRun,
-    schema: TableSchema,
-    router: Router,
-    records: RecordSource,
-    log: RunLog,
-    *,
-    logs_releases: bool,
+    run: PassiveRun, schema: TableSchema, router: Router, records: RecordSource, log: RunLog, *, logs_releases: bool
 ) -> Iterator[Answerer]:
     """What answers requests about a table on the run's account and within its limits.
 

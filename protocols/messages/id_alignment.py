@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from protocols.messages.fields import (
-    ByteRows,
-    Count,
-    FlatBits,
-    RandomBytes,
-)
+from protocols.messages.fields import ByteRows, Count, FlatBits, RandomBytes
 from protocols.messages.message import Message
 
 

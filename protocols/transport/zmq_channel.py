@@ -52,14 +52,7 @@ class ConnectedChannel:
     """
 
     def __init__(
-        self,
-        address: str,
-        *,
-        name: str,
-        peer: str,
-        keys: KeyPair | None,
-        peer_key: bytes | None,
-        timing: Timing,
+        self, address: str, *, name: str, peer: str, keys: KeyPair | None, peer_key: bytes | None, timing: Timing
     ) -> None:
         check_loopback(address, keys)
         if keys is not None and peer_key is None:

@@ -73,10 +73,13 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def start_both(sites: Any, outcomes: Any) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
-    return outcomes(30, {
-        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
-        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-    })  # fmt: skip
+    return outcomes(
+        30,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
 
 
 def left_half_written(*sites: Any) -> list[Path]:
@@ -107,14 +110,32 @@ def prepare(sites: Any, method: str) -> Any:
 # In the order in which a run comes to them.
 WRITERS = {
     "bank": (
-        "meta.json", "config.yaml", "log.jsonl", "log.txt", "journal.json", "order.share", "common.json", "offer",
-        "1.ranks", "tests.json", "guarantee.json", "partners.json", "history.json", "model.json",
-    ),
-    "shop": (
-        "ledger.head.json", "meta.json", "config.yaml", "log.jsonl", "log.txt", "order.share", "guarantee.json",
+        "meta.json",
+        "config.yaml",
+        "log.jsonl",
+        "log.txt",
+        "journal.json",
+        "order.share",
+        "common.json",
+        "offer",
+        "1.ranks",
+        "tests.json",
+        "guarantee.json",
+        "partners.json",
+        "history.json",
         "model.json",
     ),
-}  # fmt: skip
+    "shop": (
+        "ledger.head.json",
+        "meta.json",
+        "config.yaml",
+        "log.jsonl",
+        "log.txt",
+        "order.share",
+        "guarantee.json",
+        "model.json",
+    ),
+}
 
 
 @pytest.mark.parametrize("victim", WRITERS)
@@ -192,10 +213,13 @@ def test_predictions_that_find_no_room_are_not_half_there(sites: Any, outcomes: 
     options = {"data": None, "ids": None, "out": None, "insecure": False, "terminal": SILENT}
 
     def predict() -> dict[str, Any]:
-        return outcomes(30, {
-            "bank": lambda: predict_active(bank, mode="routed", **options),
-            "shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT),
-        })  # fmt: skip
+        return outcomes(
+            30,
+            {
+                "bank": lambda: predict_active(bank, mode="routed", **options),
+                "shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT),
+            },
+        )
 
     disk.folder, disk.name = sites.bank.path, name
     found = predict()

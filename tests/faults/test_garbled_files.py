@@ -83,10 +83,13 @@ def unconfirmed(sites: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> A
 
 def _train(sites: Any, outcomes: Any) -> None:
     bank, shop = sites.bank.write(), sites.shop.write()
-    outcomes(30, {
-        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
-        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-    })  # fmt: skip
+    outcomes(
+        30,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
     for site in (sites.bank, sites.shop):
         site.run["wait"] = 0.05
 
@@ -108,9 +111,9 @@ def test_garbled_tests_are_told(unconfirmed: Any, outcomes: Any) -> None:
     path = unconfirmed.bank.run_folder / "journal" / "tests.json"
     for kind, content in GARBAGE.items():
         path.write_bytes(content)
-        found = outcomes(30, {
-            "bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train"),
-        })  # fmt: skip
+        found = outcomes(
+            30, {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
+        )
         assert all(isinstance(error, EXPECTED_ERRORS) for error in found.values()), (kind, found)
         assert "tests.json" in str(found["bank"]), (kind, found)
 

@@ -27,9 +27,14 @@ def attack(request: pytest.FixtureRequest, *arguments: str) -> subprocess.Comple
     folder = request.config.cache.mkdir("checked_indices")
     call = [sys.executable, "-m", "tests.support.checked", "tests.support.hostile_words", *arguments]
     return subprocess.run(
-        call, capture_output=True, text=True, check=False, timeout=3 * 3600, cwd=Path(__file__).parents[2],
+        call,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=3 * 3600,
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
-    )  # fmt: skip
+    )
 
 
 def test_random_and_changed_messages_are_refused_without_a_trace_or_taken(

@@ -75,8 +75,10 @@ def bounded_descriptors(most: float) -> None:
 
 
 FAULTS: dict[str, Callable[[float], None]] = {
-    "files": bounded_files, "clock": shifted_clock, "descriptors": bounded_descriptors,
-}  # fmt: skip
+    "files": bounded_files,
+    "clock": shifted_clock,
+    "descriptors": bounded_descriptors,
+}
 
 
 @dataclass

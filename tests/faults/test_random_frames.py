@@ -32,9 +32,7 @@ _SCALARS = st.one_of(
 )
 _KEYS = st.text(max_size=6) | st.binary(max_size=4) | st.sampled_from(("kind", "fields", "version", "arrays", "name"))
 _VALUES = st.recursive(
-    _SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=4),
-    max_leaves=12,
+    _SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=12
 )
 _DTYPES = st.sampled_from(("|u1", "|b1", "<u2", "<u4", ">u2", "<i4", "<f4", "<f8", "|O", "|V1", "<U1", "M8[s]", "u1"))
 _LAYOUTS = st.tuples(st.text(max_size=8), _DTYPES, st.lists(st.integers(-1, 70), max_size=3)).map(list) | _VALUES
@@ -131,16 +129,16 @@ def _array_of(n: int) -> bytes:
 BOMBS: dict[str, bytes] = {
     "empty maps": _array_of(4 * _ITEMS) + b"\x80" * 4 * _ITEMS,
     "empty maps in short arrays": _array_of(40) + (_array_of(_ITEMS // 8) + b"\x80" * (_ITEMS // 8)) * 40,
-    "a map of nils": b"\xdf" + (2 * _ITEMS).to_bytes(4, "big") + b"".join(
-        msgpack.packb(str(i)) + b"\xc0" for i in range(2 * _ITEMS)
-    ),
+    "a map of nils": b"\xdf"
+    + (2 * _ITEMS).to_bytes(4, "big")
+    + b"".join(msgpack.packb(str(i)) + b"\xc0" for i in range(2 * _ITEMS)),
     "an array longer than its bytes": _array_of(2**32 - 1) + b"\xc0",
     "arrays in arrays longer than their bytes": _array_of(2**31) * 200,
     "arrays in arrays": b"\x91" * 100_000 + b"\xc0",
     "maps in maps": b"\x81\xa1a" * 100_000 + b"\xc0",
     "a string longer than its bytes": b"\xdb\xff\xff\xff\xff" + b"a" * 9,
     "an extension longer than its bytes": b"\xc9\xff\xff\xff\xff\x05" + b"a" * 9,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)

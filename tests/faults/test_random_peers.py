@@ -66,9 +66,14 @@ GUARANTEE = Guarantee(
 ).to_dict()
 RANKS = (np.arange(N_ROWS) % 3).astype(np.uint8)
 COLUMN = OfferedColumn(
-    name="c0", n_ranks=3, has_missing=False, digest=hashlib.sha256(RANKS).hexdigest(), mechanism="global",
-    law="clamped", epsilon=0.1,
-)  # fmt: skip
+    name="c0",
+    n_ranks=3,
+    has_missing=False,
+    digest=hashlib.sha256(RANKS).hexdigest(),
+    mechanism="global",
+    law="clamped",
+    epsilon=0.1,
+)
 SHOP = Hello(
     role=Role.PASSIVE,
     party="shop",
@@ -149,26 +154,46 @@ def guarantees(draw: st.DrawFn) -> Any:
 
 
 terms = st.builds(
-    AgreedTerms, objective=st.none() | names, columns=st.none() | counts, law=st.none() | names,
-    epsilon=st.none() | losses, share_thresholds=st.none() | st.booleans(),
-)  # fmt: skip
+    AgreedTerms,
+    objective=st.none() | names,
+    columns=st.none() | counts,
+    law=st.none() | names,
+    epsilon=st.none() | losses,
+    share_thresholds=st.none() | st.booleans(),
+)
 _of_hello: dict[str, st.SearchStrategy[Any]] = {
-    "role": st.sampled_from(Role), "party": names, "run_id": names, "task": st.sampled_from((Task.TRAIN, Task.PREDICT)),
-    "n_rows": counts, "id_point": points, "alignment": words, "has_label": st.none() | st.booleans(), "plan": terms,
-    "agreed": terms, "held": st.none() | st.builds(Held, offer=digests, column=counts, row=counts),
-}  # fmt: skip
+    "role": st.sampled_from(Role),
+    "party": names,
+    "run_id": names,
+    "task": st.sampled_from((Task.TRAIN, Task.PREDICT)),
+    "n_rows": counts,
+    "id_point": points,
+    "alignment": words,
+    "has_label": st.none() | st.booleans(),
+    "plan": terms,
+    "agreed": terms,
+    "held": st.none() | st.builds(Held, offer=digests, column=counts, row=counts),
+}
 hellos = st.builds(Hello, **_of_hello) | st.sampled_from(sorted(_of_hello)).flatmap(
     lambda name: _of_hello[name].flatmap(
         lambda value: st.sampled_from((SHOP, BANK)).map(lambda sound: sound.model_copy(update={name: value}))
     )
 )
 columns = st.builds(
-    OfferedColumn, name=names, n_ranks=counts, has_missing=st.booleans(), digest=digests, mechanism=words, law=words,
+    OfferedColumn,
+    name=names,
+    n_ranks=counts,
+    has_missing=st.booleans(),
+    digest=digests,
+    mechanism=words,
+    law=words,
     epsilon=losses,
-)  # fmt: skip
-offers = st.builds(Offer, columns=st.lists(columns | st.just(COLUMN), max_size=3), guarantee=guarantees() | json.filter(
-    lambda value: isinstance(value, dict)
-))  # fmt: skip
+)
+offers = st.builds(
+    Offer,
+    columns=st.lists(columns | st.just(COLUMN), max_size=3),
+    guarantee=guarantees() | json.filter(lambda value: isinstance(value, dict)),
+)
 chunks = st.builds(RankChunk, column=counts, start=counts, ranks=arrays("|u1", "<u2", "<u4") | st.just(RANKS))
 
 
@@ -291,10 +316,13 @@ def share(trial: Any, outcomes: Any) -> Any:
 
     near, far = memory_pair("bank", "shop")
     job = trial.active(parameters=BoostingParameters(n_estimators=2, max_depth=2))
-    return outcomes(30, {
-        "bank": lambda: train_jointly(job, [near]),
-        "shop": lambda: party_b.train(trial.passive("shop", epsilon=math.inf), far),
-    })  # fmt: skip
+    return outcomes(
+        30,
+        {
+            "bank": lambda: train_jointly(job, [near]),
+            "shop": lambda: party_b.train(trial.passive("shop", epsilon=math.inf), far),
+        },
+    )
 
 
 def test_the_bank_trains_with_whoever_recites(
@@ -354,9 +382,12 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
     n_saved = 0
     with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
         account = Account(
-            ledger=ledger, store=store, budget=Budget(), rng=rng.seeded(11),
+            ledger=ledger,
+            store=store,
+            budget=Budget(),
+            rng=rng.seeded(11),
             occasion=Occasion(run_id="spring", task="train", peer="bank"),
-        )  # fmt: skip
+        )
         job = trial.passive("shop", release=lambda *columns: account.columns(*columns, trial.ids))
 
         @settings(max_examples=150, deadline=None, derandomize=True)
@@ -393,10 +424,9 @@ def test_the_bank_predicts_with_whoever_answers(trial: Any, recital: Any, share:
     def recite(script: list[Item]) -> None:
         channel = recital("shop", script)
         result = outcome_of(
-            lambda: predict_jointly(
-                model, rows, own, [channel], party="bank", run_id="spring", desensitized=False
-            ), channel,
-        )  # fmt: skip
+            lambda: predict_jointly(model, rows, own, [channel], party="bank", run_id="spring", desensitized=False),
+            channel,
+        )
         if result is not None:
             predictions, status = result
             assert np.isfinite(predictions[status == RecordStatus.ANSWERED]).all()
@@ -415,10 +445,17 @@ def test_the_shop_answers_whoever_asks(trial: Any, recital: Any, share: Any) -> 
         channel = recital("bank", script)
         outcome_of(
             lambda: party_b.serve(
-                share["shop"].router, trial.ids, trial.tables["shop"], channel, party="shop", run_id="spring",
-                rng=rng.seeded(3), may_route=False,
-            ), channel,
-        )  # fmt: skip
+                share["shop"].router,
+                trial.ids,
+                trial.tables["shop"],
+                channel,
+                party="shop",
+                run_id="spring",
+                rng=rng.seeded(3),
+                may_route=False,
+            ),
+            channel,
+        )
         kinds = [message.kind for message in channel.heard if not isinstance(message, Abort)]
         assert kinds == ["hello", *["answers"] * (len(kinds) - 1)]
 

@@ -22,10 +22,13 @@ SILENT = Terminal()
 
 def train_both(sites: Any, outcomes: Any) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
-    return outcomes(30, {
-        "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
-        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-    })  # fmt: skip
+    return outcomes(
+        30,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
 
 
 # The bank has `age`; the shop two columns without unordered categories, which go by numbers.
@@ -80,9 +83,7 @@ def test_the_names_in_the_greeting_are_those_of_the_offer(
     names = job.hello().names
     first, last = ("c0", "c4") if opaque else ("spend", "town=east")
     constrained = trial.active(constraints=ColumnConstraints({first: 1}, [["age", last]]))
-    found = outcomes(30, {
-        "bank": lambda: train_jointly(constrained, [near]), "shop": lambda: party_b.train(job, far),
-    })  # fmt: skip
+    found = outcomes(30, {"bank": lambda: train_jointly(constrained, [near]), "shop": lambda: party_b.train(job, far)})
     assert not [error for error in found.values() if isinstance(error, BaseException)], found
     assert tuple(offered) == names
     assert len(names) == 5
@@ -97,13 +98,18 @@ def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, ou
 
     def train(constraints: ColumnConstraints) -> dict[str, Any]:
         pairs = {name: memory_pair("bank", name) for name in ("shop", "post")}
-        return outcomes(30, {
-            "bank": lambda: train_jointly(trial.active(constraints=constraints), [near for near, _ in pairs.values()]),
-            **{
-                name: lambda name=name, far=far: party_b.train(trial.passive(name, opaque_names=False), far)
-                for name, (_, far) in pairs.items()
+        return outcomes(
+            30,
+            {
+                "bank": lambda: train_jointly(
+                    trial.active(constraints=constraints), [near for near, _ in pairs.values()]
+                ),
+                **{
+                    name: lambda name=name, far=far: party_b.train(trial.passive(name, opaque_names=False), far)
+                    for name, (_, far) in pairs.items()
+                },
             },
-        })  # fmt: skip
+        )
 
     found = train(ColumnConstraints({"parcels": 1, "spend": 1}))
     assert not [error for error in found.values() if isinstance(error, BaseException)], found

@@ -75,11 +75,18 @@ class Draw:
     def _settings(self) -> dict[str, Any]:
         pick = self.pick
         settings = {
-            "n_estimators": pick(0, 1, 3), "max_depth": pick(1, 3), "max_leaves": pick(0, 3),
-            "learning_rate": pick(0.3, 1.0, 1e-6), "reg_lambda": pick(0.0, 1.0), "min_child_weight": pick(0.0, 1.0),
-            "subsample": pick(1.0, 0.5, 0.01), "colsample_bytree": pick(1.0, 0.3), "max_bin": pick(3, 5, 256),
-            "gamma": pick(0.0, 1.0), "max_cat_to_onehot": pick(0, 4),
-        }  # fmt: skip
+            "n_estimators": pick(0, 1, 3),
+            "max_depth": pick(1, 3),
+            "max_leaves": pick(0, 3),
+            "learning_rate": pick(0.3, 1.0, 1e-6),
+            "reg_lambda": pick(0.0, 1.0),
+            "min_child_weight": pick(0.0, 1.0),
+            "subsample": pick(1.0, 0.5, 0.01),
+            "colsample_bytree": pick(1.0, 0.3),
+            "max_bin": pick(3, 5, 256),
+            "gamma": pick(0.0, 1.0),
+            "max_cat_to_onehot": pick(0, 4),
+        }
         if self.name == "binary:logistic":
             settings["scale_pos_weight"] = pick(1.0, 1e-100, 1e30, 3.0)
         if pick(True, False):
@@ -125,9 +132,15 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
             # XGBoost says so of an AUC without two classes.
             warnings.filterwarnings("ignore", message=".*contains only positive or negative samples")
             trained = train(
-                columns, labels, np.ones(len(labels)),
-                loss=draw.loss, parameters=draw.parameters, validation=plan, engine=engine, seed=1,
-            )  # fmt: skip
+                columns,
+                labels,
+                np.ones(len(labels)),
+                loss=draw.loss,
+                parameters=draw.parameters,
+                validation=plan,
+                engine=engine,
+                seed=1,
+            )
         model = bind(trained, list_tests(trained))
         fit = training_quality(trained, model, labels, None if plan is None else plan.is_held_out)
         json.dumps([trained.history.scores, fit and asdict(fit)], allow_nan=False)

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 
 from opboost.errors import ParameterError
-from opboost.map_analysis import (
-    MAX_TABLE_DOMAIN,
-    analyse,
-    analyse_column,
-    least_epsilon,
-    split_outlooks,
-)
+from opboost.map_analysis import MAX_TABLE_DOMAIN, analyse, analyse_column, least_epsilon, split_outlooks
 from opboost.mechanism_settings import MechanismSettings
 from opboost.order_metrics import crossing, expected_weighted_kendall, gamma
 from opboost.privacy.baselines import Piecewise

@@ -187,9 +187,13 @@ def test_every_metric_is_xgboosts(loss):
     parameters = {"objective": loss.name, "nthread": 1, "eta": 0.0, "eval_metric": sorted(SCORES[loss.name])}
     found: dict = {}
     xgboost.train(
-        parameters | ({"num_class": 3} if loss.n_outputs > 1 else {}), rows, 1, evals=[(rows, "v")],
-        evals_result=found, verbose_eval=False,
-    )  # fmt: skip
+        parameters | ({"num_class": 3} if loss.n_outputs > 1 else {}),
+        rows,
+        1,
+        evals=[(rows, "v")],
+        evals_result=found,
+        verbose_eval=False,
+    )
     predictions = loss.predictions(scores)
     ours = {name: metric_by_name(name, loss).of(labels, predictions) for name in sorted(SCORES[loss.name])}
     if loss.name == "reg:squarederror":

@@ -12,13 +12,7 @@ from scipy.stats import rankdata
 
 from opboost import AdjMap, GlobalMap, IntegerDomain, rng
 from opboost.errors import DataError, ParameterError
-from opboost.order_metrics import (
-    bayes_attack,
-    beta,
-    expected_weighted_kendall,
-    gamma,
-    weighted_kendall,
-)
+from opboost.order_metrics import bayes_attack, beta, expected_weighted_kendall, gamma, weighted_kendall
 from opboost.privacy.laws import Law
 
 EPSILONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)

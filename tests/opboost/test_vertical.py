@@ -230,9 +230,13 @@ def test_sampling_is_repeatable_under_a_seed(changes: dict[str, float]) -> None:
 def test_rounds_are_reported() -> None:
     reports: list[RoundReport] = []
     train(
-        _columns(0), np.zeros(N_ROWS), np.ones(N_ROWS), loss=SquaredError(),
-        parameters=BoostingParameters(n_estimators=3), on_round=reports.append,
-    )  # fmt: skip
+        _columns(0),
+        np.zeros(N_ROWS),
+        np.ones(N_ROWS),
+        loss=SquaredError(),
+        parameters=BoostingParameters(n_estimators=3),
+        on_round=reports.append,
+    )
     assert reports == [RoundReport(finished, 3, {}) for finished in (1, 2, 3)]
 
 

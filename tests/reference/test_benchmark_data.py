@@ -45,9 +45,16 @@ def _mapped(features: pd.DataFrame, bounds: dict[str, Any], domain: IntegerDomai
 def adult_auc(adult: pd.DataFrame) -> dict[str, float]:
     features, labels, test_features, test_labels = _adult_halves(adult)
     model = OpBoostClassifier(
-        epsilon=1.28, law="clamped", domain_size=100, bounds=ADULT_BOUNDS, prediction="desensitized",
-        n_estimators=80, max_depth=4, learning_rate=0.3, random_state=0,
-    ).fit(features, labels)  # fmt: skip
+        epsilon=1.28,
+        law="clamped",
+        domain_size=100,
+        bounds=ADULT_BOUNDS,
+        prediction="desensitized",
+        n_estimators=80,
+        max_depth=4,
+        learning_rate=0.3,
+        random_state=0,
+    ).fit(features, labels)
     scores = {}
     for mode in ("desensitized", "routed"):
         model.set_params(prediction=mode)
@@ -72,9 +79,16 @@ def test_power_plant_keeps_its_r2_under_strong_noise(power_plant: pd.DataFrame) 
         order = np.random.default_rng(seed).permutation(len(labels))
         test, train = order[: len(labels) // 5], order[len(labels) // 5 :]
         model = OpBoostRegressor(
-            epsilon=0.08, law="clamped", domain_size=100, bounds=POWER_PLANT_BOUNDS, prediction="routed",
-            n_estimators=80, max_depth=3, learning_rate=0.1, random_state=seed,
-        ).fit(features.iloc[train], labels.iloc[train])  # fmt: skip
+            epsilon=0.08,
+            law="clamped",
+            domain_size=100,
+            bounds=POWER_PLANT_BOUNDS,
+            prediction="routed",
+            n_estimators=80,
+            max_depth=3,
+            learning_rate=0.1,
+            random_state=seed,
+        ).fit(features.iloc[train], labels.iloc[train])
         reached.append(r2(labels.iloc[test].to_numpy(), model.predict(features.iloc[test])))
     assert np.mean(reached) >= 0.90
 

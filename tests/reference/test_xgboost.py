@@ -82,8 +82,13 @@ def _largest_difference(
 @pytest.mark.parametrize("objective", N_CLASSES)
 def test_predictions_equal_xgboosts(objective: str, has_missing: bool, has_weights: bool, variant: str) -> None:
     parameters = {
-        "n_estimators": 15, "max_depth": 3, "learning_rate": 0.3, "max_bin": 256, "base_score": 0.4, **VARIANTS[variant]
-    }  # fmt: skip
+        "n_estimators": 15,
+        "max_depth": 3,
+        "learning_rate": 0.3,
+        "max_bin": 256,
+        "base_score": 0.4,
+        **VARIANTS[variant],
+    }
     difference = _largest_difference(
         objective, parameters, has_missing=has_missing, has_weights=has_weights, theirs=parameters
     )

@@ -70,26 +70,39 @@ class Problem:
         self.names = [f"f{i}" for i in range(len(self.kinds))]
 
     def ours(
-        self, constraints: ColumnConstraints | None = None, *, engine: Engine = "native", seed: int | None = None,
+        self,
+        constraints: ColumnConstraints | None = None,
+        *,
+        engine: Engine = "native",
+        seed: int | None = None,
         **parameters: Any,
-    ) -> Ensemble:  # fmt: skip
+    ) -> Ensemble:
         columns = [
             OwnColumn(name, values, is_categorical=kind == "c")
             for name, values, kind in zip(self.names, self.table.T, self.kinds, strict=True)
         ]
         trained = train(
-            columns, self.labels, self.weights,
+            columns,
+            self.labels,
+            self.weights,
             loss=loss_by_name(self.objective, N_CLASSES.get(self.objective, 0)),
-            parameters=BoostingParameters(**BASICS | parameters), constraints=constraints, engine=engine, seed=seed,
-        )  # fmt: skip
+            parameters=BoostingParameters(**BASICS | parameters),
+            constraints=constraints,
+            engine=engine,
+            seed=seed,
+        )
         return bind(trained, {})
 
     @property
     def matrix(self) -> Any:
         return xgboost.DMatrix(
-            self.table, self.labels, weight=self.weights, feature_names=self.names, feature_types=self.kinds,
+            self.table,
+            self.labels,
+            weight=self.weights,
+            feature_names=self.names,
+            feature_types=self.kinds,
             enable_categorical=True,
-        )  # fmt: skip
+        )
 
     def theirs(self, **parameters: Any) -> Any:
         settings = {"objective": self.objective, "tree_method": "hist", "nthread": 1, **BASICS, **parameters}
@@ -170,9 +183,12 @@ def test_growth_by_leaves_is_xgboosts_lossguide(objective: str, max_leaves: int,
 def test_growth_by_leaves_under_constraints_is_xgboosts() -> None:
     problem = Problem("binary:logistic", has_missing=False)
     theirs = problem.theirs(
-        grow_policy="lossguide", max_leaves=7, max_depth=0, monotone_constraints=(1, 0, -1),
+        grow_policy="lossguide",
+        max_leaves=7,
+        max_depth=0,
+        monotone_constraints=(1, 0, -1),
         interaction_constraints=GROUPS["overlapping"],
-    )  # fmt: skip
+    )
     constraints = ColumnConstraints({"f0": 1, "f2": -1}, GROUPS["overlapping"])
     assert problem.difference(problem.ours(constraints, max_leaves=7, max_depth=0), theirs) < TOLERANCE
 
@@ -246,14 +262,21 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("objective", "case"), [
-    (objective, case) for objective in OBJECTIVES for case in CASES if (objective, case) != ("count:poisson", "bounded")
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("objective", "case"),
+    [
+        (objective, case)
+        for objective in OBJECTIVES
+        for case in CASES
+        if (objective, case) != ("count:poisson", "bounded")
+    ],
+)
 def test_both_engines_grow_the_same_model(objective: str, case: str) -> None:
     """Of counts, `max_delta_step` is left alone: in XGBoost one number is the bound and the slack of the Hessians."""
     problem = Problem(objective, has_categories=True)
-    native, other = (problem.ours(engine=engine, **{"min_child_weight": 0.0} | CASES[case])
-                     for engine in ("native", "xgboost"))  # fmt: skip
+    native, other = (
+        problem.ours(engine=engine, **{"min_child_weight": 0.0} | CASES[case]) for engine in ("native", "xgboost")
+    )
     expected = native.predict(problem.table)
     tolerance = _tolerance(objective) * max(1.0, np.abs(expected).max())
     np.testing.assert_allclose(other.predict(problem.table), expected, rtol=0, atol=tolerance)

@@ -40,15 +40,27 @@ def config(tmp_path: Path) -> Path:
     frame["y"] = (frame["a"] + frame["b"] + draw.normal(0, 0.2, 300) > 1).astype(int)
     frame.to_csv(tmp_path / "data.csv", index=False)
     document = {
-        "title": "Small", "data": "data.csv", "label": "y", "task": "classification", "repeats": 2,
-        "model": {"n_estimators": 3, "max_depth": 2}, "bounds": {"b": [0, 1]},
+        "title": "Small",
+        "data": "data.csv",
+        "label": "y",
+        "task": "classification",
+        "repeats": 2,
+        "model": {"n_estimators": 3, "max_depth": 2},
+        "bounds": {"b": [0, 1]},
         "curves": [
-            {"scheme": "opboost", "epsilon": [0.1, 1.0], "grid": {"mechanism": ["global", "local"]},
-             "settings": {"domain_size": 20, "theta": 5}},
-            {"scheme": "dpboost", "epsilon": [4.0],
-             "settings": {"bounds": {"a": [0, 1], "b": [0, 1], "town": [0, 1]}, "n_estimators": 2}},
+            {
+                "scheme": "opboost",
+                "epsilon": [0.1, 1.0],
+                "grid": {"mechanism": ["global", "local"]},
+                "settings": {"domain_size": 20, "theta": 5},
+            },
+            {
+                "scheme": "dpboost",
+                "epsilon": [4.0],
+                "settings": {"bounds": {"a": [0, 1], "b": [0, 1], "town": [0, 1]}, "n_estimators": 2},
+            },
         ],
-    }  # fmt: skip
+    }
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(document))
     return tmp_path / "small.yaml"
 

@@ -84,9 +84,17 @@ class Chain:
             return of.owner(*rows(place), coins=seeded(50 + place), rng=fresh)
 
         settings: dict[str, Any] = {
-            "party": name, "run_id": "spring", "order": ORDER, "terms": TERMS, "broadcast": True, "recipe": of,
-            "make_owner": make_owner, "is_secure": False, "kept": kept, "calls": frozenset(ORDER[place + 1 :]),
-        }  # fmt: skip
+            "party": name,
+            "run_id": "spring",
+            "order": ORDER,
+            "terms": TERMS,
+            "broadcast": True,
+            "recipe": of,
+            "make_owner": make_owner,
+            "is_secure": False,
+            "kept": kept,
+            "calls": frozenset(ORDER[place + 1 :]),
+        }
         return ChainJob(**{**settings, **changes})
 
     def channels(self) -> tuple[dict[str, Callable[[], dict[str, Any]]], dict[str, Callable[[], None]]]:
@@ -104,22 +112,28 @@ class Chain:
     def _over_curve(self, ends: dict[str, dict[str, Any]], pairs: list[tuple[str, str]]) -> Any:
         listeners = {
             name: Listener(
-                "tcp://127.0.0.1:*", {a: self._keys[a].public for a, b in pairs if b == name},
-                keys=self._keys[name], timing=self.timing,
+                "tcp://127.0.0.1:*",
+                {a: self._keys[a].public for a, b in pairs if b == name},
+                keys=self._keys[name],
+                timing=self.timing,
             )
             for name in ORDER[1:]
-        }  # fmt: skip
+        }
 
         def open_all(name: str) -> dict[str, Any]:
             ends[name] |= {a: listeners[name].channel(a) for a, b in pairs if b == name}
             ends[name] |= {
                 b: ConnectedChannel(
-                    listeners[b].address, name=name, peer=b, keys=self._keys[name], peer_key=self._keys[b].public,
+                    listeners[b].address,
+                    name=name,
+                    peer=b,
+                    keys=self._keys[name],
+                    peer_key=self._keys[b].public,
                     timing=self.timing,
                 )
                 for a, b in pairs
                 if a == name
-            }  # fmt: skip
+            }
             return ends[name]
 
         def close_all(name: str) -> None:

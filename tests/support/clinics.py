@@ -29,9 +29,10 @@ from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 
 SCHEMA = {
-    "id": "id", "label": "y",
+    "id": "id",
+    "label": "y",
     "columns": {"age": {"lower": 0, "upper": 1}, "dose": {"lower": 0, "upper": 1}, "size": {"lower": 0, "upper": 1}},
-}  # fmt: skip
+}
 NAMES = ("w0", "w1", "w2")
 COLUMNS = tuple(SCHEMA["columns"])
 
@@ -43,9 +44,15 @@ class Clinics:
         (address,) = free_addresses(1)
         self.root = root
         self.training: dict[str, Any] = {
-            "epsilon": 2.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,
-            **({} if "recipe" in training else {"sgbdt": {"n_estimators": 6, "max_depth": 2}}), **training,
-        }  # fmt: skip
+            "epsilon": 2.0,
+            "delta": 1e-6,
+            "noise": "workers",
+            "workers": 3,
+            "threshold": 2,
+            "honest": 2,
+            **({} if "recipe" in training else {"sgbdt": {"n_estimators": 6, "max_depth": 2}}),
+            **training,
+        }
         for name in ("hub", *NAMES):
             (root / name).mkdir()
             generate(root / name / "keys", name)
@@ -56,19 +63,28 @@ class Clinics:
         common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60, "report": False}
         self.runs: dict[str, dict[str, Any]] = {
             "hub": {
-                **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
-                "workers": [{"name": name, "public_key": f"keys/{name}.public"} for name in NAMES], "seed": 8,
+                **common,
+                "role": "coordinator",
+                "party": "hub",
+                "secret_key": "keys/hub.secret",
+                "listen": address,
+                "workers": [{"name": name, "public_key": f"keys/{name}.public"} for name in NAMES],
+                "seed": 8,
             }
-        }  # fmt: skip
+        }
         draw = np.random.default_rng(4)
         for place, name in enumerate(NAMES):
             self.runs[name] = {
-                **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
-                "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"}, "seed": place,
-                "peers": [
-                    {"name": other, "public_key": f"keys/{other}.public"} for other in NAMES if other != name
-                ],
-            }  # fmt: skip
+                **common,
+                "role": "worker",
+                "party": name,
+                "secret_key": f"keys/{name}.secret",
+                "data": "data.csv",
+                "connect": address,
+                "coordinator": {"name": "hub", "public_key": "keys/hub.public"},
+                "seed": place,
+                "peers": [{"name": other, "public_key": f"keys/{other}.public"} for other in NAMES if other != name],
+            }
             X = draw.random((80, 3)).round(6)
             frame = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] > 0.5).astype(int))
             frame.insert(0, "id", [f"{name}-{i:03}" for i in range(80)])

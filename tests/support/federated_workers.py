@@ -26,7 +26,12 @@ def job(of: FederatedAmongOwners, place: int, **changes: Any) -> WorkerJob:
     bits = seeded(100 + place)
     X, y = rows(place)
     settings = {
-        "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "recipe": of, "rng": bits,
+        "party": f"w{place}",
+        "run_id": "spring",
+        "terms": TERMS,
+        "threshold": 2,
+        "recipe": of,
+        "rng": bits,
         "make_rows": lambda: of.rows(X, y, rng=bits.fork("rows")),
-    }  # fmt: skip
+    }
     return WorkerJob(**{**settings, **changes})

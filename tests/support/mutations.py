@@ -178,9 +178,11 @@ def _rows(draw: random.Random, n: int, width: int) -> Array:
 
 def _add_up(draw: random.Random) -> Message:
     return AddUp(
-        n_wanted=draw.choice(WHOLE[:6]), epoch=draw.choice(WHOLE[:4]), round=draw.randrange(8),
+        n_wanted=draw.choice(WHOLE[:6]),
+        epoch=draw.choice(WHOLE[:4]),
+        round=draw.randrange(8),
         present=_flags(draw, draw.choice((1, 2, 2, 3))),
-    )  # fmt: skip
+    )
 
 
 def _members(draw: random.Random) -> Message:
@@ -216,11 +218,16 @@ def _pass_tree(draw: random.Random) -> Message:
     lefts = lefts if draw.random() < 0.6 else _nodes(draw, n)
     columns = np.where(lefts > 0, np.array([draw.randrange(4) for _ in range(n)]), -1).astype("<i4")
     return PassTree(
-        turn=draw.choice(WHOLE[:4]), epsilon=draw.choice((2.0, *NUMBERS)), is_secure=draw.random() < 0.5,
-        columns=columns, thresholds=np.array([float(draw.randrange(20)) for _ in range(n)]),
-        missing_left=_flags(draw, n), lefts=lefts, rights=np.where(lefts > 0, lefts + 1, 0).astype("<i4"),
+        turn=draw.choice(WHOLE[:4]),
+        epsilon=draw.choice((2.0, *NUMBERS)),
+        is_secure=draw.random() < 0.5,
+        columns=columns,
+        thresholds=np.array([float(draw.randrange(20)) for _ in range(n)]),
+        missing_left=_flags(draw, n),
+        lefts=lefts,
+        rights=np.where(lefts > 0, lefts + 1, 0).astype("<i4"),
         values=_values(draw, n),
-    )  # fmt: skip
+    )
 
 
 _OFTEN: Sequence[Callable[[random.Random], Message]] = (

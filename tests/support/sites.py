@@ -63,17 +63,25 @@ class Sites:
     def __init__(self, root: Path) -> None:
         (address,) = free_addresses(1)
         self.bank = Site(
-            root, "bank", "shop",
+            root,
+            "bank",
+            "shop",
             {
-                "role": "active", "listen": address, "model": {"n_estimators": 5, "max_depth": 3},
+                "role": "active",
+                "listen": address,
+                "model": {"n_estimators": 5, "max_depth": 3},
                 "passive": [{"name": "shop", "public_key": "keys/shop.public"}],
             },
             {"id": "id", "label": "y", "columns": {"age": {"lower": 18, "upper": 90}}},
-        )  # fmt: skip
+        )
         self.shop = Site(
-            root, "shop", "bank",
+            root,
+            "shop",
+            "bank",
             {
-                "role": "passive", "connect": address, "desensitize": {"epsilon": 0.5, "theta": 50},
+                "role": "passive",
+                "connect": address,
+                "desensitize": {"epsilon": 0.5, "theta": 50},
                 "active": {"name": "bank", "public_key": "keys/bank.public"},
             },
             {
@@ -83,7 +91,7 @@ class Sites:
                     "visits": {"lower": 0, "upper": 50, "missing": "category"},
                 },
             },
-        )  # fmt: skip
+        )
         for mine, theirs in ((self.bank, self.shop), (self.shop, self.bank)):
             key = f"keys/{mine.party}.public"
             (theirs.path / key).write_text((mine.path / key).read_text())

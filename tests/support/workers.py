@@ -58,9 +58,14 @@ def job(of: SGBDTAmongOwners, place: int, *, n_workers: int = 3, **changes: Any)
     bits = seeded(100 + place)
     X, y = rows(place, n_workers)
     settings = {
-        "party": f"w{place}", "run_id": "spring", "terms": TERMS, "threshold": 2, "recipe": of, "rng": bits,
+        "party": f"w{place}",
+        "run_id": "spring",
+        "terms": TERMS,
+        "threshold": 2,
+        "recipe": of,
+        "rng": bits,
         "make_rows": lambda: of.rows(X, y, rng=bits.fork("rows")),
-    }  # fmt: skip
+    }
     return WorkerJob(**{**settings, **changes})
 
 
@@ -117,9 +122,13 @@ class Run:
         if self._carrier == "memory":
             return self._far[name]
         return ConnectedChannel(
-            self._listener.address, name=name, peer="hub", keys=self._keys[name], peer_key=self._keys["hub"].public,
+            self._listener.address,
+            name=name,
+            peer="hub",
+            keys=self._keys[name],
+            peer_key=self._keys["hub"].public,
             timing=TIMING,
-        )  # fmt: skip
+        )
 
     def start(self, name: str, call: Callable[[], Any]) -> None:
         def run() -> None:
@@ -133,8 +142,16 @@ class Run:
 
     def start_hub(self, of: Any, n_workers: int = 3, **changes: Any) -> None:
         self.open(n_workers)
-        group = {"channels": self._near, "run_id": "spring", "terms": TERMS, "threshold": 2, "wait_s": 5.0,
-                 "patience_s": 5.0, "note": lambda *event: self.events.append(event), **changes}  # fmt: skip
+        group = {
+            "channels": self._near,
+            "run_id": "spring",
+            "terms": TERMS,
+            "threshold": 2,
+            "wait_s": 5.0,
+            "patience_s": 5.0,
+            "note": lambda *event: self.events.append(event),
+            **changes,
+        }
 
         def lead() -> SharedModel:
             try:

@@ -180,9 +180,13 @@ def train(
     clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
     placed = columns.place(rows)
     holder = RecordHolder(
-        placed.table if isinstance(placed, PointTable) else placed, labels,
-        gradients=gradients, clipping=clipping, initial_score=score, admit=admit,
-    )  # fmt: skip
+        placed.table if isinstance(placed, PointTable) else placed,
+        labels,
+        gradients=gradients,
+        clipping=clipping,
+        initial_score=score,
+        admit=admit,
+    )
     trees: list[Tree] = []
     for t in range(settings.n_trees):
         place = t % settings.coins.n_parts
@@ -222,12 +226,11 @@ def _grow(
         rng=draws["leaves"],
     )
     mechanism = ExponentialMechanism(
-        epsilon=settings.split_epsilon(epsilon),
-        utility_range=settings.utility_range or gain_range(settings.max_grad),
+        epsilon=settings.split_epsilon(epsilon), utility_range=settings.utility_range or gain_range(settings.max_grad)
     )
     rule = exponential_rule(
         placed, grid, reg_lambda=settings.reg_lambda, mechanism=mechanism, holder=holder, rng=draws["splits"]
-    )  # fmt: skip
+    )
     axes = placed.table.axes if isinstance(placed, PointTable) else placed.axes
     bound = settings.leaf_bound(place)
 

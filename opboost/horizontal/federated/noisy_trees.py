@@ -114,9 +114,13 @@ class HistogramRule:
         best, at = gains.argmax(axis=1), np.arange(len(level.nodes))
         places, cuts = np.divmod(best, len(bins))
         return Chosen(
-            gains[at, best], places, cuts, np.ones(len(at), np.bool_), left[at, :, places, cuts],
+            gains[at, best],
+            places,
+            cuts,
+            np.ones(len(at), np.bool_),
+            left[at, :, places, cuts],
             right[at, :, places, cuts],
-        )  # fmt: skip
+        )
 
     def _histograms(self, level: Level, holder: QueryHolder) -> Sums:
         if level.nodes[0] == 0:

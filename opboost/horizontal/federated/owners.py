@@ -109,9 +109,13 @@ class FederatedAmongOwners:
         sight; otherwise only by someone who is trusted with exact sums.
         """
         exact = ClientRows(
-            rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
-            clipping=self.update.clipping, walks=self.choices.split_method == "tr",
-        )  # fmt: skip
+            rows,
+            self.task.scaled(labels),
+            columns=self.task.grid,
+            gradients=self.update.gradients,
+            clipping=self.update.clipping,
+            walks=self.choices.split_method == "tr",
+        )
         return self.answering(exact, rng=rng)
 
     @property
@@ -132,9 +136,13 @@ class FederatedAmongOwners:
             Not needed.
         """
         return client_records(
-            rows, self.task.scaled(labels), columns=self.task.grid, gradients=self.update.gradients,
-            clipping=self.update.clipping, walks=self.choices.split_method == "tr",
-        )  # fmt: skip
+            rows,
+            self.task.scaled(labels),
+            columns=self.task.grid,
+            gradients=self.update.gradients,
+            clipping=self.update.clipping,
+            walks=self.choices.split_method == "tr",
+        )
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> PlacedHolder:
         """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
@@ -163,9 +171,15 @@ class FederatedAmongOwners:
         """The same, with the number of questions and rounds."""
         multiplier = self.noise.multiplier if isinstance(self.noise, QueryAccount) else 0.0
         return train(
-            holder, self.task.grid, self.choices, update=self.update, leaf=self.leaf, multiplier=multiplier, rng=rng,
+            holder,
+            self.task.grid,
+            self.choices,
+            update=self.update,
+            leaf=self.leaf,
+            multiplier=multiplier,
+            rng=rng,
             shape_bits=shape_bits,
-        )  # fmt: skip
+        )
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
         """The model that trees on values are, their leaves on the scale of training."""

@@ -156,23 +156,32 @@ def weight_update(
         case "newton" if is_classification:
             norm = math.inf if is_printed else 1.0
             return WeightUpdate(
-                name=name, gradients=logistic_gradients, hess_sensitivity=0.25, true_sensitivity=1.0,
+                name=name,
+                gradients=logistic_gradients,
+                hess_sensitivity=0.25,
+                true_sensitivity=1.0,
                 is_classification=True,
                 clipping=Clipping(max_grad=1.0, max_hess=0.25, max_norm=norm),
-            )  # fmt: skip
+            )
         case "newton" | "gradient":
             return WeightUpdate(
-                name=name, gradients=counted_logistic_gradients if is_classification else squared_gradients,
-                clipping=Clipping(max_grad=bound, max_hess=1.0), hess_sensitivity=1.0,
-                true_sensitivity=math.hypot(bound, 1.0), is_classification=is_classification,
-            )  # fmt: skip
+                name=name,
+                gradients=counted_logistic_gradients if is_classification else squared_gradients,
+                clipping=Clipping(max_grad=bound, max_hess=1.0),
+                hess_sensitivity=1.0,
+                true_sensitivity=math.hypot(bound, 1.0),
+                is_classification=is_classification,
+            )
         case "averaging":
             return WeightUpdate(
-                name=name, hess_sensitivity=1.0, is_classification=is_classification, has_class_counts=not is_printed,
+                name=name,
+                hess_sensitivity=1.0,
+                is_classification=is_classification,
+                has_class_counts=not is_printed,
                 gradients=_labels if is_printed else (_class_counts if is_classification else _half_labels),
                 clipping=Clipping(max_grad=1.0, max_hess=1.0, max_norm=math.inf if is_printed else 1.0),
                 true_sensitivity=math.sqrt(2) if is_printed else 1.0,
-            )  # fmt: skip
+            )
         case other:
             raise ParameterError(f"weight_update must be averaging, gradient or newton; got {other!r}")
 

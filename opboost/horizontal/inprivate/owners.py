@@ -64,9 +64,14 @@ class InPrivateAmongOwners:
             For choices and noise; other bits in every process.
         """
         return Owner(
-            rows, self.task.scaled(labels), self.task.grid, self.settings,
-            gradients=boosted_residuals if self.task.is_classification else squared_gradients, rng=rng, coins=coins,
-        )  # fmt: skip
+            rows,
+            self.task.scaled(labels),
+            self.task.grid,
+            self.settings,
+            gradients=boosted_residuals if self.task.is_classification else squared_gradients,
+            rng=rng,
+            coins=coins,
+        )
 
     def check(self, tree: Tree) -> None:
         """Refuse a tree that no owner could have made by these settings.

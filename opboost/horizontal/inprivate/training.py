@@ -96,7 +96,7 @@ class Owner:
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
                 table, labels, gradients=rule, clipping=self._clipping, initial_score=0.0, admit=self._admit
-            )  # fmt: skip
+            )
 
         def counted(scores: Values, truth: Values) -> tuple[Values, Values]:
             return gradients(scores, truth)[0], np.ones_like(scores)
@@ -136,9 +136,8 @@ class Owner:
             utility_range=settings.utility_range or gain_range(settings.max_residual),
         )
         rule = exponential_rule(
-            self._placed, grid,
-            reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"],
-        )  # fmt: skip
+            self._placed, grid, reg_lambda=0.0, mechanism=mechanism, holder=self._holders, rng=self._draws["splits"]
+        )
         floor = max(settings.reg_lambda, settings.noise_lambda / share, math.ulp(1.0))
 
         def leaf_values(totals: Sums) -> Values:

@@ -194,9 +194,17 @@ def leaf_noise(
     plan = _Plan(n_trees, n_models, rate, initial_share, cells_share)
     if math.isinf(epsilon):
         return LeafNoise(
-            clipping=clipping, grad_std=0.0, hess_std=0.0, initial_std=0.0, n_trees=n_trees, rate=rate, order=order,
-            releases=(), account=by_gaussian, value_std=None if static_lambda is None else 0.0,
-        )  # fmt: skip
+            clipping=clipping,
+            grad_std=0.0,
+            hess_std=0.0,
+            initial_std=0.0,
+            n_trees=n_trees,
+            rate=rate,
+            order=order,
+            releases=(),
+            account=by_gaussian,
+            value_std=None if static_lambda is None else 0.0,
+        )
     if has_filter and rate < 1:
         # The order is found without looking at any data: it is the best one for rounds at the full price.
         multiplier = plan.calibrated(None, by_renyi, epsilon=epsilon, delta=delta)
@@ -259,9 +267,13 @@ class _Plan:
     def calibrated(self, order: int | None, account: Account, *, epsilon: float, delta: float) -> float:
         guess = math.sqrt(self.n_models * self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon
         return calibrate(
-            lambda multiplier: self.releases(multiplier, order), epsilon=epsilon, delta=delta, account=account,
-            guess=max(guess, 0.3), tolerance=1e-3 if account is by_loss_distribution else 1e-6,
-        )  # fmt: skip
+            lambda multiplier: self.releases(multiplier, order),
+            epsilon=epsilon,
+            delta=delta,
+            account=account,
+            guess=max(guess, 0.3),
+            tolerance=1e-3 if account is by_loss_distribution else 1e-6,
+        )
 
 
 def filter_for_rounds(n_records: int, mu: float, prices: ChargeTable | None, n_trees: int) -> RenyiFilter:

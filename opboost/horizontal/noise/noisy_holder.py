@@ -35,13 +35,7 @@ class NoisyHolder:
     """
 
     def __init__(
-        self,
-        holder: RowHolder,
-        *,
-        grad_noise: Noise | None,
-        hess_noise: Noise | None,
-        n_trees: int,
-        rng: BitSource,
+        self, holder: RowHolder, *, grad_noise: Noise | None, hess_noise: Noise | None, n_trees: int, rng: BitSource
     ) -> None:
         self._holder = holder
         self._noises = grad_noise, hess_noise

@@ -50,8 +50,10 @@ def query_account(
     if math.isinf(epsilon) or n_queries == 0:
         return QueryAccount(n_queries=n_queries, multiplier=0.0, excess=excess)
     multiplier = calibrate(
-        lambda each: (gaussian(1.0, each, count=n_queries),), epsilon=epsilon, delta=delta,
+        lambda each: (gaussian(1.0, each, count=n_queries),),
+        epsilon=epsilon,
+        delta=delta,
         account=by_renyi if is_printed else by_gaussian,
         guess=math.sqrt(n_queries * 2 * math.log(1 / delta)) / epsilon,
-    )  # fmt: skip
+    )
     return QueryAccount(n_queries=n_queries, multiplier=multiplier, excess=excess)

@@ -112,9 +112,16 @@ class Clipping:
         # A joint bound that the others imply is left out, so that rounding does not make it bind.
         is_joint = self.max_norm < math.hypot(self.max_grad, self.max_hess / self.ratio)
         is_finite = clip_pairs(
-            grad, hess, self.max_grad, self.max_hess, self.ratio, self.max_norm if is_joint else math.inf,
-            self.grid.grad_scale, self.grid.hess_scale, *out,
-        )  # fmt: skip
+            grad,
+            hess,
+            self.max_grad,
+            self.max_hess,
+            self.ratio,
+            self.max_norm if is_joint else math.inf,
+            self.grid.grad_scale,
+            self.grid.hess_scale,
+            *out,
+        )
         if not is_finite:
             raise DataError("a gradient is not a finite number; nothing was released")
         return out

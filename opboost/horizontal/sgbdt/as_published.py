@@ -61,9 +61,12 @@ def printed_noise(
     initial_epsilon = 0.0 if is_classification else initial_share * epsilon
     cost = (1 + max_grad**2) / 2
     variance, order = sgbdt_noise(
-        epsilon=epsilon / n_models - initial_epsilon, delta=delta / n_models,
-        n_trees=n_trees, rate=float(rate), cost=cost,
-    )  # fmt: skip
+        epsilon=epsilon / n_models - initial_epsilon,
+        delta=delta / n_models,
+        n_trees=n_trees,
+        rate=float(rate),
+        cost=cost,
+    )
     std = math.sqrt(variance)
     mu = math.sqrt(2 * cost) / std
     trees: Release = SampledGaussianRelease(rate=rate, mu=mu, count=n_trees)

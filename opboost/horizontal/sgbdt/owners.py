@@ -123,9 +123,14 @@ class SGBDTAmongOwners:
             For `needs_coins`. Parts that are asked one after the other may share it.
         """
         return record_rows(
-            self.task.grid, rows, self.task.scaled(labels),
-            gradients=self._gradients, noise=self.noise, initial_score=0.0, coins=coins,
-        )  # fmt: skip
+            self.task.grid,
+            rows,
+            self.task.scaled(labels),
+            gradients=self._gradients,
+            noise=self.noise,
+            initial_score=0.0,
+            coins=coins,
+        )
 
     def answering(self, records: RowHolder, *, rng: BitSource) -> RowHolder:
         """What may be asked of `records`, which are one holder of all of an owner's; noise is drawn here, once.
@@ -147,11 +152,15 @@ class SGBDTAmongOwners:
         """
         no_noise = replace(self.noise, grad_std=0.0, hess_std=0.0)
         training = SGBDT(
-            self.task.grid, gradients=self._gradients, shape=self.shape,
+            self.task.grid,
+            gradients=self._gradients,
+            shape=self.shape,
             noise=no_noise if self.is_mean_of_values else self.noise,
-            initial=score_of_nothing, rng=rng, shape_bits=shape_bits,
+            initial=score_of_nothing,
+            rng=rng,
+            shape_bits=shape_bits,
             leaf_values=mean_of_values if self.is_mean_of_values else None,
-        )  # fmt: skip
+        )
         training.enrol_holder(holder)
         training.grow(self.n_trees)
         return self.model([self.task.grid.in_values(tree) for tree in training.trees])

@@ -25,14 +25,7 @@ from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import DiscreteLaplace
 from opboost.rng import BitSource
-from opboost.trees.complete import (
-    ColumnTurns,
-    LeafValues,
-    RandomRule,
-    Uniforms,
-    drawn_columns,
-    grow_complete_tree,
-)
+from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, Uniforms, drawn_columns, grow_complete_tree
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
 
@@ -154,9 +147,14 @@ class SGBDT:
         if self.initial_score is None:
             self.initial_score = self._initial(labels, self._draws["initial"])
         holder = record_rows(
-            self._columns, rows, labels,
-            gradients=self._gradients, noise=self._noise, initial_score=self.initial_score, coins=self._draws["coins"],
-        )  # fmt: skip
+            self._columns,
+            rows,
+            labels,
+            gradients=self._gradients,
+            noise=self._noise,
+            initial_score=self.initial_score,
+            coins=self._draws["coins"],
+        )
         holder.catch_up(self.trees)
         self._holders = [*self._holders, holder] if self._noise.has_filter else [holder]
 
@@ -189,9 +187,12 @@ class SGBDT:
         for _ in range(n_trees):
             noisy.start_tree(0)
             tree = grow_complete_tree(
-                noisy, rule=self._rule, leaf_values=self._leaf_values, axes=self._columns.axes,
+                noisy,
+                rule=self._rule,
+                leaf_values=self._leaf_values,
+                axes=self._columns.axes,
                 depth=self._shape.max_depth,
-            )  # fmt: skip
+            )
             noisy.finish_tree(tree)
             self.trees.append(tree)
         if not noise.has_filter:
@@ -235,10 +236,13 @@ def record_rows(
 ) -> WalkingHolder:
     """One owner's records, with an account each if there is a filter, and a coin per round if they are sampled."""
     return WalkingHolder(
-        columns.place(rows), labels,
-        gradients=gradients, clipping=noise.clipping, initial_score=initial_score,
+        columns.place(rows),
+        labels,
+        gradients=gradients,
+        clipping=noise.clipping,
+        initial_score=initial_score,
         admit=admission(noise, len(labels), coins=coins),
-    )  # fmt: skip
+    )
 
 
 def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:

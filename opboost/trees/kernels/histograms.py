@@ -81,7 +81,7 @@ def _sum_columns(bins, column, rows, gradients, begin, end, offsets, block, sums
         else:
             _add_run(
                 column0[here], column1[here], column2[here], column3[here], some, sums[0], sums[1], sums[2], sums[3]
-            )  # fmt: skip
+            )
         for k in range(4):
             if column + k < n_columns:
                 here, there = offsets[column + k], offsets[column + k + 1]

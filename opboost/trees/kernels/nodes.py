@@ -24,7 +24,7 @@ NODE = np.dtype(
 @njit(**OPTIONS)
 def split_nodes(
     chosen, nodes, totals, best_gains, best_columns, best_cuts, best_missing_left, best_left_sums, sizes, first, tree
-):  # fmt: skip
+):
     """Split nodes by their best cuts into children, siblings side by side from number `first` on.
 
     Parameters

@@ -73,7 +73,7 @@ def has_one_parent_each(links):
 @njit(parallel=True, **OPTIONS)
 def predict_scores(
     features, roots, depths, outputs, columns, thresholds, missing_left, lefts, places, sets, values, out
-):  # fmt: skip
+):
     """Add every tree's leaf value to ``out[row, output]``.
 
     NaN is missing; ``x <= threshold`` goes to node ``lefts[node]``, anything else to the next one. A leaf is its own

@@ -38,9 +38,13 @@ def small() -> LatentClasses:
     laws = tuple(rng.dirichlet(np.ones(3), size=2) for _ in range(2))
     label = np.array([[0.9, 0.2], [0.1, 0.8]])
     return LatentClasses(
-        (geometric(3, 0.4), geometric(3, 1.0)), np.array([0.3, 0.7]), laws, (label,), np.array([[-1.0, 0.5]]),
+        (geometric(3, 0.4), geometric(3, 1.0)),
+        np.array([0.3, 0.7]),
+        laws,
+        (label,),
+        np.array([[-1.0, 0.5]]),
         np.array([[0.5, 1.0]]),
-    )  # fmt: skip
+    )
 
 
 def posterior(model: LatentClasses, released: tuple[int, int], label: int, number: float) -> np.ndarray:
@@ -58,9 +62,10 @@ def posterior(model: LatentClasses, released: tuple[int, int], label: int, numbe
 def statistic(model: LatentClasses, drawn_by: LatentClasses, n_rows: int = 20_000) -> float:
     """Chi-squared distance of the draws for one released pair and label, repeated, from the enumerated posterior."""
     observed = Observed(
-        np.tile(np.array([[2, 0]], np.uint8), (n_rows, 1)), np.ones((n_rows, 1), np.uint8),
+        np.tile(np.array([[2, 0]], np.uint8), (n_rows, 1)),
+        np.ones((n_rows, 1), np.uint8),
         np.full((n_rows, 1), -0.3, np.float32),
-    )  # fmt: skip
+    )
     states = drawn_by.draw(observed, 2, seed=7)
     counts = np.bincount(states[:, 0].ravel() * 3 + states[:, 1].ravel(), minlength=9)
     expected = posterior(model, (2, 0), 1, -0.3).ravel() * counts.sum()
@@ -96,9 +101,10 @@ def test_responsibilities_are_the_enumerated_ones_and_unknown_numbers_say_nothin
 def test_draws_do_not_depend_on_the_pieces_in_which_rows_come() -> None:
     rng, model = np.random.default_rng(0), small()
     observed = Observed(
-        rng.integers(3, size=(1000, 2)).astype(np.uint8), rng.integers(2, size=(1000, 1)).astype(np.uint8),
+        rng.integers(3, size=(1000, 2)).astype(np.uint8),
+        rng.integers(2, size=(1000, 1)).astype(np.uint8),
         rng.normal(size=(1000, 1)).astype(np.float32),
-    )  # fmt: skip
+    )
     whole = model.draw(observed, 3, seed=5)
     pieces = [model.draw(observed.rows(slice(a, b)), 3, seed=5, first_row=a) for a, b in ((0, 300), (300, 1000))]
     np.testing.assert_array_equal(whole, np.concatenate(pieces, axis=2))

@@ -35,10 +35,12 @@ def test_indicators_of_a_column_are_one_source() -> None:
     released = np.array([2, 0, 3, 1, 2])
     columns = [
         RankSource(
-            np.where(released == 3, 2, released == c).astype(np.uint32), 2,
+            np.where(released == 3, 2, released == c).astype(np.uint32),
+            2,
             ColumnRelease(THREE, BIT, np.array([0, 1]), c),
-        ) for c in range(3)
-    ]  # fmt: skip
+        )
+        for c in range(3)
+    ]
     plain = RankSource(ranks(0, 0, 1, 1, 0), 2, ColumnRelease(TEN, None, np.array([3, 7])))
     first, second = sources_of([plain, *columns])
     assert (first.members, second.members, second.number) == ((0,), (1, 2, 3), 1)

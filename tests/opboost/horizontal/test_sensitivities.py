@@ -129,7 +129,16 @@ def test_logistic_residuals_go_beyond_one_so_that_they_must_be_clipped():
 
 def _settings(**changes) -> Settings:
     plain = {
-        "n_trees": 4, "trees_per_ensemble": 4, "max_depth": 2, "scheme": "eoe", "learning_rate": 0.3, "reg_lambda": 1.0,
-        "max_grad": 1.0, "leaf": "value", "noise_lambda": 0.0, "filters_gradients": False, "clips_leaves": False,
-    }  # fmt: skip
+        "n_trees": 4,
+        "trees_per_ensemble": 4,
+        "max_depth": 2,
+        "scheme": "eoe",
+        "learning_rate": 0.3,
+        "reg_lambda": 1.0,
+        "max_grad": 1.0,
+        "leaf": "value",
+        "noise_lambda": 0.0,
+        "filters_gradients": False,
+        "clips_leaves": False,
+    }
     return Settings(**(plain | changes))

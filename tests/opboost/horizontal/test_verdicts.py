@@ -64,9 +64,7 @@ def test_filtering_gradients_costs_nothing_and_is_certified():
 
 
 def test_the_first_score_and_the_trees_compose_and_together_cost_less_than_the_sum_of_their_epsilons():
-    noise = leaf_noise(
-        Clipping(max_grad=1.0, max_hess=1.0), epsilon=1.0, delta=DELTA, n_trees=20, initial_share=0.3
-    )  # fmt: skip
+    noise = leaf_noise(Clipping(max_grad=1.0, max_hess=1.0), epsilon=1.0, delta=DELTA, n_trees=20, initial_share=0.3)
     for account in (by_gaussian, by_renyi):
         first, trees = (account([release], DELTA / 2) for release in noise.releases)
         together = account(noise.releases, DELTA)

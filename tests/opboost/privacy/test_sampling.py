@@ -102,8 +102,7 @@ def test_the_compiled_path_is_the_settler_whatever_bits_follow(chosen, words, da
 
 @pytest.mark.parametrize("exponent", [0.01, 0.3, 2.0, 4.0, 20.0])
 @pytest.mark.parametrize(
-    ("is_clamped", "word", "output"),
-    [(True, 0, 99), (True, 2**63, 0), (False, 0, 0), (False, 2**64 - 1, 99)],
+    ("is_clamped", "word", "output"), [(True, 0, 99), (True, 2**63, 0), (False, 0, 0), (False, 2**64 - 1, 99)]
 )
 def test_the_extreme_words_reach_the_ends_of_the_domain_however_unlikely(is_clamped, exponent, word, output):
     chosen = Kernel(100, exponent, is_clamped=is_clamped)

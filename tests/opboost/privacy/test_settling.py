@@ -139,8 +139,7 @@ def test_a_settler_with_ten_percent_more_loss_is_caught_by_the_same_comparison(i
 
 @pytest.mark.parametrize("exponent", [0.001, 0.5, 20.0])
 @pytest.mark.parametrize(
-    ("is_clamped", "word", "output"),
-    [(True, 0, 99), (True, 2**63, 0), (False, 0, 0), (False, 2**64 - 1, 99)],
+    ("is_clamped", "word", "output"), [(True, 0, 99), (True, 2**63, 0), (False, 0, 0), (False, 2**64 - 1, 99)]
 )
 def test_the_extreme_words_reach_the_ends_of_the_domain_however_unlikely(is_clamped, exponent, word, output):
     assert settle(Kernel(100, exponent, is_clamped=is_clamped), 50, word, rng=Forced(0)) == output

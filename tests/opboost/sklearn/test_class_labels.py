@@ -50,7 +50,7 @@ def test_three_classes_are_told_apart_and_the_promise_says_that_they_share(kind)
     "settings",
     [{}, {"has_filter": True}, {"rate": 0.2}, {"rate": 0.2, "has_filter": True}, {"cells_share": 0.2}],
     ids=str,
-)  # fmt: skip
+)
 def test_gaussian_noise_is_made_for_all_models_and_cells_are_counted_once(settings):
     budget = {"epsilon": 1.0, "delta": DELTA, "n_trees": 10, **settings}
     one, three = (leaf_noise(CLIPPING, **budget, n_models=n) for n in (1, 3))
@@ -65,8 +65,16 @@ def test_gaussian_noise_is_made_for_all_models_and_cells_are_counted_once(settin
 
 
 def test_a_publications_claim_is_shared_too():
-    settings = {"max_grad": 0.5, "epsilon": 0.6, "delta": 3e-6, "n_trees": 20, "rate": 0.1, "initial_share": 0.0,
-                "has_filter": False, "is_classification": True}  # fmt: skip
+    settings = {
+        "max_grad": 0.5,
+        "epsilon": 0.6,
+        "delta": 3e-6,
+        "n_trees": 20,
+        "rate": 0.1,
+        "initial_share": 0.0,
+        "has_filter": False,
+        "is_classification": True,
+    }
     three = printed_noise(**settings, n_models=3)
     alone = printed_noise(**settings | {"epsilon": 0.2, "delta": 1e-6})
     assert three.grad_std == alone.grad_std
@@ -75,10 +83,7 @@ def test_a_publications_claim_is_shared_too():
 
 @pytest.mark.parametrize(
     ("kind", "module", "name", "per_model"),
-    [
-        (DPBoostClassifier, dpboost.dpboost, "train", 0.9),
-        (InPrivateClassifier, inprivate, "run_chain", 1.0),
-    ],
+    [(DPBoostClassifier, dpboost.dpboost, "train", 0.9), (InPrivateClassifier, inprivate, "run_chain", 1.0)],
 )
 def test_pure_budgets_are_shared_in_equal_parts(kind, module, name, per_model, monkeypatch):
     seen, real = [], getattr(module, name)

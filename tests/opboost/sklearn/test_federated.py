@@ -96,9 +96,9 @@ def test_numbers_are_learnt_with_clipped_gradients_on_any_scale():
     X = generator.random((600, 2))
     y = 100 + 50 * X[:, 0]
     small = FederatedGBDTRegressor(label_bounds=(100, 150), bounds=(0, 1), epsilon=math.inf, random_state=0).fit(X, y)
-    large = FederatedGBDTRegressor(
-        label_bounds=(1000, 1500), bounds=(0, 1), epsilon=math.inf, random_state=0
-    ).fit(X, 10 * y)  # fmt: skip
+    large = FederatedGBDTRegressor(label_bounds=(1000, 1500), bounds=(0, 1), epsilon=math.inf, random_state=0).fit(
+        X, 10 * y
+    )
     assert small.score(X, y) > 0.9
     np.testing.assert_allclose(large.predict(X), 10 * small.predict(X), rtol=1e-6)
     private = FederatedGBDTRegressor(
@@ -112,8 +112,11 @@ def test_numbers_are_learnt_with_clipped_gradients_on_any_scale():
 def test_clients_do_not_change_the_model(split_method, candidates):
     X, y = frame()
     settings = PRIVATE | {
-        "split_method": split_method, "split_candidates": candidates, "n_estimators": 6, "random_state": 0,
-    }  # fmt: skip
+        "split_method": split_method,
+        "split_candidates": candidates,
+        "n_estimators": 6,
+        "random_state": 0,
+    }
     one, many = (FederatedGBDTClassifier(**settings, n_clients=n).fit(X, y) for n in (1, 13))
     np.testing.assert_array_equal(one.predict_proba(X), many.predict_proba(X))
 
@@ -213,12 +216,27 @@ def test_the_regulariser_grows_with_the_noise_and_not_as_printed():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("mode", "loose"), ("split_method", "best"), ("weight_update", "third"), ("split_candidates", "good"),
-        ("interaction", "some"), ("columns_per_tree", 0), ("batch_size", 0), ("batch_size", 1.5), ("n_estimators", -1),
-        ("max_depth", 0), ("learning_rate", 0.0), ("reg_lambda", -1.0), ("max_leaf", math.inf), ("n_candidates", 1),
-        ("hessian_rounds", 0), ("n_clients", 0), ("delta", 1.5), ("epsilon", 0.0), ("random_state", -1),
+        ("mode", "loose"),
+        ("split_method", "best"),
+        ("weight_update", "third"),
+        ("split_candidates", "good"),
+        ("interaction", "some"),
+        ("columns_per_tree", 0),
+        ("batch_size", 0),
+        ("batch_size", 1.5),
+        ("n_estimators", -1),
+        ("max_depth", 0),
+        ("learning_rate", 0.0),
+        ("reg_lambda", -1.0),
+        ("max_leaf", math.inf),
+        ("n_candidates", 1),
+        ("hessian_rounds", 0),
+        ("n_clients", 0),
+        ("delta", 1.5),
+        ("epsilon", 0.0),
+        ("random_state", -1),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_out_of_range_is_refused(name, value):
     with pytest.raises(ParameterError, match=f"{name} must"):
         FederatedGBDTClassifier(**PRIVATE | {name: value}).fit(*frame())

@@ -174,12 +174,25 @@ def test_classes_can_be_said_beforehand_and_others_are_refused():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", "much"), ("epsilon", True),
-        ("label_bounds", (3, 3)), ("label_bounds", 7), ("label_bounds", (0, math.inf)), ("mode", "loose"),
-        ("random_state", -1), ("n_estimators", -1), ("max_depth", 1.5), ("max_grad", 0.0), ("max_leaf", math.inf),
-        ("reg_lambda", -1.0), ("leaf_noise", "some"), ("max_cells", 1),
+        ("epsilon", 0.0),
+        ("epsilon", -1.0),
+        ("epsilon", math.nan),
+        ("epsilon", "much"),
+        ("epsilon", True),
+        ("label_bounds", (3, 3)),
+        ("label_bounds", 7),
+        ("label_bounds", (0, math.inf)),
+        ("mode", "loose"),
+        ("random_state", -1),
+        ("n_estimators", -1),
+        ("max_depth", 1.5),
+        ("max_grad", 0.0),
+        ("max_leaf", math.inf),
+        ("reg_lambda", -1.0),
+        ("leaf_noise", "some"),
+        ("max_cells", 1),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_out_of_range_is_refused(name, value):
     settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, name: value}
     with pytest.raises(ParameterError, match="grid needs between" if name == "max_cells" else rf"^{name} must be"):

@@ -39,11 +39,13 @@ def test_the_estimators_keep_scikit_learns_contract(estimator: Any, check: Any) 
 
 def _frame(n_rows: int = 200, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
-    return pd.DataFrame({
-        "age": rng.integers(18, 91, n_rows) * 1.0,
-        "income": rng.normal(3000, 800, n_rows),
-        "visits": rng.integers(0, 12, n_rows) * 1.0,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 91, n_rows) * 1.0,
+            "income": rng.normal(3000, 800, n_rows),
+            "visits": rng.integers(0, 12, n_rows) * 1.0,
+        }
+    )
 
 
 BOUNDS = {"age": (18, 90), "visits": (0, 11)}
@@ -110,8 +112,11 @@ def test_only_the_passive_columns_are_released() -> None:
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
-        ({"passive_columns": ["age", "income"], "bounds": {"age": (18, 90)}}, SchemaError,
-         "need public bounds, and these have none: income.*Nothing was released"),
+        (
+            {"passive_columns": ["age", "income"], "bounds": {"age": (18, 90)}},
+            SchemaError,
+            "need public bounds, and these have none: income.*Nothing was released",
+        ),
         ({"passive_columns": [0]}, SchemaError, "need public bounds, and these have none: age"),
         ({"epsilon": 1.0}, SchemaError, "epsilon is given, but neither passive_columns nor bounds"),
         ({"epsilon": 1.0, "bounds": BOUNDS, "passive_columns": []}, SchemaError, "epsilon is given, but neither"),
@@ -126,7 +131,7 @@ def test_only_the_passive_columns_are_released() -> None:
         ({"bounds": 5}, ParameterError, "bounds must map columns"),
     ],
     ids=lambda value: "" if isinstance(value, (str, type)) else str(value),
-)  # fmt: skip
+)
 def test_columns_that_cannot_be_protected_as_asked_are_refused(
     settings: dict[str, Any], error: type[Exception], words: str
 ) -> None:
@@ -137,14 +142,27 @@ def test_columns_that_cannot_be_protected_as_asked_are_refused(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", np.nan), ("epsilon", "much"), ("mechanism", "planar"),
-        ("law", "gaussian"), ("domain_size", 1), ("domain_size", 10.0), ("category_epsilon", 0.0),
-        ("prediction", "guessed"), ("n_estimators", -1), ("max_depth", -1),
+        ("epsilon", 0.0),
+        ("epsilon", -1.0),
+        ("epsilon", np.nan),
+        ("epsilon", "much"),
+        ("mechanism", "planar"),
+        ("law", "gaussian"),
+        ("domain_size", 1),
+        ("domain_size", 10.0),
+        ("category_epsilon", 0.0),
+        ("prediction", "guessed"),
+        ("n_estimators", -1),
+        ("max_depth", -1),
         ("learning_rate", 0.0),
-        ("reg_lambda", -1.0), ("gamma", -1.0), ("min_child_weight", -1.0), ("subsample", 0.0),
-        ("colsample_bytree", 2.0), ("max_bin", 2),
+        ("reg_lambda", -1.0),
+        ("gamma", -1.0),
+        ("min_child_weight", -1.0),
+        ("subsample", 0.0),
+        ("colsample_bytree", 2.0),
+        ("max_bin", 2),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=rf"^{name} must be"):
         OpBoostRegressor(bounds=BOUNDS, **{name: value}).fit(_frame(), _numbers(_frame()))
@@ -244,9 +262,11 @@ def test_scoring_alone_and_by_routing_agree_to_the_bit(names: list[str], mechani
     found = [
         OpBoostClassifier(
             bounds=BOUNDS, epsilon=0.5, mechanism=mechanism, missing="category", prediction=prediction, **SMALL
-        ).fit(frame, _classes(frame, names)).predict_proba(new)
+        )
+        .fit(frame, _classes(frame, names))
+        .predict_proba(new)
         for prediction in ("local", "routed")
-    ]  # fmt: skip
+    ]
     np.testing.assert_array_equal(*found)
 
 
@@ -382,9 +402,15 @@ def test_rows_of_the_eval_set_are_scored_after_every_round_and_end_the_training(
         pytest.importorskip("xgboost")
     frame, labels = _frame(), _numbers(_frame())
     model = OpBoostRegressor(
-        bounds=bounds, epsilon=None if bounds is None else np.inf, n_estimators=200, learning_rate=0.9, random_state=0,
-        early_stopping_rounds=5, eval_metric=["mae", "rmse"], engine=engine,
-    )  # fmt: skip
+        bounds=bounds,
+        epsilon=None if bounds is None else np.inf,
+        n_estimators=200,
+        learning_rate=0.9,
+        random_state=0,
+        early_stopping_rounds=5,
+        eval_metric=["mae", "rmse"],
+        engine=engine,
+    )
     model.fit(frame, labels, eval_set=[_held_out()])
     scores = model.evals_result_
     assert list(scores) == ["mae", "rmse"]
@@ -438,9 +464,10 @@ def test_rounds_are_reported_and_the_caller_may_end_them() -> None:
 
 @pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])
 @pytest.mark.parametrize(
-    "constraints", [{"age": -1, "visits": -1}, {0: -1, -1: -1}, [-1, 0, -1], (-1, 0, -1), np.array([-1, 0, -1])],
+    "constraints",
+    [{"age": -1, "visits": -1}, {0: -1, -1: -1}, [-1, 0, -1], (-1, 0, -1), np.array([-1, 0, -1])],
     ids=["names", "positions", "list", "tuple", "array"],
-)  # fmt: skip
+)
 def test_monotone_columns_are_named_numbered_or_all_given_in_order(constraints: Any, bounds: Any) -> None:
     frame, labels = _frame(), _numbers(_frame())
     epsilon = None if bounds is None else np.inf
@@ -527,10 +554,16 @@ def test_a_model_without_splits_gives_no_column_importance() -> None:
     assert model.feature_importances_.tolist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("settings", [
-    {}, {"max_leaves": 6, "max_depth": 0}, {"monotone_constraints": {"age": 1}},
-    {"interaction_constraints": [["age"], ["income", "visits"]]},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"max_leaves": 6, "max_depth": 0},
+        {"monotone_constraints": {"age": 1}},
+        {"interaction_constraints": [["age"], ["income", "visits"]]},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])
 def test_both_engines_predict_alike(settings: dict[str, Any], bounds: Any) -> None:
     """To single precision of the predictions of about 15."""
@@ -539,17 +572,26 @@ def test_both_engines_predict_alike(settings: dict[str, Any], bounds: Any) -> No
     epsilon = None if bounds is None else 1.0
     native, other = (
         OpBoostRegressor(engine=engine, bounds=bounds, epsilon=epsilon, **SMALL | {"max_depth": 3} | settings)
-        .fit(frame, labels).predict(frame)
+        .fit(frame, labels)
+        .predict(frame)
         for engine in ("native", "xgboost")
-    )  # fmt: skip
+    )
     np.testing.assert_allclose(native, other, rtol=0, atol=1e-4)
 
 
 NEW: dict[str, Any] = {
-    "objective": "reg:squarederror", "engine": "native", "max_leaves": 7, "max_delta_step": 0.5,
-    "max_cat_to_onehot": 9, "scale_pos_weight": 1.0, "early_stopping_rounds": None, "eval_metric": ["mae", "rmse"],
-    "monotone_constraints": {"age": 1}, "interaction_constraints": [["age", "visits"]], "categorical_features": [],
-}  # fmt: skip
+    "objective": "reg:squarederror",
+    "engine": "native",
+    "max_leaves": 7,
+    "max_delta_step": 0.5,
+    "max_cat_to_onehot": 9,
+    "scale_pos_weight": 1.0,
+    "early_stopping_rounds": None,
+    "eval_metric": ["mae", "rmse"],
+    "monotone_constraints": {"age": 1},
+    "interaction_constraints": [["age", "visits"]],
+    "categorical_features": [],
+}
 
 
 def test_every_parameter_survives_a_clone_and_a_fit() -> None:

@@ -109,9 +109,10 @@ def test_fewer_than_two_bins_are_refused(max_bin: int) -> None:
         choose_cuts(np.ones(5, np.int64), max_bin=max_bin)
 
 
-@pytest.mark.parametrize(("n_distinct", "has_missing", "dtype"), [
-    (256, False, np.uint8), (255, True, np.uint8), (257, False, np.uint16), (256, True, np.uint16),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n_distinct", "has_missing", "dtype"),
+    [(256, False, np.uint8), (255, True, np.uint8), (257, False, np.uint16), (256, True, np.uint16)],
+)
 def test_bins_are_of_the_smallest_type_that_holds_the_missing_one_too(
     n_distinct: int, has_missing: bool, dtype: type
 ) -> None:
@@ -156,9 +157,9 @@ def test_what_is_no_number_of_a_category_is_refused_without_being_shown(value: f
         bin_categories(np.array([0.0, value]), max_bin=256)
 
 
-@pytest.mark.parametrize(("n_categories", "has_missing", "fits"), [
-    (5, False, True), (4, True, True), (6, False, False), (5, True, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("n_categories", "has_missing", "fits"), [(5, False, True), (4, True, True), (6, False, False), (5, True, False)]
+)
 def test_more_categories_than_bins_are_refused(n_categories: int, has_missing: bool, fits: bool) -> None:
     values = np.append(np.arange(n_categories) * 1.0, [np.nan] * has_missing)
     if fits:

@@ -39,9 +39,15 @@ class Problem:
     def holder(self, rows: np.ndarray | slice = slice(None), *, subsample: float = 1.0, seed: int = 0) -> LocalHolder:
         table = BinnedTable(np.ascontiguousarray(self.table.bins[:, rows]), self.table.cuts, self.table.axes)
         return LocalHolder(
-            table, self.labels[rows], self.weights[rows], loss=self.loss, grid=self.grid,
-            initial_scores=self.base_scores, subsample=subsample, rng=np.random.default_rng(seed),
-        )  # fmt: skip
+            table,
+            self.labels[rows],
+            self.weights[rows],
+            loss=self.loss,
+            grid=self.grid,
+            initial_scores=self.base_scores,
+            subsample=subsample,
+            rng=np.random.default_rng(seed),
+        )
 
     def boost(
         self,
@@ -53,10 +59,15 @@ class Problem:
     ) -> list[Tree]:
         parameters = BoostingParameters(**{"n_estimators": 5, "max_depth": 4} | settings)
         trees, history = boost(
-            holder or self.holder(subsample=parameters.subsample, seed=seed), parameters, axes=self.table.axes,
-            grid=self.grid, constraints=Constraints.none(self.table.axes.n_columns), n_outputs=self.loss.n_outputs,
-            rng=np.random.default_rng(seed), on_round=(reports if reports is not None else []).append,
-        )  # fmt: skip
+            holder or self.holder(subsample=parameters.subsample, seed=seed),
+            parameters,
+            axes=self.table.axes,
+            grid=self.grid,
+            constraints=Constraints.none(self.table.axes.n_columns),
+            n_outputs=self.loss.n_outputs,
+            rng=np.random.default_rng(seed),
+            on_round=(reports if reports is not None else []).append,
+        )
         assert (history.scores, history.best_round) == ({}, 0)
         return trees
 
@@ -162,12 +173,15 @@ def test_no_path_is_longer_than_max_depth(max_depth: int) -> None:
         *[(name, value) for name in ("max_delta_step", "base_score") for value in (np.inf, np.nan, "half")],
         ("max_delta_step", -0.1),
         *[("max_bin", value) for value in (2, 65536, 256.0)],
-        *[(name, value) for name in ("learning_rate", "scale_pos_weight")
-          for value in (0, -0.1, np.inf, np.nan, "fast", True)],
+        *[
+            (name, value)
+            for name in ("learning_rate", "scale_pos_weight")
+            for value in (0, -0.1, np.inf, np.nan, "fast", True)
+        ],
         *[(name, value) for name in ("reg_lambda", "gamma", "min_child_weight") for value in (-1e-9, np.inf, np.nan)],
         *[(name, value) for name in ("subsample", "colsample_bytree") for value in (0, -1, 1.001, np.nan)],
     ],
-)  # fmt: skip
+)
 def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(ParameterError, match=rf"^{name} must be .*; got "):
         BoostingParameters(**{name: value})
@@ -176,12 +190,26 @@ def test_a_parameter_out_of_range_is_refused_by_name(name: str, value: Any) -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n_estimators", 0), ("n_estimators", np.int64(7)), ("max_depth", 30), ("max_bin", 3), ("max_bin", 65535),
-        ("learning_rate", 1), ("learning_rate", np.float32(0.1)), ("reg_lambda", 0), ("gamma", 0.0), ("subsample", 1),
-        ("colsample_bytree", 5e-324), ("max_leaves", 2), ("max_leaves", 0), ("max_cat_to_onehot", 0),
-        ("early_stopping_rounds", 1), ("early_stopping_rounds", None), ("max_delta_step", 0), ("base_score", -1e300),
+        ("n_estimators", 0),
+        ("n_estimators", np.int64(7)),
+        ("max_depth", 30),
+        ("max_bin", 3),
+        ("max_bin", 65535),
+        ("learning_rate", 1),
+        ("learning_rate", np.float32(0.1)),
+        ("reg_lambda", 0),
+        ("gamma", 0.0),
+        ("subsample", 1),
+        ("colsample_bytree", 5e-324),
+        ("max_leaves", 2),
+        ("max_leaves", 0),
+        ("max_cat_to_onehot", 0),
+        ("early_stopping_rounds", 1),
+        ("early_stopping_rounds", None),
+        ("max_delta_step", 0),
+        ("base_score", -1e300),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_at_the_end_of_its_range_is_accepted(name: str, value: Any) -> None:
     assert getattr(BoostingParameters(**{name: value}), name) == value
 
@@ -195,9 +223,13 @@ def test_depth_without_limit_needs_a_limit_of_leaves() -> None:
 def test_rounds_that_no_row_takes_part_in_grow_lone_leaves_also_on_categories() -> None:
     categories = np.arange(20) % 6 * 1.0
     trained = train(
-        [OwnColumn("town", categories, is_categorical=True)], categories, np.ones(20), loss=SquaredError(), seed=0,
+        [OwnColumn("town", categories, is_categorical=True)],
+        categories,
+        np.ones(20),
+        loss=SquaredError(),
+        seed=0,
         parameters=BoostingParameters(n_estimators=3, subsample=1e-9, min_child_weight=0.0),
-    )  # fmt: skip
+    )
     assert [tree.values.tolist() for tree in trained.trees] == [[0.0]] * 3
 
 

@@ -160,12 +160,15 @@ RULES = st.builds(
 def _problems(draw: st.DrawFn, labels: st.SearchStrategy[float]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A table with constant and empty columns among the others, labels, and weights."""
     n_rows = draw(st.integers(1, 20))
-    columns = draw(st.lists(
-        st.one_of(
-            st.lists(CELLS, min_size=n_rows, max_size=n_rows), st.just([3.0] * n_rows), st.just([np.nan] * n_rows)
-        ),
-        min_size=1, max_size=3,
-    ))  # fmt: skip
+    columns = draw(
+        st.lists(
+            st.one_of(
+                st.lists(CELLS, min_size=n_rows, max_size=n_rows), st.just([3.0] * n_rows), st.just([np.nan] * n_rows)
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
     weights = st.sampled_from([1.0, 0.5, 2.0, 1e6]) | st.floats(0.01, 1e9)
     return (
         np.array(columns).T,
@@ -234,9 +237,14 @@ def test_a_tree_without_columns_is_a_single_leaf() -> None:
     table = BinnedTable.of([bin_values(np.arange(4.0), max_bin=256)])
     labels, grid = np.arange(4.0), SquaredError().grid(np.arange(4.0), np.ones(4), np.zeros(1))
     holder = LocalHolder(
-        table, labels, np.ones(4), loss=SquaredError(), grid=grid, initial_scores=np.zeros(1),
+        table,
+        labels,
+        np.ones(4),
+        loss=SquaredError(),
+        grid=grid,
+        initial_scores=np.zeros(1),
         rng=np.random.default_rng(0),
-    )  # fmt: skip
+    )
     rules = Rules(reg_lambda=1.0, gamma=0.0, min_child_weight=1.0, max_depth=3)
     tree = _grow_on(holder, table, grid, rules, np.empty(0, np.int64))
     assert tree.values.tolist() == [6 / 5]

@@ -40,9 +40,15 @@ def _holder(
     """A holder of some rows at scores of zero, every row of weight one."""
     mine = BinnedTable(np.ascontiguousarray(table.bins[:, rows]), table.cuts, table.axes)
     return LocalHolder(
-        mine, labels[rows], np.ones(len(labels[rows])), loss=loss, grid=GRID,
-        initial_scores=np.zeros(loss.n_outputs), subsample=subsample, rng=np.random.default_rng(0),
-    )  # fmt: skip
+        mine,
+        labels[rows],
+        np.ones(len(labels[rows])),
+        loss=loss,
+        grid=GRID,
+        initial_scores=np.zeros(loss.n_outputs),
+        subsample=subsample,
+        rng=np.random.default_rng(0),
+    )
 
 
 def _splits(table: BinnedTable, *rows: tuple[int, int, int, bool, int, int]) -> Splits:
@@ -64,8 +70,16 @@ def _histograms(holder: RowHolder, nodes: np.ndarray, table: BinnedTable) -> np.
 def _stump(left: float, right: float) -> Tree:
     """A tree that splits node 0 into leaves 1 and 2."""
     ints = [np.array(part, np.int32) for part in ([1, -1, -1], [1, 0, 0], [2, 0, 0])]
-    return Tree(ints[0], np.zeros(3), np.zeros(3, np.bool_), ints[1], ints[2], np.array([0, left, right]),
-                np.zeros(3), np.zeros(3))  # fmt: skip
+    return Tree(
+        ints[0],
+        np.zeros(3),
+        np.zeros(3, np.bool_),
+        ints[1],
+        ints[2],
+        np.array([0, left, right]),
+        np.zeros(3),
+        np.zeros(3),
+    )
 
 
 def _row_gradients(holder: RowHolder, n_rows: int) -> np.ndarray:
@@ -164,9 +178,17 @@ def test_leaves_reach_their_rows_whether_somebody_asked_for_them_or_not(n_rows: 
         holder.totals(np.array([3, 4], np.int32))
     ints = [np.array(part, np.int32) for part in ([2, -1, 1, -1, -1], [1, 0, 3, 0, 0], [2, 0, 4, 0, 0])]
     holder.finish_tree(
-        Tree(ints[0], np.zeros(5), np.zeros(5, np.bool_), ints[1], ints[2], np.array([0, 1.0, 0, 2.0, 3.0]),
-             np.zeros(5), np.zeros(5))
-    )  # fmt: skip
+        Tree(
+            ints[0],
+            np.zeros(5),
+            np.zeros(5, np.bool_),
+            ints[1],
+            ints[2],
+            np.array([0, 1.0, 0, 2.0, 3.0]),
+            np.zeros(5),
+            np.zeros(5),
+        )
+    )
     holder.start_tree(0)
     first, second = table.bins[2], table.bins[1]
     goes_left = (second <= 1) | (second == table.axes.n_value_bins(1))
@@ -179,8 +201,16 @@ def test_leaves_reach_their_rows_whether_somebody_asked_for_them_or_not(n_rows: 
 
 
 def _leaf(value: float) -> Tree:
-    return Tree(np.array([-1], np.int32), np.zeros(1), np.zeros(1, np.bool_), np.zeros(1, np.int32),
-                np.zeros(1, np.int32), np.array([value]), np.zeros(1), np.zeros(1))  # fmt: skip
+    return Tree(
+        np.array([-1], np.int32),
+        np.zeros(1),
+        np.zeros(1, np.bool_),
+        np.zeros(1, np.int32),
+        np.zeros(1, np.int32),
+        np.array([value]),
+        np.zeros(1),
+        np.zeros(1),
+    )
 
 
 def test_rows_left_out_of_a_round_count_for_nothing_but_are_scored() -> None:
@@ -215,6 +245,11 @@ def test_every_row_is_sampled_when_nothing_is_said(loss: Loss) -> None:
 def test_labels_and_weights_of_another_length_are_refused(n_labels: int, n_weights: int) -> None:
     with pytest.raises(DataError, match="4 rows need as many labels and weights"):
         LocalHolder(
-            _one_bin_per_row(4), np.zeros(n_labels), np.ones(n_weights),
-            loss=SQUARED, grid=GRID, initial_scores=np.zeros(1), rng=np.random.default_rng(0),
-        )  # fmt: skip
+            _one_bin_per_row(4),
+            np.zeros(n_labels),
+            np.ones(n_weights),
+            loss=SQUARED,
+            grid=GRID,
+            initial_scores=np.zeros(1),
+            rng=np.random.default_rng(0),
+        )

@@ -131,9 +131,16 @@ def test_a_grid_is_the_finest_power_of_two_that_holds_the_bounds_in_22_and_17_bi
 
 @pytest.mark.parametrize(
     ("weights", "block"),
-    [([1.0, 2.0], BLOCK // 2), ([3.0, 0.0], BLOCK // 4), ([16.0, 1.0], BLOCK // 16), ([1.0, 1.0], None),
-     ([1.0, 17.0], None), ([1.5, 2.0], None), ([0.5, 1.0], None)],
-)  # fmt: skip
+    [
+        ([1.0, 2.0], BLOCK // 2),
+        ([3.0, 0.0], BLOCK // 4),
+        ([16.0, 1.0], BLOCK // 16),
+        ([1.0, 1.0], None),
+        ([1.0, 17.0], None),
+        ([1.5, 2.0], None),
+        ([0.5, 1.0], None),
+    ],
+)
 def test_weights_that_are_small_integers_are_counts(weights: list[float], block: int | None) -> None:
     """They leave the step as it is and make the blocks smaller; other weights make the step larger."""
     grid, plain = Grid.for_weights(0.7, 0.3, np.array(weights)), Grid.for_bounds(0.7, 0.3)
@@ -181,10 +188,22 @@ def test_counts_that_are_all_zero_start_at_a_finite_score() -> None:
     assert np.isfinite([grid.grad_scale, grid.hess_scale]).all()
 
 
-@pytest.mark.parametrize(("loss", "label"), [(Logistic(), 2.0), (Logistic(), 0.5), (Logistic(), np.nan),
-                                             (SquaredError(), np.nan), (SquaredError(), np.inf),
-                                             (Poisson(), -1.0), (Poisson(), np.nan), (Poisson(), 2e9),
-                                             (Softmax(3), 3.0), (Softmax(3), -1.0), (Softmax(3), 0.5)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (Logistic(), 2.0),
+        (Logistic(), 0.5),
+        (Logistic(), np.nan),
+        (SquaredError(), np.nan),
+        (SquaredError(), np.inf),
+        (Poisson(), -1.0),
+        (Poisson(), np.nan),
+        (Poisson(), 2e9),
+        (Softmax(3), 3.0),
+        (Softmax(3), -1.0),
+        (Softmax(3), 0.5),
+    ],
+)
 def test_labels_that_do_not_fit_are_refused_without_being_shown(loss: Loss, label: float) -> None:
     with pytest.raises(DataError, match=f"{loss.name} needs .*; found (others|NaN or infinity)"):
         loss.check_labels(np.array([0.0, 1.0, label]))

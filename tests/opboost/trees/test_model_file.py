@@ -161,11 +161,12 @@ EDITS = {
     "NaN classes": (_with("loss", value={"name": "multi:softprob", "n_classes": np.nan}), "malformed: ValueError"),
     "infinite classes": (_with("loss", value={"name": "multi:softprob", "n_classes": np.inf}), "malformed: Overflow"),
     "more classes than scores": (_with("loss", value={"name": "multi:softprob", "n_classes": 10**12}), "base scores"),
-    "part of a round": (lambda document: (
-        document.update(loss={"name": "multi:softprob", "n_classes": 3}, base_scores=[0, 0, 0])
-    ), "10 trees do not divide into rounds of 3"),
+    "part of a round": (
+        lambda document: document.update(loss={"name": "multi:softprob", "n_classes": 3}, base_scores=[0, 0, 0]),
+        "10 trees do not divide into rounds of 3",
+    ),
     "deep inside": (_with("trees", 0, "values", value=json.loads("[" * 500 + "]" * 500)), "malformed"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -230,13 +231,24 @@ def test_a_model_without_categories_has_no_entry_for_them(path: Path) -> None:
 def _with_entry(path: Path, entry: Any) -> None:
     """A file with a tree of a root, which may split on categories, and two leaves."""
     tree = {
-        "columns": [0, -1, -1], "thresholds": [0, 0, 0], "missing_left": [False] * 3, "lefts": [1, 0, 0],
-        "rights": [2, 0, 0], "values": [0, 1, 2], "gains": [1, 0, 0], "covers": [2, 1, 1], "left_categories": entry,
-    }  # fmt: skip
+        "columns": [0, -1, -1],
+        "thresholds": [0, 0, 0],
+        "missing_left": [False] * 3,
+        "lefts": [1, 0, 0],
+        "rights": [2, 0, 0],
+        "values": [0, 1, 2],
+        "gains": [1, 0, 0],
+        "covers": [2, 1, 1],
+        "left_categories": entry,
+    }
     document = {
-        "format": "opboost-model", "version": 1, "loss": {"name": "reg:squarederror", "n_classes": 0},
-        "base_scores": [0.0], "features": [{"name": "town"}], "trees": [tree],
-    }  # fmt: skip
+        "format": "opboost-model",
+        "version": 1,
+        "loss": {"name": "reg:squarederror", "n_classes": 0},
+        "base_scores": [0.0],
+        "features": [{"name": "town"}],
+        "trees": [tree],
+    }
     path.write_text(json.dumps(document))
 
 

@@ -48,9 +48,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         rng, n = np.random.default_rng(self.seed), self.n_rows
-        values = np.column_stack([
-            rng.normal(size=n).round(1), rng.integers(0, 400, n), np.zeros(n), rng.integers(0, 12, n)
-        ]).astype(np.float64)  # fmt: skip
+        values = np.column_stack(
+            [rng.normal(size=n).round(1), rng.integers(0, 400, n), np.zeros(n), rng.integers(0, 12, n)]
+        ).astype(np.float64)
         signal = values[:, 0] + values[:, 1] / 200 + (values[:, 3] % 3) + rng.normal(size=n)
         values[rng.random(values.shape) < 0.1] = np.nan
         match self.loss:
@@ -69,9 +69,14 @@ class Problem:
 
     def holder(self, rows: np.ndarray | slice = slice(None)) -> LocalHolder:
         return LocalHolder(
-            self.table.of_rows(rows), self.labels[rows], self.weights[rows], loss=self.loss, grid=self.grid,
-            initial_scores=self.base_scores, rng=np.random.default_rng(0),
-        )  # fmt: skip
+            self.table.of_rows(rows),
+            self.labels[rows],
+            self.weights[rows],
+            loss=self.loss,
+            grid=self.grid,
+            initial_scores=self.base_scores,
+            rng=np.random.default_rng(0),
+        )
 
     def boost(self, holder: RowHolder | None = None) -> list[Tree]:
         step = self.loss.max_delta_step if self.parameters.max_delta_step is None else self.parameters.max_delta_step
@@ -79,9 +84,15 @@ class Problem:
             ["c0", "c1", "c2", "c3"], are_categorical=[False, False, False, True], max_delta_step=step
         )
         trees, _ = boost(
-            holder or self.holder(), self.parameters, axes=self.table.axes, grid=self.grid, constraints=limits,
-            n_outputs=self.loss.n_outputs, rng=np.random.default_rng(self.seed), on_round=lambda report: None,
-        )  # fmt: skip
+            holder or self.holder(),
+            self.parameters,
+            axes=self.table.axes,
+            grid=self.grid,
+            constraints=limits,
+            n_outputs=self.loss.n_outputs,
+            rng=np.random.default_rng(self.seed),
+            on_round=lambda report: None,
+        )
         return trees
 
 

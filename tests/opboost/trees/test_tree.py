@@ -81,16 +81,35 @@ def test_scaling_multiplies_the_leaves_and_nothing_else() -> None:
         ({"gains": [0, 0, np.nan, 0, 0]}, "gains must be finite"),
         ({"covers": [0, 0, -np.inf, 0, 0]}, "covers must be finite"),
         ({"values": [0, 1, 2]}, r"one length.*found \[3, 5\]"),
-        (dict.fromkeys(
-            ("columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers"), ()
-        ), r"at least 1; found \[0\]"),
+        (
+            dict.fromkeys(
+                ("columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers"), ()
+            ),
+            r"at least 1; found \[0\]",
+        ),
     ],
-    ids=["child is the root", "child is the node itself", "right child is the root", "cycle", "child beyond the end",
-         "negative child", "two children in one", "orphans", "leaf with a child", "leaf with a negative child",
-         "column below -1 inside", "column below -1",
-         "NaN threshold", "infinite threshold", "infinite value", "NaN gain", "infinite cover", "short array",
-         "no node"],
-)  # fmt: skip
+    ids=[
+        "child is the root",
+        "child is the node itself",
+        "right child is the root",
+        "cycle",
+        "child beyond the end",
+        "negative child",
+        "two children in one",
+        "orphans",
+        "leaf with a child",
+        "leaf with a negative child",
+        "column below -1 inside",
+        "column below -1",
+        "NaN threshold",
+        "infinite threshold",
+        "infinite value",
+        "NaN gain",
+        "infinite cover",
+        "short array",
+        "no node",
+    ],
+)
 def test_a_tree_that_no_walk_could_finish_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelFileError, match=words):
         _tree(**changes)
@@ -175,10 +194,13 @@ def test_the_depth_is_the_longest_way_in_splits(trees: list[Tree], depth: int) -
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        ("split", [2, 4, 0]), ("total_gain", [10, 8, 0]), ("gain", [5, 2, 0]), ("total_cover", [18, 16, 0]),
+        ("split", [2, 4, 0]),
+        ("total_gain", [10, 8, 0]),
+        ("gain", [5, 2, 0]),
+        ("total_cover", [18, 16, 0]),
         ("cover", [9, 4, 0]),
     ],
-)  # fmt: skip
+)
 def test_importances_are_sums_or_means_over_the_splits_on_each_feature(kind: Any, expected: list[float]) -> None:
     other = _tree(columns=[1, -1, 1, -1, -1], gains=[0, 0, 0, 0, 0], covers=[2, 1, 2, 1, 1])
     ensemble = _ensemble([_tree(), _tree(), _leaf(1.0), other], SquaredError(), n_features=3)

@@ -59,10 +59,16 @@ class Problem:
         self.table, self.is_held_out = table, np.arange(self.n_rows) % 3 == 0
 
     def train(
-        self, *, names: tuple[str, ...] | None = None, reports: list[RoundReport] | None = None,
-        labels: np.ndarray | None = None, table: np.ndarray | None = None, is_validated: bool = True,
-        engine: Any = "native", **parameters: Any,
-    ) -> TrainedTrees:  # fmt: skip
+        self,
+        *,
+        names: tuple[str, ...] | None = None,
+        reports: list[RoundReport] | None = None,
+        labels: np.ndarray | None = None,
+        table: np.ndarray | None = None,
+        is_validated: bool = True,
+        engine: Any = "native",
+        **parameters: Any,
+    ) -> TrainedTrees:
         metrics = tuple(metric_by_name(name, self.loss) for name in names or BY_LOSS[self.loss.name])
         columns = [
             OwnColumn(f"c{i}", values, is_categorical=i == 2)
@@ -70,11 +76,15 @@ class Problem:
         ]
         collected: list[RoundReport] = [] if reports is None else reports
         return train(
-            columns, self.labels if labels is None else labels, np.ones(self.n_rows), loss=self.loss,
+            columns,
+            self.labels if labels is None else labels,
+            np.ones(self.n_rows),
+            loss=self.loss,
             parameters=BoostingParameters(**{"n_estimators": 12, "max_depth": 3} | parameters),
             validation=ValidationPlan(self.is_held_out, metrics) if is_validated else None,
-            engine=engine, on_round=collected.append,
-        )  # fmt: skip
+            engine=engine,
+            on_round=collected.append,
+        )
 
 
 def _identical(some: tuple[Tree, ...], others: tuple[Tree, ...]) -> bool:
@@ -196,9 +206,14 @@ def test_training_ends_when_the_caller_says_so(engine: Any, ends: int) -> None:
         return report.finished == ends
 
     trained = train(
-        columns, problem.labels, np.ones(300), loss=problem.loss, on_round=on_round, engine=engine,
+        columns,
+        problem.labels,
+        np.ones(300),
+        loss=problem.loss,
+        on_round=on_round,
+        engine=engine,
         parameters=BoostingParameters(n_estimators=9, max_depth=2),
-    )  # fmt: skip
+    )
     assert seen == list(range(1, ends + 1))
     assert len(trained.trees) == ends * 3
 
@@ -207,9 +222,13 @@ def test_training_ends_when_the_caller_says_so(engine: Any, ends: int) -> None:
 def test_training_goes_on_while_the_caller_says_nothing(answer: bool | None) -> None:
     problem = Problem(SquaredError())
     trained = train(
-        [OwnColumn("c", problem.table[:, 0])], problem.labels, np.ones(300), loss=problem.loss,
-        parameters=BoostingParameters(n_estimators=4), on_round=lambda report: answer,
-    )  # fmt: skip
+        [OwnColumn("c", problem.table[:, 0])],
+        problem.labels,
+        np.ones(300),
+        loss=problem.loss,
+        parameters=BoostingParameters(n_estimators=4),
+        on_round=lambda report: answer,
+    )
     assert len(trained.trees) == 4
 
 
@@ -217,10 +236,14 @@ def test_a_caller_that_ends_training_before_the_best_round_is_known_leaves_the_b
     problem = Problem(SquaredError())
     metrics = (metric_by_name("rmse", problem.loss),)
     trained = train(
-        [OwnColumn("c", problem.table[:, 0])], problem.labels, np.ones(300), loss=problem.loss,
+        [OwnColumn("c", problem.table[:, 0])],
+        problem.labels,
+        np.ones(300),
+        loss=problem.loss,
         parameters=BoostingParameters(n_estimators=9, learning_rate=0.1, early_stopping_rounds=5),
-        validation=ValidationPlan(problem.is_held_out, metrics), on_round=lambda report: report.finished == 2,
-    )  # fmt: skip
+        validation=ValidationPlan(problem.is_held_out, metrics),
+        on_round=lambda report: report.finished == 2,
+    )
     assert (trained.history.best_round, len(trained.trees), len(trained.history.scores["rmse"])) == (2, 2, 2)
 
 
@@ -271,15 +294,25 @@ def test_scores_and_the_round_to_stop_at_are_those_of_xgboost(loss: Loss) -> Non
     matrices = [xgboost.DMatrix(problem.table[part], problem.labels[part], **kinds) for part in (~rows, rows)]
     found: dict[str, Any] = {}
     settings_ = {
-        "objective": loss.name, "tree_method": "hist", "nthread": 1, "max_depth": 3, "eval_metric": names,
-        "max_cat_to_onehot": 7, **base,
-    }  # fmt: skip
+        "objective": loss.name,
+        "tree_method": "hist",
+        "nthread": 1,
+        "max_depth": 3,
+        "eval_metric": names,
+        "max_cat_to_onehot": 7,
+        **base,
+    }
     if loss.n_outputs > 1:
         settings_["num_class"] = loss.n_outputs
     booster = xgboost.train(
-        settings_, matrices[0], 30, evals=[(matrices[1], "v")], early_stopping_rounds=30, evals_result=found,
+        settings_,
+        matrices[0],
+        30,
+        evals=[(matrices[1], "v")],
+        early_stopping_rounds=30,
+        evals_result=found,
         verbose_eval=False,
-    )  # fmt: skip
+    )
     for name in names:
         # Trees grow apart after some rounds, when two cuts are of nearly the same gain.
         assert ours.history.scores[name][:3] == pytest.approx(found["v"][name][:3], rel=1e-4)

@@ -41,9 +41,9 @@ class Table:
     @property
     def binned(self) -> BinnedTable:
         binned = {"q": bin_values, "c": bin_categories}
-        return BinnedTable.of([
-            binned[kind](column, max_bin=65535) for kind, column in zip(self.kinds, self.values.T, strict=True)
-        ])  # fmt: skip
+        return BinnedTable.of(
+            [binned[kind](column, max_bin=65535) for kind, column in zip(self.kinds, self.values.T, strict=True)]
+        )
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,24 @@ class Search:
             self.grid,
             out=words,
         )
-        parts = [np.array([part(word) for word in words.ravel().tolist()]).reshape(words.shape)
-                 for part in (grad_of, hess_of)]  # fmt: skip
+        parts = [
+            np.array([part(word) for word in words.ravel().tolist()]).reshape(words.shape)
+            for part in (grad_of, hess_of)
+        ]
         self.grads, self.hessians = parts
         self.is_monotone = [constraints.monotone.get(name, 0) for name in names]
         self.groups = [{names.index(name) for name in group} for group in constraints.interactions]
         self.trees, _ = boost_table(
-            self.table, labels, weights, parameters, loss=loss, base_scores=first,
+            self.table,
+            labels,
+            weights,
+            parameters,
+            loss=loss,
+            base_scores=first,
             constraints=constraints.on(
                 names, are_categorical=[kind == "c" for kind in table.kinds], max_delta_step=step
             ),
-        )  # fmt: skip
+        )
 
     def check(self) -> None:
         for output, tree in enumerate(self.trees[: len(self.grads)]):
@@ -158,8 +165,9 @@ class Search:
         return float(np.copysign(np.inf, grad))
 
     def _keeps_direction(self, way: Way, column: int, goes_left: np.ndarray, output: int) -> bool:
-        left, right = (self._value(self._sums(rows, output), way)
-                       for rows in (way.rows[goes_left], way.rows[~goes_left]))  # fmt: skip
+        left, right = (
+            self._value(self._sums(rows, output), way) for rows in (way.rows[goes_left], way.rows[~goes_left])
+        )
         return self.is_monotone[column] * (right - left) >= 0
 
     def _best(self, way: Way, output: int) -> tuple[float, float]:
@@ -241,10 +249,15 @@ RULES = st.fixed_dictionaries(
         "max_cat_to_onehot": st.sampled_from([0, 4, 40]),
     }
 )
-SIZES = st.sampled_from([{"max_depth": d} for d in (1, 2, 4)] + [
-    {"max_leaves": 2, "max_depth": 0}, {"max_leaves": 5, "max_depth": 0}, {"max_leaves": 6, "max_depth": 2},
-    {"max_leaves": 1000, "max_depth": 0},
-])  # fmt: skip
+SIZES = st.sampled_from(
+    [{"max_depth": d} for d in (1, 2, 4)]
+    + [
+        {"max_leaves": 2, "max_depth": 0},
+        {"max_leaves": 5, "max_depth": 0},
+        {"max_leaves": 6, "max_depth": 2},
+        {"max_leaves": 1000, "max_depth": 0},
+    ]
+)
 LABELS: dict[str, st.SearchStrategy[float]] = {
     "reg:squarederror": st.sampled_from([0.0, 1.0, -1.0, 1e100, -3e-100]) | st.floats(-1e3, 1e3),
     "binary:logistic": st.sampled_from([0.0, 1.0]),
@@ -260,10 +273,18 @@ def columns_of(draw: st.DrawFn, n_rows: int, *, kind: str) -> list[float]:
     if kind == "c":
         cells = st.sampled_from([0.0, 1.0, 2.0, 5.0, 9.0, np.nan])
     else:
-        cells = draw(st.sampled_from([
-            st.just(3.0), st.just(np.nan), st.sampled_from([np.nan, -1.5, 0.0, 7.0]), st.sampled_from([0.0, 1.0]),
-            st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=True, allow_infinity=False, width=16),
-        ]))  # fmt: skip
+        cells = draw(
+            st.sampled_from(
+                [
+                    st.just(3.0),
+                    st.just(np.nan),
+                    st.sampled_from([np.nan, -1.5, 0.0, 7.0]),
+                    st.sampled_from([0.0, 1.0]),
+                    st.floats(allow_nan=False, allow_infinity=False),
+                    st.floats(allow_nan=True, allow_infinity=False, width=16),
+                ]
+            )
+        )
     return draw(st.lists(cells, min_size=n_rows, max_size=n_rows))
 
 
@@ -360,9 +381,11 @@ def test_the_search_catches_a_tree_grown_by_other_rules(change: str) -> None:
         search.check()
 
 
-@pytest.mark.parametrize("constraints", [
-    ColumnConstraints({"c0": -1}), ColumnConstraints(interactions=[["c0"], ["c1"], ["c2"]]),
-], ids=["monotone", "groups"])  # fmt: skip
+@pytest.mark.parametrize(
+    "constraints",
+    [ColumnConstraints({"c0": -1}), ColumnConstraints(interactions=[["c0"], ["c1"], ["c2"]])],
+    ids=["monotone", "groups"],
+)
 def test_the_search_catches_a_tree_grown_under_other_constraints(constraints: ColumnConstraints) -> None:
     table = _random_table(200, 3, "qqq")
     table.values = np.nan_to_num(table.values)
@@ -408,9 +431,14 @@ def test_a_step_between_two_of_65535_values_is_found(at: int, has_missing: bool)
     loss, parameters = SquaredError(), BoostingParameters(n_estimators=1, max_depth=1, max_bin=65535)
     first = loss.initial_scores(labels, np.ones(len(labels)))
     trees, _ = boost_table(
-        table, labels, np.ones(len(labels)), parameters, loss=loss, base_scores=first,
+        table,
+        labels,
+        np.ones(len(labels)),
+        parameters,
+        loss=loss,
+        base_scores=first,
         constraints=ColumnConstraints().on(["c0"], are_categorical=[False], max_delta_step=0.0),
-    )  # fmt: skip
+    )
     assert (trees[0].thresholds[0], table.cuts[0][at]) == (at, 2 * at + 1)
     assert trees[0].missing_left[0] == has_missing
 
@@ -435,9 +463,12 @@ def test_extreme_gradients_and_weights_give_finite_trees(
     table = Table(values[:, None].copy(), labels, weights, "q", loss)
     first = loss.initial_scores(labels, weights)
     trees, _ = boost_table(
-        table.binned, labels, weights,
+        table.binned,
+        labels,
+        weights,
         BoostingParameters(n_estimators=6, max_depth=3, learning_rate=learning_rate, min_child_weight=0.0),
-        loss=loss, base_scores=first,
+        loss=loss,
+        base_scores=first,
         constraints=ColumnConstraints().on(["c0"], are_categorical=[False], max_delta_step=loss.max_delta_step),
-    )  # fmt: skip
+    )
     assert all(np.isfinite([tree.values, tree.gains, tree.covers]).all() for tree in trees)

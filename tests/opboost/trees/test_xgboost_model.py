@@ -56,9 +56,15 @@ def _leaf(value: float) -> Tree:
 def _test(threshold: float, *, missing_left: bool = False) -> Tree:
     """Column 0 at most the threshold: leaf -1; else leaf 1."""
     return _tree(
-        columns=[0, -1, -1], thresholds=[threshold, 0, 0], missing_left=[missing_left, False, False], lefts=[1, 0, 0],
-        rights=[2, 0, 0], values=[0, -1, 1], gains=[1, 0, 0], covers=[2, 1, 1],
-    )  # fmt: skip
+        columns=[0, -1, -1],
+        thresholds=[threshold, 0, 0],
+        missing_left=[missing_left, False, False],
+        lefts=[1, 0, 0],
+        rights=[2, 0, 0],
+        values=[0, -1, 1],
+        gains=[1, 0, 0],
+        covers=[2, 1, 1],
+    )
 
 
 def _ensemble(trees: list[Tree], loss: Loss, *, n_features: int = 2, base_scores: Any = None) -> Ensemble:
@@ -187,9 +193,28 @@ def test_xgboost_trains_on_from_an_exported_model(loss: Loss) -> None:
 # Thresholds, and the numbers around them that float32 holds.
 
 SPECIAL = [
-    0.0, -0.0, 0.5, 1.0, -1.0, 0.1, float(np.float32(0.1)), 1 / 3, 16777217.0, 1e-45, 1e-46, -1e-46, 1e-300,
-    float(F32.tiny), float(F32.max), -float(F32.max), 3.4028235677973366e38, 1e39, -1e39, PRESENT, -PRESENT,
-]  # fmt: skip
+    0.0,
+    -0.0,
+    0.5,
+    1.0,
+    -1.0,
+    0.1,
+    float(np.float32(0.1)),
+    1 / 3,
+    16777217.0,
+    1e-45,
+    1e-46,
+    -1e-46,
+    1e-300,
+    float(F32.tiny),
+    float(F32.max),
+    -float(F32.max),
+    3.4028235677973366e38,
+    1e39,
+    -1e39,
+    PRESENT,
+    -PRESENT,
+]
 
 
 def _around(thresholds: list[float]) -> np.ndarray:
@@ -201,9 +226,12 @@ def _around(thresholds: list[float]) -> np.ndarray:
     return np.unique(np.concatenate(parts))[:, None]
 
 
-numbers = st.one_of(st.sampled_from(SPECIAL), st.floats(-2, 2), st.floats(-2, 2, width=32), st.floats(
-    allow_nan=False, allow_infinity=False
-))  # fmt: skip
+numbers = st.one_of(
+    st.sampled_from(SPECIAL),
+    st.floats(-2, 2),
+    st.floats(-2, 2, width=32),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
 
 
 @given(numbers)
@@ -615,9 +643,13 @@ def test_a_model_that_stopped_early_is_imported_whole() -> None:
     rows = xgboost.DMatrix(table, labels)
     held_out = xgboost.DMatrix(table, 1 - labels)
     booster = xgboost.train(
-        {"objective": "binary:logistic", "nthread": 1}, rows, 9,
-        evals=[(held_out, "held_out")], early_stopping_rounds=3, verbose_eval=False,
-    )  # fmt: skip
+        {"objective": "binary:logistic", "nthread": 1},
+        rows,
+        9,
+        evals=[(held_out, "held_out")],
+        early_stopping_rounds=3,
+        verbose_eval=False,
+    )
     assert booster.best_iteration == 0
     assert from_xgboost(booster).n_rounds == booster.num_boosted_rounds() == 4
     assert from_xgboost(booster[: booster.best_iteration + 1]).n_rounds == 1
@@ -641,10 +673,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "linear": (lambda: _trained_there(Logistic(), booster="gblinear", max_depth=None)[0], "booster is gblinear"),
     "two targets": (_of_two_targets, "several targets"),
     "leaves of two values": (lambda: _of_two_targets(multi_strategy="multi_output_tree"), "several targets"),
-    "another objective": (lambda: _trained_there(
-        Logistic(), objective="binary:hinge"
-    )[0], "objective is 'binary:hinge'; an ensemble can have binary:logistic"),
-}  # fmt: skip
+    "another objective": (
+        lambda: _trained_there(Logistic(), objective="binary:hinge")[0],
+        "objective is 'binary:hinge'; an ensemble can have binary:logistic",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -712,11 +745,17 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a column that is none": (_put(*_TREE, "split_indices", 0, value=2), "column that does not exist; there are 2"),
     "a negative column": (_put(*_TREE, "split_indices", 0, value=-1), "column that does not exist"),
     "a leaf of two values": (_put(*_TREE, "tree_param", "size_leaf_vector", value="2"), "leaves have several values"),
-    "no node": (_put(*_TREE, value={
-        name: [] if isinstance(part, list) else part
-        for name, part in _document()["learner"]["gradient_booster"]["model"]["trees"][0].items()
-    }), "must be one number per node"),
-}  # fmt: skip
+    "no node": (
+        _put(
+            *_TREE,
+            value={
+                name: [] if isinstance(part, list) else part
+                for name, part in _document()["learner"]["gradient_booster"]["model"]["trees"][0].items()
+            },
+        ),
+        "must be one number per node",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EDITS)
@@ -741,10 +780,11 @@ CATEGORY_EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a negative category": (_put(*_TREE, "categories", value=[-1, 4]), "must be ascending integers"),
     "a countless category": (_put(*_TREE, "categories", value=[1, 2**40]), "must be ascending integers"),
     "a category in words": (_put(*_TREE, "categories", value=["north", "south"]), "malformed, ValueError"),
-    "no list of categories": (lambda document: (
-        document["learner"]["gradient_booster"]["model"]["trees"][0].pop("categories")
-    ), "malformed, KeyError"),
-}  # fmt: skip
+    "no list of categories": (
+        lambda document: document["learner"]["gradient_booster"]["model"]["trees"][0].pop("categories"),
+        "malformed, KeyError",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CATEGORY_EDITS)

@@ -164,9 +164,7 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
         with pytest.raises(ConfigError, match=r"--ids, --mode local and `reveal.top` are for one file"):
             predict_active(parties.bank.write(), insecure=False, terminal=SILENT, **asked)
     with pytest.raises(ConfigError, match="--serve answers for one file"):
-        serve_until_stopped(
-            parties.shop.write(), data=None, insecure=False, terminal=SILENT, signals=StopSignals()
-        )  # fmt: skip
+        serve_until_stopped(parties.shop.write(), data=None, insecure=False, terminal=SILENT, signals=StopSignals())
     n_charged = charges(parties.shop)["charge"]
 
     # A second run: the bank in one piece, the shop with the release of the first, whose files were written again.
@@ -326,7 +324,7 @@ def test_values_out_of_bounds_are_told(parties: Any, outcomes: Outcomes) -> None
 
 def test_ranks_that_arrived_do_not_come_again(
     parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     def lose(*_: Any, **__: Any) -> None:
         raise WorkersLost("the cluster lost the workers")
 

@@ -106,9 +106,16 @@ def case(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Case:
     with Ledger(folder / "ledger.sqlite") as ledger:
         occasion = Occasion(run_id="scale", task="train", peer="bank")
         release = release_partitions(
-            shop, MECHANISMS, folder / "release", id_columns=["id"], client=client, rng=rng.secure(), ledger=ledger,
-            occasion=occasion, budget=Budget(),
-        )  # fmt: skip
+            shop,
+            MECHANISMS,
+            folder / "release",
+            id_columns=["id"],
+            client=client,
+            rng=rng.secure(),
+            ledger=ledger,
+            occasion=occasion,
+            budget=Budget(),
+        )
     return Case(OwnPartitions(tuple(bank), OWN, "default"), tuple(shop), release)
 
 
@@ -185,9 +192,13 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
 
 def test_constraints_and_other_objectives_hold(case: Case, client: Client) -> None:
     trained = train_on_partitions(
-        case.bank, [case.ranks], loss=SquaredError(), parameters=PARAMETERS, client=client,
+        case.bank,
+        [case.ranks],
+        loss=SquaredError(),
+        parameters=PARAMETERS,
+        client=client,
         constraints=ColumnConstraints(interactions=[["age"], ["c0", "c1"]]),
-    )  # fmt: skip
+    )
     used = [set(tree.columns[~tree.is_leaf].tolist()) for tree in trained.trees]
     assert all(columns <= {1, 2} or len(columns) == 1 for columns in used)
     assert {1, 2} in used

@@ -78,9 +78,16 @@ def release(folder: Path, client: Client) -> PartitionedRelease:
     parts = [folder / f"shop{p}.parquet" for p in range(3)]
     with Ledger(folder / "ledger.sqlite") as ledger:
         return release_partitions(
-            parts, MECHANISMS, folder / "release", id_columns=["id"], client=client, rng=rng.secure(), ledger=ledger,
-            occasion=Occasion(run_id="scale", task="train", peer="bank"), budget=Budget(),
-        )  # fmt: skip
+            parts,
+            MECHANISMS,
+            folder / "release",
+            id_columns=["id"],
+            client=client,
+            rng=rng.secure(),
+            ledger=ledger,
+            occasion=Occasion(run_id="scale", task="train", peer="bank"),
+            budget=Budget(),
+        )
 
 
 def test_columns_are_read_across_partitions(release: PartitionedRelease) -> None:
@@ -109,13 +116,24 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     common = {"run_id": "scale", "id_digest": "0" * 64}
     labels = np.concatenate([pd.read_parquet(path)["default"] for path in bank.paths])
     active = ActiveJob(
-        party="bank", own=(), labels=np.empty(0), weights=np.empty(0), loss=Logistic(), parameters=PARAMETERS,
-        grow=Grower(), journal=journal, **common,
-    )  # fmt: skip
-    passive = PassiveJob(
-        party="shop", features=pd.DataFrame(), mechanisms=MECHANISMS, rng=rng.secure(), made=StoredRelease(release),
+        party="bank",
+        own=(),
+        labels=np.empty(0),
+        weights=np.empty(0),
+        loss=Logistic(),
+        parameters=PARAMETERS,
+        grow=Grower(),
+        journal=journal,
         **common,
-    )  # fmt: skip
+    )
+    passive = PassiveJob(
+        party="shop",
+        features=pd.DataFrame(),
+        mechanisms=MECHANISMS,
+        rng=rng.secure(),
+        made=StoredRelease(release),
+        **common,
+    )
     found = carriers["memory"](
         lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}
     )
@@ -144,9 +162,13 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
 
 def test_a_release_is_not_sent_under_another_promise_or_in_another_order(release: PartitionedRelease) -> None:
     common = {
-        "party": "shop", "run_id": "scale", "id_digest": "0" * 64, "features": pd.DataFrame(), "rng": rng.secure(),
+        "party": "shop",
+        "run_id": "scale",
+        "id_digest": "0" * 64,
+        "features": pd.DataFrame(),
+        "rng": rng.secure(),
         "made": StoredRelease(release),
-    }  # fmt: skip
+    }
     weaker = tuple(ColumnMechanism(mechanism.schema, MechanismSettings(epsilon=0.1)) for mechanism in MECHANISMS)
     with pytest.raises(ParameterError, match="drawn by other mechanisms"):
         PassiveJob(mechanisms=weaker, **common)

@@ -212,29 +212,51 @@ def exchange(out: Path, carrier: Callable[..., dict[str, Any]], epsilon: float) 
     def lead(channels: Sequence[Channel]) -> Any:
         return train_jointly(
             ActiveJob(
-                party="bank", run_id="r", id_digest="", own=columns,
-                labels=tables["bank"].labels, weights=np.ones(tables["bank"].n_rows), loss=Logistic(),
+                party="bank",
+                run_id="r",
+                id_digest="",
+                own=columns,
+                labels=tables["bank"].labels,
+                weights=np.ones(tables["bank"].n_rows),
+                loss=Logistic(),
                 parameters=BoostingParameters(n_estimators=5, max_depth=3),
             ),
             [tapped(channel, "retailer") for channel in channels],
-        )  # fmt: skip
+        )
 
     passive = PassiveJob(
-        party="retailer", run_id="r", id_digest="", features=tables["retailer"].features, rng=rng.secure(),
+        party="retailer",
+        run_id="r",
+        id_digest="",
+        features=tables["retailer"].features,
+        rng=rng.secure(),
         mechanisms=DesensitizeSection(epsilon=epsilon).mechanisms(schemas["retailer"]),
-    )  # fmt: skip
+    )
     trained = carrier(lead, {"retailer": lambda channel: train(passive, tapped(channel, "bank"))})
     for desensitized in (True, False):
         found = carrier(
             lambda channels, desensitized=desensitized: predict_jointly(
-                trained["bank"], tables["bank"].ids, own, [tapped(channel, "retailer") for channel in channels],
-                party="bank", run_id="r", desensitized=desensitized,
+                trained["bank"],
+                tables["bank"].ids,
+                own,
+                [tapped(channel, "retailer") for channel in channels],
+                party="bank",
+                run_id="r",
+                desensitized=desensitized,
             ),
-            {"retailer": lambda channel: serve(
-                trained["retailer"].router, tables["retailer"].ids, tables["retailer"].features,
-                tapped(channel, "bank"), party="retailer", run_id="r", rng=rng.secure(), may_route=True,
-            )},
-        )  # fmt: skip
+            {
+                "retailer": lambda channel: serve(
+                    trained["retailer"].router,
+                    tables["retailer"].ids,
+                    tables["retailer"].features,
+                    tapped(channel, "bank"),
+                    party="retailer",
+                    run_id="r",
+                    rng=rng.secure(),
+                    may_route=True,
+                )
+            },
+        )
         assert found["retailer"] == tables["bank"].n_rows
     return {f"{party} {i}": frame for party, frames in received.items() for i, frame in enumerate(frames)}
 

@@ -56,8 +56,11 @@ def test_the_last_bin_holds_a_probability_of_one() -> None:
 def test_only_the_best_are_written_in_the_order_of_their_rank() -> None:
     found = RevealSection(top=3).apply(TABLE)
     assert found.to_dict("list") == {
-        "id": ["b", "d", "f"], "rank": [1, 2, 3], "prediction": [0.93, 0.57, 0.5649], "status": ["ok"] * 3
-    }  # fmt: skip
+        "id": ["b", "d", "f"],
+        "rank": [1, 2, 3],
+        "prediction": [0.93, 0.57, 0.5649],
+        "status": ["ok"] * 3,
+    }
     assert RevealSection(top=100).apply(TABLE)["id"].tolist() == ["b", "d", "f", "a"]
 
 
@@ -114,11 +117,20 @@ def test_edges_and_digits_fit_every_model(loss: Loss) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"top": 0}, {"bins": 1}, {"bins": []}, {"bins": [2, 1]}, {"bins": [1, 1]}, {"bins": [float("nan")]},
-        {"bins": [float("inf")]}, {"round": -1}, {"round": 13}, {"round": 1, "bins": 2}, {"first": 3},
+        {"top": 0},
+        {"bins": 1},
+        {"bins": []},
+        {"bins": [2, 1]},
+        {"bins": [1, 1]},
+        {"bins": [float("nan")]},
+        {"bins": [float("inf")]},
+        {"round": -1},
+        {"round": 13},
+        {"round": 1, "bins": 2},
+        {"first": 3},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_policy_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         RevealSection(**wrong)

@@ -259,12 +259,29 @@ def test_a_model_has_the_defaults_of_the_boosting_parameters() -> None:
 
 
 MODEL: dict[str, Any] = {
-    "objective": "count:poisson", "engine": "xgboost", "n_estimators": 7, "max_depth": 0, "max_leaves": 9,
-    "learning_rate": 0.1, "reg_lambda": 2.0, "gamma": 0.5, "min_child_weight": 3.0, "max_delta_step": 0.4,
-    "subsample": 0.9, "colsample_bytree": 0.8, "max_bin": 64, "max_cat_to_onehot": 2, "scale_pos_weight": 1.5,
-    "base_score": 0.3, "early_stopping_rounds": 4, "validation_fraction": 0.25, "eval_metric": ["mae", "rmse"],
-    "monotone_constraints": {"age": 1, "c0": -1}, "interaction_constraints": [["age", "c0"], ["c1"]], "seed": 5,
-}  # fmt: skip
+    "objective": "count:poisson",
+    "engine": "xgboost",
+    "n_estimators": 7,
+    "max_depth": 0,
+    "max_leaves": 9,
+    "learning_rate": 0.1,
+    "reg_lambda": 2.0,
+    "gamma": 0.5,
+    "min_child_weight": 3.0,
+    "max_delta_step": 0.4,
+    "subsample": 0.9,
+    "colsample_bytree": 0.8,
+    "max_bin": 64,
+    "max_cat_to_onehot": 2,
+    "scale_pos_weight": 1.5,
+    "base_score": 0.3,
+    "early_stopping_rounds": 4,
+    "validation_fraction": 0.25,
+    "eval_metric": ["mae", "rmse"],
+    "monotone_constraints": {"age": 1, "c0": -1},
+    "interaction_constraints": [["age", "c0"], ["c1"]],
+    "seed": 5,
+}
 
 
 def test_every_key_of_a_model_is_read_and_reaches_what_it_is_for(tmp_path: Path) -> None:
@@ -291,9 +308,13 @@ def test_without_a_share_to_validate_on_nothing_is_held_out() -> None:
 
 @pytest.mark.parametrize(
     ("objective", "metric"),
-    [("binary:logistic", "logloss"), ("reg:squarederror", "rmse"), ("count:poisson", "poisson-nloglik"),
-     ("multi:softprob", "mlogloss")],
-)  # fmt: skip
+    [
+        ("binary:logistic", "logloss"),
+        ("reg:squarederror", "rmse"),
+        ("count:poisson", "poisson-nloglik"),
+        ("multi:softprob", "mlogloss"),
+    ],
+)
 def test_rows_held_out_are_scored_by_the_objectives_own_metric_unless_told_otherwise(
     objective: Any, metric: str
 ) -> None:
@@ -374,11 +395,7 @@ def test_a_column_takes_the_common_settings_except_its_own(tmp_path: Path) -> No
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    cost=st.floats(0.01, 20),
-    per=st.floats(0.05, 82),
-    domain_size=st.integers(2, 5000),
-)
+@given(cost=st.floats(0.01, 20), per=st.floats(0.05, 82), domain_size=st.integers(2, 5000))
 def test_a_budget_in_original_units_holds_for_every_two_values_that_far_apart(
     cost: float, per: float, domain_size: int
 ) -> None:

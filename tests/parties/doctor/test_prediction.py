@@ -96,9 +96,7 @@ def test_who_waits_for_a_prediction_is_asked_and_waits_on(finished: Any, outcome
     found = examine_prediction(bank)
     assert told(found) == {}
     assert told(found, Status.OK)["peer"].startswith("shop is there")
-    scores = predict_active(
-        bank, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT
-    )  # fmt: skip
+    scores = predict_active(bank, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT)
     thread.join(30)
     assert scores.exists()
     assert served == {"shop": 400}

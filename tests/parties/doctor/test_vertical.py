@@ -89,10 +89,17 @@ def test_what_was_agreed_on_is_compared_and_the_difference_told_on_both_sides(
 def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) -> None:
     agree(sites, "shop", {"objective": "binary:logistic", "tests": 35})
     agree(
-        sites, "bank",
-        {"columns": 2, "mechanism": "global", "law": "clamped", "epsilon": 0.5, "total_epsilon": 18.0,
-         "share_thresholds": False},
-    )  # fmt: skip
+        sites,
+        "bank",
+        {
+            "columns": 2,
+            "mechanism": "global",
+            "law": "clamped",
+            "epsilon": 0.5,
+            "total_epsilon": 18.0,
+            "share_thresholds": False,
+        },
+    )
     bank, shop = sites.bank.write(), sites.shop.write()
     found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     assert [told(findings) for findings in found.values()] == [{}, {}]
@@ -157,9 +164,12 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
 
 FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {
     "label given as id": (
-        "bank", lambda s: s.schema.update(id="y", label="id"),
-        {"ids": "column 'y' holds 2 different values in 400 records: is it a label or a category?",
-         "label": "label column 'id' is missing, infinite or not a number in 400 rows"},
+        "bank",
+        lambda s: s.schema.update(id="y", label="id"),
+        {
+            "ids": "column 'y' holds 2 different values in 400 records: is it a label or a category?",
+            "label": "label column 'id' is missing, infinite or not a number in 400 rows",
+        },
     ),
     "constant and unreadable columns": (
         "shop",
@@ -174,31 +184,39 @@ FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {
         {"column spend": "outside its public bounds", "column visits": "missing cells"},
     ),
     "a column that nobody described": (
-        "shop", lambda s: setattr(s, "table", s.table.assign(colour=1)),
+        "shop",
+        lambda s: setattr(s, "table", s.table.assign(colour=1)),
         {"header": "columns that the schema does not know: colour"},
     ),
     "two ids alike": (
-        "shop", lambda s: setattr(s, "table", s.table.assign(id=["k0001", *s.table["id"][1:]])),
+        "shop",
+        lambda s: setattr(s, "table", s.table.assign(id=["k0001", *s.table["id"][1:]])),
         {"ids": "repeats an id"},
     ),
     "a label at the passive party": (
-        "shop", lambda s: s.schema.update(label="visits", columns={"spend": {"lower": 0, "upper": 100}}),
+        "shop",
+        lambda s: s.schema.update(label="visits", columns={"spend": {"lower": 0, "upper": 100}}),
         {"label": "only the active party has"},
     ),
     "no secret key": ("shop", lambda s: s.run.pop("secret_key"), {"keys": "names no secret_key"}),
     "the peer's key is its own": (
-        "shop", lambda s: s.run["active"].update(public_key="keys/shop.public"),
+        "shop",
+        lambda s: s.run["active"].update(public_key="keys/shop.public"),
         {"keys": "a peer's public key is this party's own"},
     ),
     "over budget": (
-        "shop", lambda s: s.run.update(ledger={"budget": {"epsilon": 0.2}}), {"budget": "over budget: column 'spend'"},
+        "shop",
+        lambda s: s.run.update(ledger={"budget": {"epsilon": 0.2}}),
+        {"budget": "over budget: column 'spend'"},
     ),
     "impossible parameter": (
-        "bank", lambda s: s.run["model"].update(learning_rate=-1), {"settings": "learning_rate must be a number"},
+        "bank",
+        lambda s: s.run["model"].update(learning_rate=-1),
+        {"settings": "learning_rate must be a number"},
     ),
     "no schema": ("bank", lambda s: s.run.update({"schema": "none.yaml"}), {"schema": "none.yaml cannot be read"}),
     "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: Extra inputs"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("party", "spoil", "words"), FAULTS.values(), ids=FAULTS)

@@ -24,8 +24,13 @@ from tests.support.chains import ORDER, TERMS, Chain, owner_of, recipe
 from tests.support.recital import Recital
 
 TREE_ARRAYS = {
-    "columns": "<i4", "thresholds": "<f8", "missing_left": "|b1", "lefts": "<i4", "rights": "<i4", "values": "<f8",
-}  # fmt: skip
+    "columns": "<i4",
+    "thresholds": "<f8",
+    "missing_left": "|b1",
+    "lefts": "<i4",
+    "rights": "<i4",
+    "values": "<f8",
+}
 
 
 def simulated(of: InPrivateAmongOwners) -> list[list[float]]:
@@ -179,15 +184,23 @@ def change(**update: Any) -> Callable[[Message], Message]:
         ({"turn": 1}, "sent the tree of turn 2"),
         ({"epsilon": 0.5}, "with epsilon 0.5 where"),
         ({"values": np.full(7, 9.0)}, "does not fit the columns, the grid or the settings"),
-        ({"columns": np.array([3, -1, -1], "<i4"), "thresholds": np.zeros(3), "missing_left": np.zeros(3, bool),
-          "lefts": np.array([1, 0, 0], "<i4"), "rights": np.array([2, 0, 0], "<i4"), "values": np.zeros(3)},
-         "does not fit the columns"),
+        (
+            {
+                "columns": np.array([3, -1, -1], "<i4"),
+                "thresholds": np.zeros(3),
+                "missing_left": np.zeros(3, bool),
+                "lefts": np.array([1, 0, 0], "<i4"),
+                "rights": np.array([2, 0, 0], "<i4"),
+                "values": np.zeros(3),
+            },
+            "does not fit the columns",
+        ),
         ({"thresholds": np.full(7, 15.0)}, "does not fit the columns"),
         ({"thresholds": np.full(7, 0.5)}, "does not fit the columns"),
         ({"lefts": np.zeros(7, "<i4")}, "children must come after"),
         ({name: np.zeros(100_000, dtype) for name, dtype in TREE_ARRAYS.items()}, "100000 nodes where at most 7"),
     ],
-)  # fmt: skip
+)
 def test_a_tree_that_was_not_agreed_on_ends_the_run(memory: Chain, update: dict[str, Any], words: str) -> None:
     of = recipe()
     found = memory.run({name: memory.job(of, name) for name in ORDER}, {"w0": change(**update)})

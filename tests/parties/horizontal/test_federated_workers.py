@@ -28,9 +28,13 @@ from tests.support.workers import TERMS, Dies, Run, die, meddling, rows, shape_b
 def exact_rows(of: FederatedAmongOwners, *tables: tuple[np.ndarray, np.ndarray]) -> Any:
     X, y = (np.concatenate(parts) for parts in zip(*tables, strict=True))
     return ClientRows(
-        X, y, columns=of.task.grid, gradients=of.update.gradients, clipping=of.update.clipping,
+        X,
+        y,
+        columns=of.task.grid,
+        gradients=of.update.gradients,
+        clipping=of.update.clipping,
         walks=of.choices.split_method == "tr",
-    )  # fmt: skip
+    )
 
 
 def simulated(of: FederatedAmongOwners, *, whole: bool) -> Trained:
@@ -50,10 +54,18 @@ class CountedRun(Run):
 
     def start_hub(self, of: Any, n_workers: int = 3, **changes: Any) -> None:
         self.open(n_workers)
-        self.group = WorkerGroup(**{
-            "channels": self._near, "run_id": "spring", "terms": TERMS, "threshold": 2, "wait_s": 5.0,
-            "patience_s": 30.0, "note": lambda *event: self.events.append(event), **changes,
-        })  # fmt: skip
+        self.group = WorkerGroup(
+            **{
+                "channels": self._near,
+                "run_id": "spring",
+                "terms": TERMS,
+                "threshold": 2,
+                "wait_s": 5.0,
+                "patience_s": 30.0,
+                "note": lambda *event: self.events.append(event),
+                **changes,
+            }
+        )
 
         def lead() -> Any:
             try:

@@ -65,9 +65,8 @@ def heard_of_worker(root: Path, rows: Rows, *, n_honest: int, answered: Callable
     run.start_hub(of)
     bits = seeded(100)
     mine = workers.job(
-        of, 0, answered=Answered(n_trees=answered(rows)),
-        make_rows=lambda: of.rows(*rows, rng=bits.fork("rows")),
-    )  # fmt: skip
+        of, 0, answered=Answered(n_trees=answered(rows)), make_rows=lambda: of.rows(*rows, rng=bits.fork("rows"))
+    )
     run.start_worker(mine, through=lambda channel: Overheard(channel, heard))  # type: ignore[arg-type, return-value]
     for place in (1, 2):
         run.start_worker(workers.job(of, place))

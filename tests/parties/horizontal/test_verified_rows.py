@@ -15,15 +15,7 @@ from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from parties.horizontal.verified_rows import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
-from protocols.messages.horizontal import (
-    AddUp,
-    Divide,
-    FinishTree,
-    Place,
-    StartTree,
-    WantHistograms,
-    WantTotals,
-)
+from protocols.messages.horizontal import AddUp, Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
 from protocols.messages.message import Message
 from tests.support import federated_workers, workers
 from tests.support.digests import digest
@@ -58,9 +50,12 @@ def divide(*levels: Sequence[int], column: int = 0, cut: int = 3, **changes: Any
     """Split these nodes, level by level, all at one cut."""
     together = nodes(*(node for level in levels for node in level))
     parts: dict[str, Any] = {
-        "levels": nodes(*map(len, levels)), "nodes": together, "columns": np.full_like(together, column),
-        "cuts": np.full_like(together, cut), "missing_left": np.zeros(len(together), np.bool_),
-    }  # fmt: skip
+        "levels": nodes(*map(len, levels)),
+        "nodes": together,
+        "columns": np.full_like(together, column),
+        "cuts": np.full_like(together, cut),
+        "missing_left": np.zeros(len(together), np.bool_),
+    }
     return Divide(**{**parts, **changes})
 
 
@@ -81,7 +76,10 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "another output of the batch": (TR, [START], StartTree(output=2), "for the output 1 and not 2"),
     "a tree before the last is finished": (HIST, [START], START, "before the one before it was finished"),
     "a batch before the last is finished": (
-        TR, [START, StartTree(output=1), StartTree(output=2)], START, "before the one before it was finished",
+        TR,
+        [START, StartTree(output=1), StartTree(output=2)],
+        START,
+        "before the one before it was finished",
     ),
     "a split of no tree": (HIST, [], divide([0]), "a split came where no tree is grown"),
     "a split of a finished tree": (HIST, [START, finish(0)], divide([0]), "a split came where no tree is grown"),
@@ -94,7 +92,9 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "a level too many, later": (HIST, [START, divide([0], [2])], divide([3]), "or these are more than 2 in all"),
     "a node that is no leaf": (HIST, [START, divide([0])], divide([0]), "nodes that are not the newest level"),
     "a node of an older level": (
-        federated_workers.recipe(split_method="hist", max_depth=3), [START, divide([0], [2])], divide([1]),
+        federated_workers.recipe(split_method="hist", max_depth=3),
+        [START, divide([0], [2])],
+        divide([1]),
         "nodes that are not the newest level",
     ),
     "a node beyond": (HIST, [START, divide([0])], divide([1, 3]), "nodes that are not the newest level"),
@@ -114,19 +114,28 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "a node that split": (HIST, [START, divide([0])], WantHistograms(nodes=ROOT), "does not have as leaves"),
     "a leaf twice": (HIST, [START, divide([0])], WantHistograms(nodes=nodes(1, 1)), "does not have as leaves"),
     "too many histograms": (
-        HIST, [START, divide([0], [1, 2])], WantHistograms(nodes=nodes(3, 4, 5)), "of 3 nodes at once is no question",
+        HIST,
+        [START, divide([0], [1, 2])],
+        WantHistograms(nodes=nodes(3, 4, 5)),
+        "of 3 nodes at once is no question",
     ),
     "histograms of sums alone": (SGBDT, [START], WantHistograms(nodes=ROOT), "of 1 nodes at once is no question"),
     "cells that stay": (TR, [START], place(CUTS), "the cells of this recipe stay where they are now"),
     "cells after the last round of Hessians": (
-        REFINED, [START, finish(0), START], place(CUTS), "stay where they are now",
+        REFINED,
+        [START, finish(0), START],
+        place(CUTS),
+        "stay where they are now",
     ),
     "cells twice": (REFINED, [START, place(CUTS)], place(CUTS), "stay where they are now"),
     "cells under a tree that grows": (HIST, [START], place(CUTS), "cells were moved before the tree was finished"),
     "descending cells": (REFINED, [START], place(-CUTS), "need 8 ascending cuts"),
     "too few cells": (REFINED, [START], place(CUTS[:, 1:]), "need 8 ascending cuts"),
     "a question about a tree in old cells": (
-        REFINED, [START, place(CUTS)], WantHistograms(nodes=ROOT), "a question came where no tree is grown",
+        REFINED,
+        [START, place(CUTS)],
+        WantHistograms(nodes=ROOT),
+        "a question came where no tree is grown",
     ),
     "a split of a tree in old cells": (REFINED, [START, place(CUTS)], divide([0]), "a split came where no tree"),
     "a finished tree that never began": (HIST, [], finish(0), "a finished tree came where no tree is grown"),
@@ -134,7 +143,7 @@ REFUSED: dict[str, tuple[Any, Sequence[Message], Message, str]] = {
     "too many leaves": (HIST, [START, divide([0])], finish(0, 0, 0), "needs 2 values of leaves"),
     "a leaf beyond what the recipe can give": (HIST, [START], finish(0.61), "each at most 0.6"),
     "a sum of nothing": (SGBDT, [START], AddUp(n_wanted=1, epoch=1, round=0, present=EVERYBODY), "but not of what"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -79,9 +79,16 @@ def test_two_processes_train_with_xgboost_under_constraints_and_stop_early(sites
     """`c0` is the shop's first column, by the name under which its owner offers it."""
     pytest.importorskip("xgboost")
     sites.bank.run["model"] = {
-        "engine": "xgboost", "n_estimators": 80, "max_depth": 3, "learning_rate": 0.9, "validation_fraction": 0.25,
-        "early_stopping_rounds": 4, "eval_metric": ["auc", "logloss"], "monotone_constraints": {"c0": -1}, "seed": 1,
-    }  # fmt: skip
+        "engine": "xgboost",
+        "n_estimators": 80,
+        "max_depth": 3,
+        "learning_rate": 0.9,
+        "validation_fraction": 0.25,
+        "early_stopping_rounds": 4,
+        "eval_metric": ["auc", "logloss"],
+        "monotone_constraints": {"c0": -1},
+        "seed": 1,
+    }
     trained = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
     assert [code for code, _, _ in trained] == [0, 0], trained
     history = read_json(sites.bank.run_folder / "history.json")

@@ -224,11 +224,20 @@ def test_plain_text_trains_on_loopback_and_is_refused_elsewhere(sites: Any, outc
 
 
 EVERYTHING: dict[str, Any] = {
-    "n_estimators": 60, "learning_rate": 0.9, "max_depth": 3, "max_leaves": 6, "max_delta_step": 2.0,
-    "scale_pos_weight": 1.5, "max_cat_to_onehot": 2, "validation_fraction": 0.25, "early_stopping_rounds": 4,
-    "eval_metric": ["auc", "error", "logloss"], "monotone_constraints": {"c0": -1, "age": 1},
-    "interaction_constraints": [["age", "c0"], ["age", "c1"]], "seed": 3,
-}  # fmt: skip
+    "n_estimators": 60,
+    "learning_rate": 0.9,
+    "max_depth": 3,
+    "max_leaves": 6,
+    "max_delta_step": 2.0,
+    "scale_pos_weight": 1.5,
+    "max_cat_to_onehot": 2,
+    "validation_fraction": 0.25,
+    "early_stopping_rounds": 4,
+    "eval_metric": ["auc", "error", "logloss"],
+    "monotone_constraints": {"c0": -1, "age": 1},
+    "interaction_constraints": [["age", "c0"], ["age", "c1"]],
+    "seed": 3,
+}
 
 
 def test_a_model_with_every_option_trains_and_keeps_its_history(sites: Any, outcomes: Outcomes) -> None:
@@ -303,9 +312,14 @@ def test_scoring_alone_with_shared_thresholds_is_the_same_as_asking(
     in_clear = tmp_path / "both.csv"
     trained.bank.table.merge(trained.shop.table, on="id").to_csv(in_clear, index=False)
     alone = predict_active(
-        trained.bank.path / "run.yaml", data=in_clear, ids=None, mode="local", out=tmp_path / "local.csv",
-        insecure=False, terminal=SILENT,
-    )  # fmt: skip
+        trained.bank.path / "run.yaml",
+        data=in_clear,
+        ids=None,
+        mode="local",
+        out=tmp_path / "local.csv",
+        insecure=False,
+        terminal=SILENT,
+    )
     pd.testing.assert_frame_equal(pd.read_csv(alone), asked, check_exact=True)
 
 
@@ -338,9 +352,14 @@ def test_predictions_never_replace_a_file_and_nobody_is_asked_then(trained: Any,
     (tmp_path / "old.csv").write_text("precious")
     with pytest.raises(ConfigError, match=r"old\.csv exists; give another file with --out\. Nothing was sent"):
         predict_active(
-            trained.bank.path / "run.yaml", data=None, ids=None, mode="routed", out=tmp_path / "old.csv",
-            insecure=False, terminal=SILENT,
-        )  # fmt: skip
+            trained.bank.path / "run.yaml",
+            data=None,
+            ids=None,
+            mode="routed",
+            out=tmp_path / "old.csv",
+            insecure=False,
+            terminal=SILENT,
+        )
     assert (tmp_path / "old.csv").read_text() == "precious"
 
 

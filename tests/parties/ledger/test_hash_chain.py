@@ -55,9 +55,18 @@ def state(ledger: Ledger) -> tuple[Any, ...]:
     worst = [balances.worst(column) for column in sorted(balances.columns)]
     found = [ledger.stored(release("age", f"{time}").key) for time in range(N_TIMES)]
     return (
-        ledger.name, ledger.n_lines, worst, balances.worst_record(), balances.n_records, balances.units,
-        dict(ledger.n_releases), dict(ledger.n_reuses), ledger.peers, found, ledger.content(3),
-    )  # fmt: skip
+        ledger.name,
+        ledger.n_lines,
+        worst,
+        balances.worst_record(),
+        balances.n_records,
+        balances.units,
+        dict(ledger.n_releases),
+        dict(ledger.n_reuses),
+        ledger.peers,
+        found,
+        ledger.content(3),
+    )
 
 
 @pytest.fixture
@@ -139,7 +148,7 @@ MEDDLINGS: dict[str, Callable[[Path], None]] = {
     "the last line": meddle("DELETE FROM lines WHERE number = (SELECT MAX(number) FROM lines)"),
     "records": meddle("UPDATE record_sets SET records = substr(records, 9)"),
     "no records": meddle("DELETE FROM record_sets"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("change", MEDDLINGS.values(), ids=MEDDLINGS)

@@ -52,11 +52,7 @@ def test_the_same_run_with_another_promise_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "cost"),
-    [
-        (RunBudget(epsilon=5.0), {"epsilon": math.inf}),
-        (RunBudget(delta=1e-7), {}),
-    ],
+    ("budget", "cost"), [(RunBudget(epsilon=5.0), {"epsilon": math.inf}), (RunBudget(delta=1e-7), {})]
 )
 def test_no_noise_is_over_any_budget_and_delta_counts_too(
     tmp_path: Path, budget: RunBudget, cost: dict[str, float]

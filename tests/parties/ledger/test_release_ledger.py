@@ -83,8 +83,13 @@ def test_a_charge_says_what_to_whom_at_what_cost_and_when(charged: Path) -> None
     opened, spend, town, stored = lines(charged)
     assert (opened["kind"], len(opened["name"])) == ("opened", 32)
     assert {key: spend[key] for key in ("kind", "column", "schema", "mechanism", "data", "ids")} == {
-        "kind": "charge", "column": "spend", "schema": "s", "mechanism": "m", "data": "d", "ids": "i",
-    }  # fmt: skip
+        "kind": "charge",
+        "column": "spend",
+        "schema": "s",
+        "mechanism": "m",
+        "data": "d",
+        "ids": "i",
+    }
     assert (spend["run_id"], spend["task"], spend["peer"], spend["n_records"]) == ("spring", "train", "bank", 3)
     assert (spend["epsilon"], spend["category_epsilon"], spend["unit"]) == (0.1, 0.0, 2.0)
     assert town["category_epsilon"] == 3.0
@@ -111,8 +116,12 @@ def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> Non
         assert ledger.n_reuses["spend"] == 1
     line = lines(charged)[-1]
     assert {key: line[key] for key in ("kind", "charges", "epsilon", "category_epsilon", "n_records")} == {
-        "kind": "reuse", "charges": [2], "epsilon": 0.0, "category_epsilon": 0.0, "n_records": 3,
-    }  # fmt: skip
+        "kind": "reuse",
+        "charges": [2],
+        "epsilon": 0.0,
+        "category_epsilon": 0.0,
+        "n_records": 3,
+    }
 
 
 @pytest.mark.parametrize("window_rows", [1, 3, 1 << 16])
@@ -155,9 +164,7 @@ def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
 
 def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
     fine = release(data="other")
-    fine = Release(
-        schema="s", mechanism="fine", data="d", ids="i", terms={}, cost=replace(fine.cost, point=0.5),
-    )  # fmt: skip
+    fine = Release(schema="s", mechanism="fine", data="d", ids="i", terms={}, cost=replace(fine.cost, point=0.5))
     with Ledger(charged) as ledger:
         ledger.charge([fine], {}, SPRING, NO_LIMIT)
         assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
@@ -299,7 +306,8 @@ TAMPERINGS: dict[str, tuple[str, ...]] = {
     "another peer": ("UPDATE lines SET fields = replace(fields, 'bank', 'tank') WHERE number = 2",),
     "a row in the middle removed": ("DELETE FROM lines WHERE number = 3",),
     "a row removed and the next moved up": (
-        "DELETE FROM lines WHERE number = 3", "UPDATE lines SET number = 3 WHERE number = 4",
+        "DELETE FROM lines WHERE number = 3",
+        "UPDATE lines SET number = 3 WHERE number = 4",
     ),
     "the last row removed": ("DELETE FROM lines WHERE number = 4",),
     "all but the first removed": ("DELETE FROM lines WHERE number > 1",),
@@ -313,7 +321,7 @@ TAMPERINGS: dict[str, tuple[str, ...]] = {
     "fewer records": ("UPDATE record_sets SET records = substr(records, 9)",),
     "no records": ("DELETE FROM record_sets",),
     "a row added": ("INSERT INTO lines VALUES (5, '{\"number\":5}', 'x')",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("statements", TAMPERINGS.values(), ids=TAMPERINGS)

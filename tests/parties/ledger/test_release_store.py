@@ -113,8 +113,10 @@ def test_a_release_is_drawn_once_and_used_again_to_the_bit_at_no_cost(path: Path
     assert kinds(path) == {"opened": 1, "charge": 3, "stored": 3, "reuse": 3}
     reuses = [line for line in lines(path) if line["kind"] == "reuse"]
     assert [(line["column"], line["charges"], line["epsilon"], line["peer"]) for line in reuses] == [
-        ("spend", [2], 0.0, "post"), ("visits", [3], 0.0, "post"), ("town", [4], 0.0, "post"),
-    ]  # fmt: skip
+        ("spend", [2], 0.0, "post"),
+        ("visits", [3], 0.0, "post"),
+        ("town", [4], 0.0, "post"),
+    ]
 
 
 def test_a_release_costs_what_its_guarantee_says_per_column_and_per_record(path: Path) -> None:
@@ -445,7 +447,7 @@ DAMAGES = {
     ),
     "the end is lost": "UPDATE drawn SET content = substr(content, 1, 100)",
     "two releases were exchanged": "UPDATE drawn SET charge = CASE charge WHEN 2 THEN 30 WHEN 3 THEN 2 ELSE charge END",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("statement", DAMAGES.values(), ids=DAMAGES)
@@ -493,8 +495,10 @@ def test_an_older_copy_of_ledger_and_head_together_is_refused(path: Path) -> Non
 def test_nobody_else_may_read_the_releases(path: Path) -> None:
     on_account(path, train())
     assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
-        "ledger.sqlite": 0o600, "ledger.head.json": 0o600, "ledger.releases.sqlite": 0o600,
-    }  # fmt: skip
+        "ledger.sqlite": 0o600,
+        "ledger.head.json": 0o600,
+        "ledger.releases.sqlite": 0o600,
+    }
     store_of(path).chmod(0o644)
     with pytest.raises(LedgerError, match="has mode 0644; it must be readable by its owner alone"):
         on_account(path, train())

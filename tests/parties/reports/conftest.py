@@ -70,31 +70,48 @@ class Hospitals:
                     (root / other / "keys" / f"{other}.public").read_text()
                 )
         self.schema = {
-            "id": "id", "label": "ill",
+            "id": "id",
+            "label": "ill",
             "columns": {
-                "age": {"lower": 0, "upper": 100}, "dose": {"lower": 0, "upper": 5}, "size": {"lower": 0, "upper": 200},
+                "age": {"lower": 0, "upper": 100},
+                "dose": {"lower": 0, "upper": 5},
+                "size": {"lower": 0, "upper": 200},
             },
-        }  # fmt: skip
+        }
         self.training = {
-            "epsilon": 3.0, "delta": 1e-6, "noise": "workers", "workers": 3, "threshold": 2, "honest": 2,
+            "epsilon": 3.0,
+            "delta": 1e-6,
+            "noise": "workers",
+            "workers": 3,
+            "threshold": 2,
+            "honest": 2,
             "sgbdt": {"n_estimators": 8, "max_depth": 2},
-        }  # fmt: skip
+        }
         common = {"run_id": "spring", "schema": "schema.yaml", "timeout": 10, "wait": 60}
         self.runs: dict[str, dict[str, Any]] = {
             "hub": {
-                **common, "role": "coordinator", "party": "hub", "secret_key": "keys/hub.secret", "listen": address,
+                **common,
+                "role": "coordinator",
+                "party": "hub",
+                "secret_key": "keys/hub.secret",
+                "listen": address,
                 "workers": [{"name": name, "public_key": f"keys/{name}.public"} for name in CLINICS],
             }
-        }  # fmt: skip
+        }
         self.tables = {}
         draw = np.random.default_rng(4)
         for name in CLINICS:
             self.runs[name] = {
-                **common, "role": "worker", "party": name, "secret_key": f"keys/{name}.secret", "data": "data.csv",
-                "connect": address, "coordinator": {"name": "hub", "public_key": "keys/hub.public"},
+                **common,
+                "role": "worker",
+                "party": name,
+                "secret_key": f"keys/{name}.secret",
+                "data": "data.csv",
+                "connect": address,
+                "coordinator": {"name": "hub", "public_key": "keys/hub.public"},
                 "ledger": {"epsilon": 5.0},
                 "peers": [{"name": other, "public_key": f"keys/{other}.public"} for other in CLINICS if other != name],
-            }  # fmt: skip
+            }
             values = (draw.random((90, 3)) * (100, 5, 200)).round(6)
             table = pd.DataFrame(values, columns=list(self.schema["columns"])).assign(
                 ill=(values[:, 0] > 50).astype(int)
@@ -159,14 +176,23 @@ class Browser:
         self._from, to_write = os.pipe()
         high = [fcntl.fcntl(end, fcntl.F_DUPFD, 20) for end in (to_read, to_write)]
         options = [
-            "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}", "about:blank",
-        ]  # fmt: skip
+            "--headless",
+            "--remote-debugging-pipe",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            f"--user-data-dir={folder}",
+            "about:blank",
+        ]
         with (folder.parent / "browser.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _LAUNCH, *map(str, high), program, *options],
-                pass_fds=high, stdout=log, stderr=log,
-            )  # fmt: skip
+                pass_fds=high,
+                stdout=log,
+                stderr=log,
+            )
         for end in (to_read, to_write, *high):
             os.close(end)
         self._rest, self._number = b"", 0

@@ -71,8 +71,11 @@ class Exchange:
         for mode in ("routed", "desensitized"):
             out = bank.run_folder / f"{mode}.csv"
             options = {"data": None, "ids": self._common(), "mode": mode, "out": out}
-            self._run(outcomes, lambda path, o=options, **rest: predict_active(path, **o, **rest),
-                      lambda path, **rest: serve_passive(path, data=None, **rest))  # fmt: skip
+            self._run(
+                outcomes,
+                lambda path, o=options, **rest: predict_active(path, **o, **rest),
+                lambda path, **rest: serve_passive(path, data=None, **rest),
+            )
         for site in (bank, shop):
             report_of(site.path / "run.yaml").write()
         report_of(shop.path / "run.yaml", before=True).write()
@@ -136,8 +139,10 @@ def test_no_file_of_the_shop_holds_a_label_or_another_datum_of_the_bank(exchange
 
 
 def test_no_report_holds_a_planted_value_even_of_its_own_side(exchange: Exchange) -> None:
-    for site, own in ((exchange.sites.bank, [*forms(LABEL), *words(BANKS_OWN_ID)]),
-                      (exchange.sites.shop, [*forms(SPEND), *words(SHOPS_OWN_ID)])):  # fmt: skip
+    for site, own in (
+        (exchange.sites.bank, [*forms(LABEL), *words(BANKS_OWN_ID)]),
+        (exchange.sites.shop, [*forms(SPEND), *words(SHOPS_OWN_ID)]),
+    ):
         assert found_in([path.read_bytes() for path in (site.path / "runs").rglob("*report*")], own) == set()
 
 

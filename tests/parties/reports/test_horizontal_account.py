@@ -39,8 +39,9 @@ def test_the_curves_are_those_of_the_accounts() -> None:
     for profile in facts.profiles.values():
         assert np.all(np.diff([epsilon for _, epsilon in profile]) >= 0)
     assert [(one.kind, one.count, one.noise) for one in facts.queries] == [
-        ("Gaussian", 10, "sigma 5 sensitivities"), ("pure release", 1, "epsilon 0.05"),
-    ]  # fmt: skip
+        ("Gaussian", 10, "sigma 5 sensitivities"),
+        ("pure release", 1, "epsilon 0.05"),
+    ]
 
 
 def test_accounts_that_do_not_know_a_release_are_left_out() -> None:
@@ -66,9 +67,14 @@ def test_an_estimators_guarantee_makes_a_section() -> None:
 
 def test_a_page_tells_what_a_publication_claims() -> None:
     promise = RecordGuarantee(
-        epsilon=2.0, delta=0, account="pure composition", mode="paper", is_secure=True, bounds_are_public=True,
+        epsilon=2.0,
+        delta=0,
+        account="pure composition",
+        mode="paper",
+        is_secure=True,
+        bounds_are_public=True,
         claimed_epsilon=1.0,
-    )  # fmt: skip
+    )
     found = cells(account_section(account_facts(promise, [PureRelease(epsilon=2.0)])).blocks)
     assert found["epsilon that the publication claims"] == "1"
     assert found["certified or paper"] == "not certified (paper mode)"

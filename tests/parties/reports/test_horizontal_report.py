@@ -312,9 +312,7 @@ def test_a_doctor_names_what_is_wrong(hospitals: Any) -> None:
     hospitals.runs["south"]["ledger"] = {"epsilon": 1.0}
     (hospitals.root / "south" / "keys" / "hub.public").unlink()
     found = {one.check: one for one in examine(hospitals.write("south"), wait_s=0.2)}
-    for check, words in (
-        ("label", "must be 0 and 1"), ("budget", "over the budget of 1"), ("keys", "hub.public"),
-    ):  # fmt: skip
+    for check, words in (("label", "must be 0 and 1"), ("budget", "over the budget of 1"), ("keys", "hub.public")):
         assert found[check].status is Status.PROBLEM
         assert words in found[check].sentence
     hospitals.training["threshold"] = 1

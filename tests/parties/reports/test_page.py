@@ -73,11 +73,15 @@ def test_a_table_with_a_row_too_short_is_a_defect() -> None:
         Grid("t", ("a", "b"), (("1",),))
 
 
-@pytest.mark.parametrize("svg", [
-    drawing(),
-    bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
-    ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
-], ids=["lines", "bars", "ranking"])  # fmt: skip
+@pytest.mark.parametrize(
+    "svg",
+    [
+        drawing(),
+        bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
+        ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
+    ],
+    ids=["lines", "bars", "ranking"],
+)
 def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str) -> None:
     root = ET.fromstring(svg)
     assert root.tag.endswith("svg")
@@ -110,8 +114,9 @@ def test_a_drawing_alone_brings_its_colours_along() -> None:
 
 def test_facts_become_plain_values_and_folders_stay_private() -> None:
     assert plain({"a": (1, float("inf"), None), "p": Path("/home/someone/ledger.sqlite")}) == {
-        "a": [1, "inf", None], "p": "ledger.sqlite",
-    }  # fmt: skip
+        "a": [1, "inf", None],
+        "p": "ledger.sqlite",
+    }
     with pytest.raises(TypeError, match="object"):
         plain(object())
 

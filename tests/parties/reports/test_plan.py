@@ -156,10 +156,20 @@ def test_a_plan_draws_writes_and_spends_nothing(shop: Any) -> None:
     assert {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()} == before
 
 
-@pytest.mark.parametrize("settings", [
-    {"epsilon": 0.1}, {"epsilon": 0.01}, {"epsilon": 2.0}, {"mechanism": "local"}, {"mechanism": "adj"},
-    {"law": "exponential"}, {"domain_size": 50}, {"law": "bounded_laplace"}, {"epsilon": 0.001},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": 0.1},
+        {"epsilon": 0.01},
+        {"epsilon": 2.0},
+        {"mechanism": "local"},
+        {"mechanism": "adj"},
+        {"law": "exponential"},
+        {"domain_size": 50},
+        {"law": "bounded_laplace"},
+        {"epsilon": 0.001},
+    ],
+)
 @pytest.mark.parametrize("bounds", [(0, 5000), (0.5, 1.25), (-3, 60)])
 def test_the_odds_of_a_sentence_hold_for_every_pair_so_far_apart(settings: dict[str, Any], bounds: Any) -> None:
     """The worst pair by the exact table never beats the odds, and comes close to them."""
@@ -185,9 +195,16 @@ def test_the_odds_of_a_sentence_hold_for_every_pair_so_far_apart(settings: dict[
 
 @pytest.mark.parametrize(
     ("loss", "said"),
-    [(math.log(1.6), "1.60 to 1"), (math.log(1.601), "1.61 to 1"), (3.0, "20.1 to 1"), (5.0, "149 to 1"),
-     (9.0, "8,104 to 1"), (99.9, "e^99.9 to 1, which is no protection"), (math.inf, "any odds")],
-)  # fmt: skip
+    [
+        (math.log(1.6), "1.60 to 1"),
+        (math.log(1.601), "1.61 to 1"),
+        (3.0, "20.1 to 1"),
+        (5.0, "149 to 1"),
+        (9.0, "8,104 to 1"),
+        (99.9, "e^99.9 to 1, which is no protection"),
+        (math.inf, "any odds"),
+    ],
+)
 def test_odds_are_rounded_up(loss: float, said: str) -> None:
     assert odds(loss) == said
 
@@ -280,10 +297,13 @@ def test_an_active_party_has_nothing_to_plan(make_sites: Any, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--mechanism", "map"], "--mechanism must be one of global, local, adj; found map"),
-     (["--law", "gauss"], "--law must be one of"), (["--order", "1.5"], "between 0 and 1"),
-     (["--epsilon", "-1"], "positive")],
-)  # fmt: skip
+    [
+        (["--mechanism", "map"], "--mechanism must be one of global, local, adj; found map"),
+        (["--law", "gauss"], "--law must be one of"),
+        (["--order", "1.5"], "between 0 and 1"),
+        (["--epsilon", "-1"], "positive"),
+    ],
+)
 def test_impossible_wishes_are_one_sentence(shop: Any, words: list[str], said: str) -> None:
     code, out, err = run("report", str(shop.write()), *words)
     assert (code, out) == (1, "")

@@ -116,9 +116,13 @@ def test_the_report_is_written_again_from_the_folder_alone(finished: Any) -> Non
 
 @pytest.mark.parametrize(
     ("message", "said"),
-    [("the run is in /home/ann/runs/q3", "the run is in q3"), ("HOME/x.csv: label", "x.csv: label"),
-     ("/data/x.csv: label 'y'", "x.csv: label 'y'"), ("waits at tcp://0.0.0.0:5555", "waits at tcp://0.0.0.0:5555")],
-)  # fmt: skip
+    [
+        ("the run is in /home/ann/runs/q3", "the run is in q3"),
+        ("HOME/x.csv: label", "x.csv: label"),
+        ("/data/x.csv: label 'y'", "x.csv: label 'y'"),
+        ("waits at tcp://0.0.0.0:5555", "waits at tcp://0.0.0.0:5555"),
+    ],
+)
 def test_a_time_line_names_files_without_their_folders(
     make_sites: Any, message: str, said: str, tmp_path: Path
 ) -> None:
@@ -143,10 +147,13 @@ def test_a_report_that_cannot_be_written_does_not_undo_the_run(
     sites, said = make_sites(tmp_path), []
     for site in (sites.bank, sites.shop):
         site.run["report"] = True
-    done = outcomes(60, {
-        "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal(warn=said.append)),
-        "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal(warn=said.append)),
-    })  # fmt: skip
+    done = outcomes(
+        60,
+        {
+            "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal(warn=said.append)),
+            "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal(warn=said.append)),
+        },
+    )
     assert not [one for one in done.values() if isinstance(one, BaseException)]
     assert sum("`opboost report` writes it again" in sentence for sentence in said) == 2
     assert not (sites.shop.run_folder / "report.html").exists()
@@ -184,8 +191,9 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
     n_tests = len(json.loads((shop.run_folder / "model.json").read_text())["tests"])
     uses = found["history"]["predictions"]
     assert [(one["n_records"], one["n_answered"], one["n_routed_bits"]) for one in uses] == [
-        (30, 30, 30 * n_tests), (30, 30, 0),
-    ]  # fmt: skip
+        (30, 30, 30 * n_tests),
+        (30, 30, 0),
+    ]
     # The desensitized answers were drawn anew, at the price of the training run.
     assert found["ledger"]["record"]["spent"] == pytest.approx(2 * spent)
     sent = [line for line in (shop.run_folder / "log.jsonl").read_text().splitlines() if '"sent"' in line]

@@ -32,13 +32,29 @@ SILENT = Terminal()
 # 400 customers, two columns, 150 rows a chunk.
 CHUNKS = ["rank chunk"] * 6
 AT_BANK = [
-    "received hello", "sent hello", "received id confirmation", "sent id confirmation", "received offer",
-    *(f"received {kind}" for kind in CHUNKS), "sent split ranks", "received thresholds", "sent done", "received done",
-]  # fmt: skip
+    "received hello",
+    "sent hello",
+    "received id confirmation",
+    "sent id confirmation",
+    "received offer",
+    *(f"received {kind}" for kind in CHUNKS),
+    "sent split ranks",
+    "received thresholds",
+    "sent done",
+    "received done",
+]
 AT_SHOP = [
-    "sent hello", "received hello", "sent id confirmation", "received id confirmation", "sent offer",
-    *(f"sent {kind}" for kind in CHUNKS), "received split ranks", "sent thresholds", "received done", "sent done",
-]  # fmt: skip
+    "sent hello",
+    "received hello",
+    "sent id confirmation",
+    "received id confirmation",
+    "sent offer",
+    *(f"sent {kind}" for kind in CHUNKS),
+    "received split ranks",
+    "sent thresholds",
+    "received done",
+    "sent done",
+]
 BOUNDARIES = [
     pytest.param(party, i, id=f"{party} {i} {words}".replace(" ", "-"))
     for party, all_words in (("bank", AT_BANK), ("shop", AT_SHOP))
@@ -225,7 +241,7 @@ def interrupted(sites: Any, outcomes: Outcomes, executioner: Executioner) -> Any
         ("shop", "desensitize", {"epsilon": 0.6}, "desensitize.epsilon was 0.5, is 0.6"),
         ("shop", "desensitize", {"columns": {"spend": {"epsilon": 1}}}, "desensitize.columns.spend.epsilon was absent"),
     ],
-)  # fmt: skip
+)
 def test_a_changed_run_file_is_refused_with_the_difference(
     interrupted: Any, party: str, section: str, change: dict[str, Any], words: str
 ) -> None:

@@ -213,10 +213,12 @@ def test_of_two_peers_one_that_is_asked_alone_aligns_to_the_records_of_all(
 ) -> None:
     unaligned(sites)
     post = type(sites.bank)(
-        tmp_path, "post", "bank",
+        tmp_path,
+        "post",
+        "bank",
         {**sites.shop.run, "party": "post", "secret_key": "keys/post.secret"},
         {"id": "id", "columns": {"parcels": {"lower": 0, "upper": 400}}},
-    )  # fmt: skip
+    )
     post.table = sites.shop.table[["id"]].iloc[100:].assign(parcels=lambda table: np.arange(len(table)))
     (post.path / "keys/bank.public").write_text((sites.bank.path / "keys/bank.public").read_text())
     (sites.bank.path / "keys/post.public").write_text((post.path / "keys/post.public").read_text())

@@ -69,9 +69,13 @@ def schemas(draw: st.DrawFn, name: str) -> ColumnSchema:
         described = {"categories": tuple(draw(st.lists(st.text(max_size=5), min_size=2, max_size=4, unique=True)))}
         fill = draw(st.sampled_from(described["categories"]))
     return ColumnSchema(
-        name=name, kind=kind, missing=missing, fill=fill if missing is Missing.IMPUTE else None,
-        outside=draw(st.sampled_from(Outside)), **described,
-    )  # fmt: skip
+        name=name,
+        kind=kind,
+        missing=missing,
+        fill=fill if missing is Missing.IMPUTE else None,
+        outside=draw(st.sampled_from(Outside)),
+        **described,
+    )
 
 
 @st.composite

@@ -235,6 +235,8 @@ def test_the_active_partys_columns_are_numbers_and_unordered_categories_one_colu
     frame = FRAME.assign(size=["l", "s", "m"])
     columns = own_columns(read_table(write(tmp_path, frame), schema, needs_label=True), schema)
     assert [(column.name, column.is_categorical) for column in columns] == [
-        ("age", False), ("town", True), ("size", False),
-    ]  # fmt: skip
+        ("age", False),
+        ("town", True),
+        ("size", False),
+    ]
     np.testing.assert_array_equal([column.values for column in columns], [[40.5, 30, 20], [np.nan, 1, 0], [1, 0, 2]])

@@ -76,8 +76,9 @@ def test_a_run_trains_on_the_common_records_and_no_id_is_logged(sites: Any, outc
         assert found[name].read_json("meta.json")["n_rows"] == len(common) == 300
         (line,) = events(site, "aligned")
         assert (line["n_common"], line["n_own"], list(line["n_theirs"].values())) == (300, n_own, [700 - n_own])
-        assert not [record_id for record_id in [*sites.bank.table["id"], *sites.shop.table["id"]]
-                    if record_id in all_logs(site)]  # fmt: skip
+        assert not [
+            record_id for record_id in [*sites.bank.table["id"], *sites.shop.table["id"]] if record_id in all_logs(site)
+        ]
         assert len(events(site, "hashed ids")) == (align == HASHED)
 
 
@@ -186,14 +187,17 @@ def test_records_with_an_id_of_several_columns_and_repeated_rows_are_aligned(sit
         40,
         {
             "bank": lambda: predict_active(
-                sites.bank.path / "run.yaml", data=None, ids=None, mode="routed", out=None, insecure=False,
+                sites.bank.path / "run.yaml",
+                data=None,
+                ids=None,
+                mode="routed",
+                out=None,
+                insecure=False,
                 terminal=SILENT,
             ),
-            "shop": lambda: serve_passive(
-                sites.shop.path / "run.yaml", data=None, insecure=False, terminal=SILENT
-            ),
+            "shop": lambda: serve_passive(sites.shop.path / "run.yaml", data=None, insecure=False, terminal=SILENT),
         },
-    )  # fmt: skip
+    )
     predictions = pd.read_csv(predicted["bank"])
     assert predictions.columns.tolist() == ["id", "id.branch", "id.number", "prediction", "status"]
     assert len(predictions.drop_duplicates(["id.branch", "id.number"])) == 400

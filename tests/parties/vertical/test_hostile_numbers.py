@@ -41,18 +41,35 @@ from tests.support.recital import PROOF, PROVED, Recital
 
 N_ROWS = 300
 COLUMN_PROMISE = ColumnGuarantee(
-    column="column 0", mechanism="global", law="clamped", epsilon=0.1, unit="one step", domain_loss=99.9,
-    missing_epsilon=0.0, parameters={"epsilon": 0.1},
-)  # fmt: skip
+    column="column 0",
+    mechanism="global",
+    law="clamped",
+    epsilon=0.1,
+    unit="one step",
+    domain_loss=99.9,
+    missing_epsilon=0.0,
+    parameters={"epsilon": 0.1},
+)
 GUARANTEE = Guarantee(
-    notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="u", neighbours="n", protected="p", not_protected=("q",),
+    notion="dLDP",
+    epsilon=1.0,
+    domain_loss=2.0,
+    unit="u",
+    neighbours="n",
+    protected="p",
+    not_protected=("q",),
     columns=(COLUMN_PROMISE,),
-).to_dict()  # fmt: skip
+).to_dict()
 RANKS = (np.arange(N_ROWS) % 3).astype(np.uint8)
 COLUMN = OfferedColumn(
-    name="c0", n_ranks=3, has_missing=False, digest=hashlib.sha256(RANKS).hexdigest(), mechanism="global",
-    law="clamped", epsilon=0.1,
-)  # fmt: skip
+    name="c0",
+    n_ranks=3,
+    has_missing=False,
+    digest=hashlib.sha256(RANKS).hexdigest(),
+    mechanism="global",
+    law="clamped",
+    epsilon=0.1,
+)
 SHOP = Hello(
     role=Role.PASSIVE,
     party="shop",
@@ -63,9 +80,14 @@ SHOP = Hello(
     names=("c0",),
 )
 BANK = Hello(
-    role=Role.ACTIVE, party="bank", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=PROOF.point,
+    role=Role.ACTIVE,
+    party="bank",
+    run_id="spring",
+    task=Task.TRAIN,
+    n_rows=N_ROWS,
+    id_point=PROOF.point,
     plan=Terms(tests=2**32 - 1),
-)  # fmt: skip
+)
 
 
 def release(guarantee: Any = GUARANTEE) -> list[Message]:
@@ -91,9 +113,13 @@ def changed(document: Any, path: Sequence[str | int], value: object) -> Any:
 
 
 LOSSES: list[list[str | int]] = [
-    ["epsilon"], ["domain_loss"], ["columns", 0, "epsilon"], ["columns", 0, "domain_loss"],
-    ["columns", 0, "missing_epsilon"], ["columns", 0, "parameters", "epsilon"],
-]  # fmt: skip
+    ["epsilon"],
+    ["domain_loss"],
+    ["columns", 0, "epsilon"],
+    ["columns", 0, "domain_loss"],
+    ["columns", 0, "missing_epsilon"],
+    ["columns", 0, "parameters", "epsilon"],
+]
 TEXTS: list[list[str | int]] = [["protected"], ["not_protected", 0], ["columns", 0, "unit"], ["columns", 0, "column"]]
 
 
@@ -113,7 +139,7 @@ def test_the_release_that_is_varied_below_is_taken(trial: Any) -> None:
         (["columns", 0, "parameters"], {str(i): 1.0 for i in range(1000)}),
     ],
     ids=lambda value: str(value)[:40],
-)  # fmt: skip
+)
 def test_an_offer_whose_guarantee_could_not_be_kept_is_refused_before_a_rank_is_taken(
     trial: Any, path: list[str | int], value: object
 ) -> None:

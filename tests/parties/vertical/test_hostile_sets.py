@@ -57,9 +57,15 @@ class FalseBank:
         """Returns the kinds of what the shop sent after the proof."""
         shop = expect(channel, Hello)
         mine = Hello(
-            role=Role.ACTIVE, party="bank", run_id="spring", task=Task.TRAIN, n_rows=self.n_brought, has_label=True,
-            alignment=shop.alignment, plan=Terms(tests=1),
-        )  # fmt: skip
+            role=Role.ACTIVE,
+            party="bank",
+            run_id="spring",
+            task=Task.TRAIN,
+            n_rows=self.n_brought,
+            has_label=True,
+            alignment=shop.alignment,
+            plan=Terms(tests=1),
+        )
         if not shop.alignment.startswith("prealigned"):
             channel.send(mine)
             self._align(channel, is_psi=shop.alignment.startswith("psi"))
@@ -199,9 +205,15 @@ class FalseShop:
 
     def __call__(self, channel: Channel) -> list[str]:
         bank = Hello(
-            role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=self.n_brought, has_label=False,
-            alignment="psi, duplicates: refuse, id columns: 1", names=("c0",),
-        )  # fmt: skip
+            role=Role.PASSIVE,
+            party="shop",
+            run_id="spring",
+            task=Task.TRAIN,
+            n_rows=self.n_brought,
+            has_label=False,
+            alignment="psi, duplicates: refuse, id columns: 1",
+            names=("c0",),
+        )
         channel.send(bank)
         assert expect(channel, Hello).n_rows == self.n_brought
         channel.send(OrderShare(random=bytes(32)))

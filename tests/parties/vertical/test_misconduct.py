@@ -91,51 +91,71 @@ BROKEN_RELEASES: dict[str, tuple[Sequence[Message], type[Exception], str]] = {
     "ranks before the offer": ([chunk()], UnexpectedMessage, "shop sent 'rank chunk' where 'offer' was due"),
     "no ranks": ([offer(), Done()], UnexpectedMessage, "shop sent 'done' where 'rank chunk' was due"),
     "second column first": (
-        [offer(), chunk(1)], UnexpectedMessage, "sent rows 0.. of column 1 where rows 0.. of column 0 were due",
+        [offer(), chunk(1)],
+        UnexpectedMessage,
+        "sent rows 0.. of column 1 where rows 0.. of column 0 were due",
     ),
     "second chunk first": (
-        [offer(), chunk(start=100, n_rows=200)], UnexpectedMessage, "sent rows 100.. of column 0 where rows 0..",
+        [offer(), chunk(start=100, n_rows=200)],
+        UnexpectedMessage,
+        "sent rows 100.. of column 0 where rows 0..",
     ),
     "a chunk twice": (
-        [offer(), chunk(n_rows=100), chunk(n_rows=100)], UnexpectedMessage, "rows 0.. of column 0 where rows 100..",
+        [offer(), chunk(n_rows=100), chunk(n_rows=100)],
+        UnexpectedMessage,
+        "rows 0.. of column 0 where rows 100..",
     ),
     "a gap": (
-        [offer(), chunk(n_rows=100), chunk(start=101, n_rows=199)], UnexpectedMessage, "sent rows 101.. of column 0",
+        [offer(), chunk(n_rows=100), chunk(start=101, n_rows=199)],
+        UnexpectedMessage,
+        "sent rows 101.. of column 0",
     ),
     "too many rows": ([offer(), chunk(n_rows=N_ROWS + 1)], UnexpectedMessage, "sent rows 0.. of column 0"),
     "an empty chunk": ([offer(), chunk(n_rows=0)], UnexpectedMessage, "sent rows 0.. of column 0"),
     "a rank above the offer": (
-        [offer(), chunk(highest=3)], UnexpectedMessage, "sent a rank above 2 in column 0, which has 3 ranks",
+        [offer(), chunk(highest=3)],
+        UnexpectedMessage,
+        "sent a rank above 2 in column 0, which has 3 ranks",
     ),
-    "more ranks than records": (
-        [offer(n_ranks=1 << 31), chunk()], UnexpectedMessage, "more than the 300 records",
-    ),
+    "more ranks than records": ([offer(n_ranks=1 << 31), chunk()], UnexpectedMessage, "more than the 300 records"),
     "ranks of a wider type": (
-        [offer(), chunk().model_copy(update={"ranks": np.zeros(N_ROWS, "<u2")})], UnexpectedMessage,
+        [offer(), chunk().model_copy(update={"ranks": np.zeros(N_ROWS, "<u2")})],
+        UnexpectedMessage,
         "sent column 0 in another type than its number of ranks needs",
     ),
     "other ranks than offered": (
-        [offer(), chunk(highest=1)], UnexpectedMessage, "the ranks of column 0 of shop are not those that were offered",
+        [offer(), chunk(highest=1)],
+        UnexpectedMessage,
+        "the ranks of column 0 of shop are not those that were offered",
     ),
     "a rank above missing": (
-        [offer(has_missing=True), chunk(highest=4)], UnexpectedMessage, "sent a rank above 3 in column 0",
+        [offer(has_missing=True), chunk(highest=4)],
+        UnexpectedMessage,
+        "sent a rank above 3 in column 0",
     ),
     "more columns than announced": ([offer(3)], UnexpectedMessage, "3 columns that are not the 2 of its greeting"),
     "fewer columns than announced": ([offer(1)], UnexpectedMessage, "1 columns that are not the 2 of its greeting"),
     "no thresholds": ([*WHOLE, Done()], UnexpectedMessage, "shop sent 'done' where 'thresholds' was due"),
     "too few resolved tests": (
-        [*WHOLE, Thresholds(router={"columns": [], "tests": []})], UnexpectedMessage, "shop resolved 0 of ",
+        [*WHOLE, Thresholds(router={"columns": [], "tests": []})],
+        UnexpectedMessage,
+        "shop resolved 0 of ",
     ),
     "tests on no column": (
-        [*WHOLE, Thresholds(router={"columns": [], "tests": [
-            {"source": "x", "category": None, "threshold": 1.5, "missing_left": False}
-        ]})],
-        UnexpectedMessage, "names a column or category that the columns do not have",
+        [
+            *WHOLE,
+            Thresholds(
+                router={
+                    "columns": [],
+                    "tests": [{"source": "x", "category": None, "threshold": 1.5, "missing_left": False}],
+                }
+            ),
+        ],
+        UnexpectedMessage,
+        "names a column or category that the columns do not have",
     ),
-    "no guarantee": (
-        [offer().model_copy(update={"guarantee": {}})], UnexpectedMessage, "the guarantee is malformed",
-    ),
-}  # fmt: skip
+    "no guarantee": ([offer().model_copy(update={"guarantee": {}})], UnexpectedMessage, "the guarantee is malformed"),
+}
 
 
 @pytest.mark.parametrize(("script", "error", "words"), BROKEN_RELEASES.values(), ids=BROKEN_RELEASES)
@@ -364,9 +384,15 @@ def test_different_runs_do_not_meet(together: Together, trial: Any) -> None:
 def test_a_party_that_came_to_predict_does_not_train(together: Together, trial: Any) -> None:
     def answer(channel: Channel) -> int:
         return serve(
-            Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_))), trial.ids, trial.tables["shop"], channel,
-            party="shop", run_id="spring", rng=rng.seeded(3), may_route=True,
-        )  # fmt: skip
+            Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_))),
+            trial.ids,
+            trial.tables["shop"],
+            channel,
+            party="shop",
+            run_id="spring",
+            rng=rng.seeded(3),
+            may_route=True,
+        )
 
     found = together(lambda channels: train_jointly(trial.active(), channels), {"shop": answer})
     assert {type(error) for error in found.values()} == {Disagreement}

@@ -138,9 +138,7 @@ def predict(sites: Any, out: Path, mode: str = "routed", ids: list[str] | None =
 
 
 def hello(**changes: Any) -> Hello:
-    mine: dict[str, Any] = {
-        "role": Role.ACTIVE, "party": "bank", "run_id": "spring", "task": Task.PREDICT, "n_rows": 0,
-    }  # fmt: skip
+    mine: dict[str, Any] = {"role": Role.ACTIVE, "party": "bank", "run_id": "spring", "task": Task.PREDICT, "n_rows": 0}
     return Hello(**{**mine, **changes})
 
 
@@ -205,9 +203,7 @@ def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_ta
     assert (code, done) == (0, {"sessions": 4, "requests": 3, "records_answered": 403})
     assert service.said("stopped")[0].startswith("told to stop after 4 sessions with 3 requests: 403 records answered")
     assert not err
-    assert service.said("session")[0].startswith(
-        "session 1: 400 records in 1 requests (routed), 400 answered with "
-    )  # fmt: skip
+    assert service.said("session")[0].startswith("session 1: 400 records in 1 requests (routed), 400 answered with ")
     assert not [record_id for record_id in ("k0001", "k0003") if record_id in err + "".join(service.said("session"))]
 
 

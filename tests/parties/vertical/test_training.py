@@ -151,9 +151,15 @@ def test_many_batches_over_one_connection_are_scored_like_one(together: Together
 
     def answer(party: str, channel: Channel) -> int:
         return serve(
-            trained[party].router, trial.ids, trial.tables[party], channel,
-            party=party, run_id="spring", rng=rng.seeded(3), may_route=True,
-        )  # fmt: skip
+            trained[party].router,
+            trial.ids,
+            trial.tables[party],
+            channel,
+            party=party,
+            run_id="spring",
+            rng=rng.seeded(3),
+            may_route=True,
+        )
 
     answering = {party: lambda channel, party=party: answer(party, channel) for party in ("shop", "post")}
     found = together(ask, answering)
@@ -247,15 +253,20 @@ def test_routed_requests_are_refused_where_the_owner_does_not_allow_them(togethe
 
     def serve_desensitized_only(channel: Channel) -> int:
         return serve(
-            trained["shop"].router, trial.ids, trial.tables["shop"], channel,
-            party="shop", run_id="spring", rng=rng.seeded(3), may_route=False,
-        )  # fmt: skip
+            trained["shop"].router,
+            trial.ids,
+            trial.tables["shop"],
+            channel,
+            party="shop",
+            run_id="spring",
+            rng=rng.seeded(3),
+            may_route=False,
+        )
 
     def ask(channels: Sequence[Channel]) -> Any:
         return predict_jointly(
-            trained["bank"], trial.ids, {"age": trial.age}, channels,
-            party="bank", run_id="spring", desensitized=False,
-        )  # fmt: skip
+            trained["bank"], trial.ids, {"age": trial.age}, channels, party="bank", run_id="spring", desensitized=False
+        )
 
     found = together(ask, {"shop": serve_desensitized_only})
     predictions, status = found["bank"]

@@ -325,29 +325,36 @@ TO_A: dict[str, tuple[list[Message], type[Exception], str]] = {
     "an answer of another length": ([SHARE, ReblindedIds(start=0, rows=GOOD)], UnexpectedMessage, "3 ids from 0 on"),
     "an answer elsewhere": ([SHARE, ReblindedIds(start=1, rows=GOOD[:2])], UnexpectedMessage, "2 ids from 1 on"),
     "answers of another width": (
-        [SHARE, ReblindedIds(start=0, rows=WIDE.repeat(2, 0))], UnexpectedMessage, "34 bytes each",
+        [SHARE, ReblindedIds(start=0, rows=WIDE.repeat(2, 0))],
+        UnexpectedMessage,
+        "34 bytes each",
     ),
     "too many ids": (
         [SHARE, ReblindedIds(start=0, rows=GOOD[:2]), BlindedIds(start=0, rows=points(4))],
-        UnexpectedMessage, "b sent 4 ids from 0 on, 33 bytes each, where 3 from 0 on",
+        UnexpectedMessage,
+        "b sent 4 ids from 0 on, 33 bytes each, where 3 from 0 on",
     ),
     "an empty chunk": (
         [SHARE, ReblindedIds(start=0, rows=GOOD[:2]), BlindedIds(start=0, rows=GOOD[:0])],
-        UnexpectedMessage, "b sent 0 ids",
+        UnexpectedMessage,
+        "b sent 0 ids",
     ),
     "a gap": (
         [SHARE, ReblindedIds(start=0, rows=GOOD[:2]), BlindedIds(start=1, rows=GOOD[:1])],
-        UnexpectedMessage, "b sent 1 ids from 1 on",
+        UnexpectedMessage,
+        "b sent 1 ids from 1 on",
     ),
     "no point": (
         [SHARE, ReblindedIds(start=0, rows=GOOD[:2]), BlindedIds(start=0, rows=NO_POINT)],
-        DecodeError, "b sent ids that cannot be compared: a blinded id is not a point of the curve",
+        DecodeError,
+        "b sent ids that cannot be compared: a blinded id is not a point of the curve",
     ),
     "an id twice": (
         [SHARE, ReblindedIds(start=0, rows=GOOD[:2]), BlindedIds(start=0, rows=GOOD[[0, 1, 0]])],
-        UnexpectedMessage, "b sent an id more than once",
+        UnexpectedMessage,
+        "b sent an id more than once",
     ),
-}  # fmt: skip
+}
 TO_B: dict[str, tuple[list[Message], type[Exception], str]] = {
     "no share": ([Done()], UnexpectedMessage, "'done' where 'order share' was due"),
     "no ids": ([SHARE, Done()], UnexpectedMessage, "'done' where 'blinded ids' was due"),
@@ -356,18 +363,21 @@ TO_B: dict[str, tuple[list[Message], type[Exception], str]] = {
     "no bits": ([SHARE, BlindedIds(start=0, rows=GOOD), Done()], UnexpectedMessage, "where 'common ids' was due"),
     "too many bits": (
         [SHARE, BlindedIds(start=0, rows=GOOD), CommonIds(bits=np.ones(2, np.uint8))],
-        UnexpectedMessage, "a sent 16 bits about 2 ids",
+        UnexpectedMessage,
+        "a sent 16 bits about 2 ids",
     ),
     "bits beyond the last": (
         [SHARE, BlindedIds(start=0, rows=GOOD), CommonIds(bits=np.full(1, 0b10100000, np.uint8))],
-        UnexpectedMessage, "or bits beyond the last",
+        UnexpectedMessage,
+        "or bits beyond the last",
     ),
     "nobody": (
         [SHARE, BlindedIds(start=0, rows=GOOD), CommonIds(bits=np.zeros(1, np.uint8))],
-        UnexpectedMessage, "a says that no id is common and goes on all the same",
+        UnexpectedMessage,
+        "a says that no id is common and goes on all the same",
     ),
     "silence": ([SHARE, BlindedIds(start=0, rows=GOOD)], PeerLost, "a closed the channel"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

@@ -96,9 +96,16 @@ HELLO = {"role": "active", "party": "a", "run_id": "r", "task": "train", "n_rows
 FLAGS = np.zeros(3, np.bool_)
 NODES = np.zeros(3, np.int32)
 TURN = {
-    "turn": 0, "epsilon": 1.0, "is_secure": True, "columns": NODES, "thresholds": np.zeros(3), "missing_left": FLAGS,
-    "lefts": NODES, "rights": NODES, "values": np.zeros(3),
-}  # fmt: skip
+    "turn": 0,
+    "epsilon": 1.0,
+    "is_secure": True,
+    "columns": NODES,
+    "thresholds": np.zeros(3),
+    "missing_left": FLAGS,
+    "lefts": NODES,
+    "rights": NODES,
+    "values": np.zeros(3),
+}
 
 
 def odd(number: float) -> Any:
@@ -116,13 +123,15 @@ def odd(number: float) -> Any:
         (Hello, HELLO, "max_rows", 2**60),
         (Held, {"offer": "0" * 64, "column": 0, "row": 0}, "row", 2**60),
         (OfferedColumn, COLUMN, "law", "x" * 201),
-        *((PassTree, TURN, name, odd(wrong))
-          for name in ("thresholds", "values")
-          for wrong in (math.nan, math.inf, -math.inf)),
+        *(
+            (PassTree, TURN, name, odd(wrong))
+            for name in ("thresholds", "values")
+            for wrong in (math.nan, math.inf, -math.inf)
+        ),
         *((Place, {}, "cuts", np.array([[0.0, wrong]])) for wrong in (math.nan, math.inf)),
         (PassTree, TURN, "epsilon", math.nan),
     ],
-)  # fmt: skip
+)
 def test_a_number_that_no_party_could_mean_is_refused(
     message: type[Message], fields: dict[str, Any], name: str, wrong: object
 ) -> None:
@@ -133,9 +142,10 @@ def test_a_number_that_no_party_could_mean_is_refused(
 
 
 @pytest.mark.parametrize(
-    "rows", [np.zeros((2**26, 0), np.uint8), np.zeros((2, 31), np.uint8), np.zeros((3, 32), np.uint8)],
+    "rows",
+    [np.zeros((2**26, 0), np.uint8), np.zeros((2, 31), np.uint8), np.zeros((3, 32), np.uint8)],
     ids=["rows of nothing", "short rows", "a row too many"],
-)  # fmt: skip
+)
 def test_there_is_a_key_of_32_bytes_for_every_name(rows: Any) -> None:
     """A frame of no bytes at all can claim 67 million rows, each of which would become an object."""
     Members(epoch=0, names=("a", "b"), keys=np.zeros((2, 32), np.uint8), round=0)

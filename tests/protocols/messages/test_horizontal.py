@@ -45,8 +45,13 @@ PARCEL = {"sealed": BYTES, "seeds": b"s" * 112, "mark": bytes(32)}
 SPLITS = {name: NODES for name in ("nodes", "columns", "cuts")}
 EXAMPLES: list[Message] = [
     Join(
-        party="w", run_id="r", terms={"epsilon": 1.0, "columns": ["a"]}, key=bytes(32), commitment=bytes(32),
-        answered=0, is_secure=True,
+        party="w",
+        run_id="r",
+        terms={"epsilon": 1.0, "columns": ["a"]},
+        key=bytes(32),
+        commitment=bytes(32),
+        answered=0,
+        is_secure=True,
     ),
     Welcome(terms={"epsilon": 1.0}),
     Commitments(names=("a", "b", "c"), rows=np.zeros((3, 32), np.uint8), is_open=True),
@@ -68,10 +73,17 @@ EXAMPLES: list[Message] = [
     Place(cuts=np.array([[0.25, 0.5], [1.0, 2.0]])),
     TakeTurns(party="w", run_id="r", terms={"epsilon": 1.0, "order": ["w", "v"]}, n_held=2),
     PassTree(
-        turn=2, epsilon=1.0, is_secure=True, columns=NODES, thresholds=np.array([1.5, 0, 0]), missing_left=FLAGS,
-        lefts=NODES, rights=NODES, values=np.array([0.0, -0.25, 1e-300]),
+        turn=2,
+        epsilon=1.0,
+        is_secure=True,
+        columns=NODES,
+        thresholds=np.array([1.5, 0, 0]),
+        missing_left=FLAGS,
+        lefts=NODES,
+        rights=NODES,
+        values=np.array([0.0, -0.25, 1e-300]),
     ),
-]  # fmt: skip
+]
 
 
 def test_every_message_is_in_the_vocabulary_under_a_kind_of_its_own() -> None:

@@ -33,15 +33,16 @@ from protocols.messages.vertical import (
 
 HELLO = {"role": Role.ACTIVE, "party": "a", "run_id": "r", "task": Task.TRAIN, "n_rows": 3}
 COLUMN = {
-    "name": "c0", "n_ranks": 5, "has_missing": False, "digest": "0" * 64, "mechanism": "global", "law": "clamped",
+    "name": "c0",
+    "n_ranks": 5,
+    "has_missing": False,
+    "digest": "0" * 64,
+    "mechanism": "global",
+    "law": "clamped",
     "epsilon": 0.1,
-}  # fmt: skip
-RANKS = {"column": 0, "start": 0, "ranks": np.arange(3, dtype=np.uint8)}
-SPLITS = {
-    "columns": np.zeros(2, np.uint32),
-    "ranks": np.zeros(2, np.uint32),
-    "missing_left": np.zeros(2, np.bool_),
 }
+RANKS = {"column": 0, "start": 0, "ranks": np.arange(3, dtype=np.uint8)}
+SPLITS = {"columns": np.zeros(2, np.uint32), "ranks": np.zeros(2, np.uint32), "missing_left": np.zeros(2, np.bool_)}
 ANSWERS = {"status": np.ones(2, np.uint8), "bits": np.zeros((2, 1), np.uint8)}
 ROWS = {"start": 0, "rows": np.zeros((2, 33), np.uint8)}
 VALID: list[tuple[type[Message], dict[str, object]]] = [

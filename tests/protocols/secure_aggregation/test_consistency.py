@@ -269,12 +269,18 @@ def test_a_confirmation_is_of_one_round_epoch_pair_of_workers_and_direction() ->
 
     some = flags(3, (0, 1))
     others = [
-        view(replace(epoch, number=2)), view(replace(epoch, run="summer")), view(replace(epoch, drawing=b"other")),
-        view(replace(epoch, threshold=3)), view(replace(epoch, keys=epoch.keys[::-1])),
-        view(replace(epoch, names=("w0", "w1", "w3"))), view(number=1), view(present=some),
-        view(survivors=some), epoch.view(0, whole, whole, sender=1, receiver=0),
+        view(replace(epoch, number=2)),
+        view(replace(epoch, run="summer")),
+        view(replace(epoch, drawing=b"other")),
+        view(replace(epoch, threshold=3)),
+        view(replace(epoch, keys=epoch.keys[::-1])),
+        view(replace(epoch, names=("w0", "w1", "w3"))),
+        view(number=1),
+        view(present=some),
+        view(survivors=some),
+        epoch.view(0, whole, whole, sender=1, receiver=0),
         epoch.view(0, whole, whole, sender=0, receiver=2),
-    ]  # fmt: skip
+    ]
     assert len({view(), *others}) == 1 + len(others)
     key = workers[0]._pairs[1].confirmations
     assert key == workers[1]._pairs[0].confirmations

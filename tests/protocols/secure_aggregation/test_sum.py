@@ -66,7 +66,7 @@ class Group:
         of = SumRound(self.epoch, number, vectors.shape[1], self.parcels(number, without=absent))
         for u, vector in self.masked(of, vectors, without=late).items():
             of.add(u, vector)
-        return self.unmasked(of, without=gone)  # fmt: skip
+        return self.unmasked(of, without=gone)
 
 
 def test_the_sum_of_signed_vectors_comes_out() -> None:
@@ -281,10 +281,15 @@ def test_who_dropped_out_comes_back_in_a_new_epoch_with_its_old_key_or_a_new_one
 
 @pytest.mark.parametrize(
     "wrong",
-    [np.zeros(2, np.uint64), np.zeros(4, np.uint64), np.zeros(3, np.uint32), np.zeros(3, np.int64),
-     np.zeros((3, 1), np.uint64)],
+    [
+        np.zeros(2, np.uint64),
+        np.zeros(4, np.uint64),
+        np.zeros(3, np.uint32),
+        np.zeros(3, np.int64),
+        np.zeros((3, 1), np.uint64),
+    ],
     ids=["short", "long", "smaller field", "signed", "two dimensions"],
-)  # fmt: skip
+)
 def test_a_vector_of_another_length_or_field_is_refused(wrong: np.ndarray) -> None:
     group = Group(3, 2)
     of = SumRound(group.epoch, 0, 3, group.parcels())

@@ -44,9 +44,7 @@ def ends(request: pytest.FixtureRequest, within: Within) -> Ends:
     within(5, listener.channel("b").receive)
     connected.traffic.sent_bytes = 0
     return Ends(
-        listener.channel("b"),
-        connected,
-        {"a": lambda: network.leave(listener), "b": lambda: network.leave(connected)},
+        listener.channel("b"), connected, {"a": lambda: network.leave(listener), "b": lambda: network.leave(connected)}
     )
 
 

@@ -50,9 +50,15 @@ _json = st.recursive(
 )
 _documents = st.dictionaries(_texts, _json, max_size=4)
 _columns = st.builds(
-    OfferedColumn, name=_names, n_ranks=_counts, has_missing=st.booleans(), digest=_digests, mechanism=_texts,
-    law=_texts, epsilon=_losses,
-)  # fmt: skip
+    OfferedColumn,
+    name=_names,
+    n_ranks=_counts,
+    has_missing=st.booleans(),
+    digest=_digests,
+    mechanism=_texts,
+    law=_texts,
+    epsilon=_losses,
+)
 
 
 def _arrays(*dtypes: str) -> st.SearchStrategy[np.ndarray]:
@@ -60,34 +66,51 @@ def _arrays(*dtypes: str) -> st.SearchStrategy[np.ndarray]:
 
 
 _terms = st.builds(
-    Terms, objective=st.none() | _names, columns=st.none() | _counts, mechanism=st.none() | _names,
-    law=st.none() | _names, epsilon=st.none() | _losses, total_epsilon=st.none() | _losses,
-    share_thresholds=st.none() | st.booleans(), reveal=st.none() | _texts,
-)  # fmt: skip
+    Terms,
+    objective=st.none() | _names,
+    columns=st.none() | _counts,
+    mechanism=st.none() | _names,
+    law=st.none() | _names,
+    epsilon=st.none() | _losses,
+    total_epsilon=st.none() | _losses,
+    share_thresholds=st.none() | st.booleans(),
+    reveal=st.none() | _texts,
+)
 
 MESSAGES = st.one_of(
     st.builds(
-        Hello, role=st.sampled_from(Role), party=_names, run_id=_names, task=st.sampled_from(Task), n_rows=_counts,
-        id_point=st.none() | st.binary(min_size=33, max_size=33), has_label=st.none() | st.booleans(), plan=_terms,
+        Hello,
+        role=st.sampled_from(Role),
+        party=_names,
+        run_id=_names,
+        task=st.sampled_from(Task),
+        n_rows=_counts,
+        id_point=st.none() | st.binary(min_size=33, max_size=33),
+        has_label=st.none() | st.booleans(),
+        plan=_terms,
         agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
-        max_rows=st.none() | st.integers(1, MAX_COUNT - 1), comes_again=st.booleans(),
+        max_rows=st.none() | st.integers(1, MAX_COUNT - 1),
+        comes_again=st.booleans(),
     ),
     st.builds(IdConfirmation, tag=st.binary(min_size=32, max_size=32)),
     st.builds(Offer, columns=st.lists(_columns, max_size=3).map(tuple), guarantee=_documents),
     st.builds(RankChunk, column=_counts, start=_counts, ranks=_arrays("|u1", "<u2", "<u4")),
-    st.integers(0, 30).flatmap(lambda n: st.builds(
-        SplitRanks, columns=hnp.arrays("<u4", n), ranks=hnp.arrays("<u4", n), missing_left=hnp.arrays("|b1", n)
-    )),
+    st.integers(0, 30).flatmap(
+        lambda n: st.builds(
+            SplitRanks, columns=hnp.arrays("<u4", n), ranks=hnp.arrays("<u4", n), missing_left=hnp.arrays("|b1", n)
+        )
+    ),
     st.builds(Thresholds, router=st.none() | _documents),
     st.builds(Ask, ids=st.lists(_texts, max_size=5).map(tuple), desensitized=st.booleans()),
     st.builds(
-        Answers, status=hnp.arrays("|u1", st.integers(0, 30), elements=st.integers(0, max(RecordStatus))),
-        bits=hnp.arrays("|u1", hnp.array_shapes(min_dims=2, max_dims=2, min_side=0))
+        Answers,
+        status=hnp.arrays("|u1", st.integers(0, 30), elements=st.integers(0, max(RecordStatus))),
+        bits=hnp.arrays("|u1", hnp.array_shapes(min_dims=2, max_dims=2, min_side=0)),
     ),
     st.just(Done()),
     st.builds(Abort, phase=_texts.filter(bool), reason=_texts),
-)  # fmt: skip
+)
 
 
 def assert_same(found: Message, expected: Message) -> None:
@@ -190,10 +213,19 @@ _layouts = st.lists(
 _plain_fields = st.fixed_dictionaries(
     {},
     optional={
-        "column": _counts, "start": _counts, "router": _json, "desensitized": st.booleans(), "ids": _json,
-        "columns": _json, "guarantee": _json, "phase": _json, "reason": _json, "role": _json, "n_rows": _json,
+        "column": _counts,
+        "start": _counts,
+        "router": _json,
+        "desensitized": st.booleans(),
+        "ids": _json,
+        "columns": _json,
+        "guarantee": _json,
+        "phase": _json,
+        "reason": _json,
+        "role": _json,
+        "n_rows": _json,
     },
-)  # fmt: skip
+)
 
 
 @st.composite

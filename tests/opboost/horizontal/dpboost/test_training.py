@@ -21,9 +21,18 @@ from opboost.rng import seeded
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 PLAIN = {
-    "n_trees": 12, "trees_per_ensemble": 4, "max_depth": 2, "scheme": "eoe", "learning_rate": 0.3, "reg_lambda": 0.1,
-    "max_grad": 0.5, "leaf": "sums", "noise_lambda": 2.0, "filters_gradients": False, "clips_leaves": False,
-}  # fmt: skip
+    "n_trees": 12,
+    "trees_per_ensemble": 4,
+    "max_depth": 2,
+    "scheme": "eoe",
+    "learning_rate": 0.3,
+    "reg_lambda": 0.1,
+    "max_grad": 0.5,
+    "leaf": "sums",
+    "noise_lambda": 2.0,
+    "filters_gradients": False,
+    "clips_leaves": False,
+}
 PUBLIC = {"bounds": (0, 1), "label_bounds": (-1, 1), "random_state": 0}
 
 
@@ -51,9 +60,15 @@ def deals_seen(chosen: Settings, epsilon: float = math.inf, n_rows: int = 300) -
         return next_part
 
     dpboost.train(
-        *table(n_rows), PublicGrid([(0, 1)] * 2, 8), chosen, gradients=squared_gradients, epsilon=epsilon,
-        initial=lambda labels, rng: 0.0, deals=watched, rng=seeded(0),
-    )  # fmt: skip
+        *table(n_rows),
+        PublicGrid([(0, 1)] * 2, 8),
+        chosen,
+        gradients=squared_gradients,
+        epsilon=epsilon,
+        initial=lambda labels, rng: 0.0,
+        deals=watched,
+        rng=seeded(0),
+    )
     return seen
 
 
@@ -165,9 +180,18 @@ def test_shares_of_the_records_fall_from_tree_to_tree_and_leaf_bounds_within_an_
 def test_without_noise_and_with_all_records_it_is_plain_greedy_boosting():
     X, y = table()
     model = DPBoostRegressor(
-        **PUBLIC, epsilon=math.inf, scheme="seq", n_estimators=2, max_depth=1, initial_share=0.0, max_cells=4,
-        max_grad=1.0, reg_lambda=0.0, noise_lambda=0.0, learning_rate=0.5,
-    ).fit(X, y)  # fmt: skip
+        **PUBLIC,
+        epsilon=math.inf,
+        scheme="seq",
+        n_estimators=2,
+        max_depth=1,
+        initial_share=0.0,
+        max_cells=4,
+        max_grad=1.0,
+        reg_lambda=0.0,
+        noise_lambda=0.0,
+        learning_rate=0.5,
+    ).fit(X, y)
     first, second = model.model_.trees
     assert (int(first.columns[0]), first.thresholds[0]) == (0, 0.5)
     np.testing.assert_allclose(first.values[1:], [-0.3, 0.3], atol=1e-6)

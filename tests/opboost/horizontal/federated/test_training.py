@@ -55,10 +55,13 @@ def choices(split_method="tr", **settings):
 
 EVERYTHING = list(
     itertools.product(
-        ("hist", "pr", "tr"), ("averaging", "gradient", "newton"), ("none", "printed", "equal_mass"),
-        (("all", 1), ("cyclical", 1), ("cyclical", 2), ("random", 2)), (1, 4, 6),
+        ("hist", "pr", "tr"),
+        ("averaging", "gradient", "newton"),
+        ("none", "printed", "equal_mass"),
+        (("all", 1), ("cyclical", 1), ("cyclical", 2), ("random", 2)),
+        (1, 4, 6),
     )
-)  # fmt: skip
+)
 
 
 def kappa(split, refining, interaction, k) -> int:
@@ -76,9 +79,7 @@ def test_every_combination_works_and_asks_as_often_as_the_table_says(split, upda
     for each, of_update, refining, (interaction, k), batch in EVERYTHING:
         if (each, of_update) != (split, update):
             continue
-        chosen = choices(
-            split, refining=refining, interaction=interaction, columns_per_tree=k, batch_size=batch
-        )  # fmt: skip
+        chosen = choices(split, refining=refining, interaction=interaction, columns_per_tree=k, batch_size=batch)
         assert chosen.n_queries(M) == kappa(split, refining, interaction, k)
         result = trained(chosen, update=weight_update(update, is_classification=True))
         assert len(result.trees) == 6
@@ -152,9 +153,13 @@ def test_the_root_of_a_partially_random_tree_is_asked_for_and_charged():
 def holder_of(n_queries: int, multiplier: float = 0.0, update=None, table=None) -> QueryHolder:
     update = update or weight_update("newton", is_classification=True)
     holder = QueryHolder(
-        client(*(table or data()), update, choices("hist")), axes=COLUMNS.axes, update=update, multiplier=multiplier,
-        n_queries=n_queries, rng=rng.seeded(1),
-    )  # fmt: skip
+        client(*(table or data()), update, choices("hist")),
+        axes=COLUMNS.axes,
+        update=update,
+        multiplier=multiplier,
+        n_queries=n_queries,
+        rng=rng.seeded(1),
+    )
     holder.start_tree(0)
     return holder
 
@@ -245,9 +250,14 @@ def test_a_left_child_keeps_the_bin_of_its_parents_cut():
     columns = uniform_candidates([(0.0, 1.0)], 8)
     update, chosen = weight_update("newton", is_classification=True), choices("hist", n_trees=1, max_depth=3)
     trained_ = train(
-        client(X, y, update, chosen, columns), columns, chosen, update=update, leaf=LEAF, multiplier=0.0,
+        client(X, y, update, chosen, columns),
+        columns,
+        chosen,
+        update=update,
+        leaf=LEAF,
+        multiplier=0.0,
         rng=rng.seeded(0),
-    )  # fmt: skip
+    )
     tree = trained_.trees[0]
     assert tree.depth == 3
     nodes = np.zeros(len(y), np.int64)
@@ -346,7 +356,5 @@ def test_a_random_tree_of_one_turn_is_complete():
     holder = client(*data(), update, choices("tr"))
     holder.start_tree(0)
     rule = RandomRule(COLUMNS.axes, columns=lambda: np.array([1]), uniforms=uniforms_of(rng.seeded(0)))
-    tree = grow_complete_tree(
-        holder, rule=rule, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=COLUMNS.axes, depth=3
-    )  # fmt: skip
+    tree = grow_complete_tree(holder, rule=rule, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=COLUMNS.axes, depth=3)
     assert set(tree.columns[:7].tolist()) == {1}

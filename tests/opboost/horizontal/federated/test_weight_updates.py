@@ -29,11 +29,14 @@ def longest(update, labels) -> float:
 @pytest.mark.parametrize(
     ("name", "is_printed", "used", "true"),
     [
-        ("newton", False, 1.0, 1.0), ("newton", True, math.sqrt(17) / 4, 1.0),
-        ("gradient", False, math.sqrt(2), math.sqrt(2)), ("gradient", True, math.sqrt(2), math.sqrt(2)),
-        ("averaging", False, 1.0, 1.0), ("averaging", True, math.sqrt(2), math.sqrt(2)),
+        ("newton", False, 1.0, 1.0),
+        ("newton", True, math.sqrt(17) / 4, 1.0),
+        ("gradient", False, math.sqrt(2), math.sqrt(2)),
+        ("gradient", True, math.sqrt(2), math.sqrt(2)),
+        ("averaging", False, 1.0, 1.0),
+        ("averaging", True, math.sqrt(2), math.sqrt(2)),
     ],
-)  # fmt: skip
+)
 def test_noise_is_scaled_by_no_less_than_the_longest_vector(name, is_printed, used, true):
     update = weight_update(name, is_classification=True, is_printed=is_printed)
     assert update.clipping.sensitivity == pytest.approx(used, rel=1e-9)

@@ -70,11 +70,15 @@ def test_the_promise_is_the_estimator_s() -> None:
 
 def stump(**changes: Any) -> Tree:
     arrays = {
-        "columns": np.array([0, -1, -1], np.int32), "thresholds": np.array([14.0, 0, 0]),
-        "missing_left": np.zeros(3, np.bool_), "lefts": np.array([1, 0, 0], np.int32),
-        "rights": np.array([2, 0, 0], np.int32), "values": np.array([0, 0.5, -0.5]),
-        "gains": np.zeros(3), "covers": np.zeros(3),
-    }  # fmt: skip
+        "columns": np.array([0, -1, -1], np.int32),
+        "thresholds": np.array([14.0, 0, 0]),
+        "missing_left": np.zeros(3, np.bool_),
+        "lefts": np.array([1, 0, 0], np.int32),
+        "rights": np.array([2, 0, 0], np.int32),
+        "values": np.array([0, 0.5, -0.5]),
+        "gains": np.zeros(3),
+        "covers": np.zeros(3),
+    }
     return Tree(**{**arrays, **changes})
 
 

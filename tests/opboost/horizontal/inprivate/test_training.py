@@ -36,7 +36,7 @@ def table(n_rows: int = 400, seed: int = 0):
 def owner(chosen: Settings, n_rows: int = 400, seed: int = 0) -> Owner:
     return Owner(
         *table(n_rows, seed), PublicGrid([(0, 1)] * 2, 8), chosen, gradients=squared_gradients, rng=seeded(seed)
-    )  # fmt: skip
+    )
 
 
 def test_a_record_is_in_one_tree_at_most_and_rounds_take_halves():
@@ -122,7 +122,7 @@ def test_residuals_are_clipped_so_that_outliers_cannot_move_a_leaf_far():
     clipped = settings(n_rounds=1, max_depth=0, max_residual=0.25, reg_lambda=0.0, noise_lambda=0.0)
     one = Owner(
         np.zeros((1000, 1)), np.ones(1000), PublicGrid([(0, 1)], 4), clipped, gradients=squared_gradients, rng=seeded(0)
-    )  # fmt: skip
+    )
     assert one.take_turn(math.inf).values[0] == pytest.approx(0.25, abs=1e-6)
 
 
@@ -160,8 +160,13 @@ def test_the_publications_stop_rule_tells_of_private_data_and_is_never_certified
     generator = np.random.default_rng(0)
     X = generator.random((400, 2))
     settings = {
-        "bounds": (0, 1), "label_bounds": (-1, 1), "epsilon": 50.0, "n_rounds": 6, "owners": 2, "random_state": 0
-    }  # fmt: skip
+        "bounds": (0, 1),
+        "label_bounds": (-1, 1),
+        "epsilon": 50.0,
+        "n_rounds": 6,
+        "owners": 2,
+        "random_state": 0,
+    }
     useful, useless = np.where(X[:, 0] > 0.5, 0.8, -0.8), np.zeros(400)
     stopping = settings | {"mode": "paper", "least_advance": 0.02}
     trees = [len(InPrivateRegressor(**stopping).fit(X, y).model_.trees) for y in (useful, useless)]

@@ -44,9 +44,13 @@ def table(n_rows: int = 300, seed: int = 0):
 def holder(kind=RecordHolder, admit=everyone, clipping=None, data=None):
     binned, labels = data or table()
     return kind(
-        binned, labels, gradients=squared_gradients, clipping=clipping or Clipping(max_grad=0.5, max_hess=1.0),
-        initial_score=0.1, admit=admit,
-    )  # fmt: skip
+        binned,
+        labels,
+        gradients=squared_gradients,
+        clipping=clipping or Clipping(max_grad=0.5, max_hess=1.0),
+        initial_score=0.1,
+        admit=admit,
+    )
 
 
 def uniforms(seed: int = 0):
@@ -56,8 +60,11 @@ def uniforms(seed: int = 0):
 
 @given(
     st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6)), min_size=1, max_size=30),
-    st.floats(0.01, 5), st.floats(0.01, 5), st.floats(0.1, 10), st.floats(1.0, 2.0),
-)  # fmt: skip
+    st.floats(0.01, 5),
+    st.floats(0.01, 5),
+    st.floats(0.1, 10),
+    st.floats(1.0, 2.0),
+)
 @settings(max_examples=200, deadline=None)
 def test_nobody_contributes_more_than_promised(pairs, max_grad, max_hess, ratio, room):
     clipping = Clipping(max_grad=max_grad, max_hess=max_hess, ratio=ratio, max_norm=max_grad * room)
@@ -123,9 +130,12 @@ def test_rows_that_walk_have_the_sums_and_scores_of_rows_that_are_sorted():
         for _ in range(5):
             each.start_tree(0)
             tree = grow_complete_tree(
-                each, rule=rule, leaf_values=lambda totals: -totals[:, 0] / (totals[:, 1] + 1.0) / 64,
-                axes=COLUMNS.axes, depth=3,
-            )  # fmt: skip
+                each,
+                rule=rule,
+                leaf_values=lambda totals: -totals[:, 0] / (totals[:, 1] + 1.0) / 64,
+                axes=COLUMNS.axes,
+                depth=3,
+            )
             each.finish_tree(tree)
             grown.append(tree)
         trees.append(grown)
@@ -169,7 +179,7 @@ def test_rows_that_walk_refuse_what_they_cannot_answer():
 def noisy(n_trees: int = 2, **noise):
     return NoisyHolder(
         holder(), grad_noise=noise.get("grad"), hess_noise=noise.get("hess"), n_trees=n_trees, rng=seeded(0)
-    )  # fmt: skip
+    )
 
 
 def test_a_tree_is_released_once_and_trees_are_counted():

@@ -110,9 +110,15 @@ def test_as_printed_a_leaf_is_the_mean_of_the_owners_own_noisy_values() -> None:
 
 def test_as_printed_every_owner_draws_all_of_the_noise_and_the_guarantee_says_what_it_is_worth() -> None:
     noise = printed_noise(
-        max_grad=0.5, epsilon=1.0, delta=1e-6, n_trees=5, rate=0.5, initial_share=0.0, has_filter=False,
+        max_grad=0.5,
+        epsilon=1.0,
+        delta=1e-6,
+        n_trees=5,
+        rate=0.5,
+        initial_share=0.0,
+        has_filter=False,
         is_classification=True,
-    )  # fmt: skip
+    )
     of = recipe(noise, is_mean_of_values=True, claimed=1.0)
     assert values(trained(of, THIRDS)) == values(trained(of, THIRDS))
     promise = of.guarantee(is_secure=True)

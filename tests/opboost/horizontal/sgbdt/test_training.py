@@ -113,7 +113,7 @@ def training(n_trees: int = 4, **settings) -> SGBDT:
     columns = PublicGrid([(0, 1)] * 3, 16)
     return SGBDT(
         columns, gradients=squared_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
-    )  # fmt: skip
+    )
 
 
 def test_without_a_filter_records_are_used_for_no_more_trees_than_were_paid_for():

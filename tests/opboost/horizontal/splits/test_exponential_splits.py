@@ -20,9 +20,13 @@ COLUMNS = PublicGrid([(0, 1), (0, 1)], 4)
 
 def histogram(rows: np.ndarray, labels: np.ndarray, columns: PublicGrid = COLUMNS) -> np.ndarray:
     holder = RecordHolder(
-        columns.place(rows), labels, gradients=squared_gradients, clipping=CLIPPING, initial_score=0.0,
+        columns.place(rows),
+        labels,
+        gradients=squared_gradients,
+        clipping=CLIPPING,
+        initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(grad), np.bool_),
-    )  # fmt: skip
+    )
     holder.start_tree(0)
     out = np.zeros((1, 2, columns.axes.n_bins), np.int64)
     holder.add_histograms(np.zeros(1, np.int32), out)
@@ -90,9 +94,13 @@ def test_without_noise_the_best_cut_is_taken():
     rows = np.random.default_rng(1).random((200, 2))
     labels = np.where(rows[:, 1] > 0.5, 1.0, -1.0)
     holder = RecordHolder(
-        COLUMNS.place(rows), labels, gradients=squared_gradients, clipping=CLIPPING, initial_score=0.0,
+        COLUMNS.place(rows),
+        labels,
+        gradients=squared_gradients,
+        clipping=CLIPPING,
+        initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(grad), np.bool_),
-    )  # fmt: skip
+    )
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=math.inf, utility_range=gain_range(1.0))
     rule = ExponentialRule(

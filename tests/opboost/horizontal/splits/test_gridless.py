@@ -27,9 +27,13 @@ def rule_on(rows: np.ndarray, labels: np.ndarray) -> GridlessRule:
     """A rule at the root."""
     placed = COLUMNS.place(rows)
     holder = RecordHolder(
-        placed.table, labels, gradients=squared_gradients, clipping=CLIPPING, initial_score=0.0,
+        placed.table,
+        labels,
+        gradients=squared_gradients,
+        clipping=CLIPPING,
+        initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(labels), np.bool_),
-    )  # fmt: skip
+    )
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=1.0, utility_range=gain_range(1.0))
     return GridlessRule(placed, CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0))
@@ -37,9 +41,7 @@ def rule_on(rows: np.ndarray, labels: np.ndarray) -> GridlessRule:
 
 def gains_of_points(rule: GridlessRule, missing_left: bool = True) -> np.ndarray:
     """The gain of every point of every column, from the buckets."""
-    return np.stack(
-        [np.repeat(each.utilities, each.widths) for each in rule.buckets(0, np.array([missing_left]))]
-    )  # fmt: skip
+    return np.stack([np.repeat(each.utilities, each.widths) for each in rule.buckets(0, np.array([missing_left]))])
 
 
 def table(n_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

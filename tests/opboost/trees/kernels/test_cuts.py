@@ -99,19 +99,41 @@ def _twin(histogram: np.ndarray, total: np.ndarray, allowed: np.ndarray, rules: 
 
 
 def _run(
-    asked: np.ndarray, totals: np.ndarray, allowed: np.ndarray, rules: Rules,
-    *, parents: np.ndarray | None = None, parent_of: np.ndarray | None = None, rest: np.ndarray | None = None,
-) -> list[Found | None]:  # fmt: skip
+    asked: np.ndarray,
+    totals: np.ndarray,
+    allowed: np.ndarray,
+    rules: Rules,
+    *,
+    parents: np.ndarray | None = None,
+    parent_of: np.ndarray | None = None,
+    rest: np.ndarray | None = None,
+) -> list[Found | None]:
     n = len(totals)
     nothing = np.empty((0, *asked.shape[1:]), np.int64)
     gains, columns, cuts = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
     missing_left, left_sums = np.empty(n, np.bool_), np.empty((n, 2), np.int64)
     best_cuts(
-        asked, nothing if parents is None else parents, np.zeros(0, np.int64) if parent_of is None else parent_of,
-        nothing if rest is None else rest, totals, OFFSETS, allowed, np.array(rules.modes, np.int8),
-        np.array(rules.monotone, np.int8), np.array([rules.lower]), np.array([rules.upper]), rules.is_bounded, *STEPS,
-        rules.reg_lambda, rules.min_child_weight, gains, columns, cuts, missing_left, left_sums,
-    )  # fmt: skip
+        asked,
+        nothing if parents is None else parents,
+        np.zeros(0, np.int64) if parent_of is None else parent_of,
+        nothing if rest is None else rest,
+        totals,
+        OFFSETS,
+        allowed,
+        np.array(rules.modes, np.int8),
+        np.array(rules.monotone, np.int8),
+        np.array([rules.lower]),
+        np.array([rules.upper]),
+        rules.is_bounded,
+        *STEPS,
+        rules.reg_lambda,
+        rules.min_child_weight,
+        gains,
+        columns,
+        cuts,
+        missing_left,
+        left_sums,
+    )
     sums = [(int(g), int(h)) for g, h in left_sums]
     found = zip(gains.tolist(), columns.tolist(), cuts.tolist(), missing_left.tolist(), sums, strict=True)
     return [cut if cut[0] > -math.inf else None for cut in found]
@@ -159,8 +181,9 @@ def test_the_best_cut_is_the_first_of_the_best(
 
 
 @settings(max_examples=300, deadline=None)
-@given(NODES, UNITS, LAMBDAS, WEIGHTS, st.lists(st.sampled_from([NUMBERS, ORDERED, ALONE]), min_size=3, max_size=3),
-       SEEDS)  # fmt: skip
+@given(
+    NODES, UNITS, LAMBDAS, WEIGHTS, st.lists(st.sampled_from([NUMBERS, ORDERED, ALONE]), min_size=3, max_size=3), SEEDS
+)
 def test_the_best_cut_among_categories_is_the_first_of_the_best(
     nodes: list[list[int]], unit: int, reg_lambda: float, min_child_weight: float, modes: list[int], seed: int
 ) -> None:
@@ -176,8 +199,14 @@ def test_the_best_cut_among_categories_is_the_first_of_the_best(
 
 
 @settings(max_examples=300, deadline=None)
-@given(NODES, UNITS, LAMBDAS, st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3),
-       st.sampled_from([(-math.inf, math.inf), (-0.5, 0.5), (0.0, math.inf), (-0.1, 0.0)]), SEEDS)  # fmt: skip
+@given(
+    NODES,
+    UNITS,
+    LAMBDAS,
+    st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3),
+    st.sampled_from([(-math.inf, math.inf), (-0.5, 0.5), (0.0, math.inf), (-0.1, 0.0)]),
+    SEEDS,
+)
 def test_the_best_cut_within_bounds_is_the_first_of_the_best_that_keeps_the_direction(
     nodes: list[list[int]], unit: int, reg_lambda: float, monotone: list[int], bounds: tuple[float, float], seed: int
 ) -> None:
@@ -193,8 +222,11 @@ def test_the_best_cut_within_bounds_is_the_first_of_the_best_that_keeps_the_dire
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(*[st.lists(st.integers(0, 7), min_size=1, max_size=9)] * 2), min_size=1, max_size=3),
-       st.booleans(), SEEDS)  # fmt: skip
+@given(
+    st.lists(st.tuples(*[st.lists(st.integers(0, 7), min_size=1, max_size=9)] * 2), min_size=1, max_size=3),
+    st.booleans(),
+    SEEDS,
+)
 def test_a_siblings_histogram_is_what_the_parents_leaves(
     pairs: list[tuple[list[int], list[int]]], has_room: bool, seed: int
 ) -> None:

@@ -168,5 +168,8 @@ def test_leaves_of_several_blocks_reach_all_their_rows_once() -> None:
     scores = np.zeros(len(case.rows))
     add_to_scores(scores, case.rows, case.begins, case.ends, np.array([1.0, 2.0, 4.0, 8.0]))
     assert [float(scores[case.rows[b:e]].sum()) for b, e in zip(case.begins, case.ends, strict=True)] == [
-        2 * ROWS + 5, 0, 4 * ROWS, 24,
-    ]  # fmt: skip
+        2 * ROWS + 5,
+        0,
+        4 * ROWS,
+        24,
+    ]

@@ -93,9 +93,15 @@ def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> N
         out = np.zeros((1, 2, 2), np.int64)
         words = pack(np.full(n_rows, grad), np.full(n_rows, MAX_HESS))
         build_histograms(
-            np.zeros((1, n_rows), np.uint8), np.arange(n_rows, dtype=np.uint32), words, np.array([0]),
-            np.array([n_rows]), np.array([0, 2]), BLOCK, out,
-        )  # fmt: skip
+            np.zeros((1, n_rows), np.uint8),
+            np.arange(n_rows, dtype=np.uint32),
+            words,
+            np.array([0]),
+            np.array([n_rows]),
+            np.array([0, 2]),
+            BLOCK,
+            out,
+        )
         assert out.tolist() == [[[grad * n_rows, 0], [MAX_HESS * n_rows, 0]]]
 
 
@@ -126,9 +132,15 @@ def test_words_of_rows_that_count_several_times_are_summed_in_smaller_blocks(wei
     for block in (BLOCK >> (weight - 1).bit_length(), BLOCK):
         out = np.zeros((1, 2, 2), np.int64)
         build_histograms(
-            np.zeros((1, n_rows), np.uint8), np.arange(n_rows, dtype=np.uint32), words, np.array([0]),
-            np.array([n_rows]), np.array([0, 2]), block, out,
-        )  # fmt: skip
+            np.zeros((1, n_rows), np.uint8),
+            np.arange(n_rows, dtype=np.uint32),
+            words,
+            np.array([0]),
+            np.array([n_rows]),
+            np.array([0, 2]),
+            block,
+            out,
+        )
         found.append(out[0, :, 0].tolist())
     assert found[0] == [weight * n_rows * MAX_GRAD, weight * n_rows * MAX_HESS]
     assert found[1] != found[0]

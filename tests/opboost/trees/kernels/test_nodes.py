@@ -29,9 +29,18 @@ class Level:
 
     def split(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
         return split_nodes(
-            chosen, self.nodes, self.totals, self.gains, self.columns, self.cuts, self.missing_left, self.left_sums,
-            SIZES, 7, self.tree,
-        )  # fmt: skip
+            chosen,
+            self.nodes,
+            self.totals,
+            self.gains,
+            self.columns,
+            self.cuts,
+            self.missing_left,
+            self.left_sums,
+            SIZES,
+            7,
+            self.tree,
+        )
 
 
 @pytest.mark.parametrize("seed", range(10))

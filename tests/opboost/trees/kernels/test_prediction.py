@@ -89,8 +89,13 @@ CELLS = np.array([0, 1, 2, 3, np.nan, -1, 0.5, 1e300, -1e300, np.inf, -np.inf, 2
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.sampled_from([SquaredError(), Softmax(2)]),
-       st.integers(1, 200), st.booleans(), SEEDS)  # fmt: skip
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=3),
+    st.sampled_from([SquaredError(), Softmax(2)]),
+    st.integers(1, 200),
+    st.booleans(),
+    SEEDS,
+)
 def test_predictions_add_the_leaf_that_a_walk_from_the_root_reaches(
     sizes: list[int], loss: Loss, n_rows: int, has_missing: bool, seed: int
 ) -> None:
