@@ -23,12 +23,13 @@ from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.random_states import bits_of, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
+from opboost.trees.tree import Ensemble
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, serve, train
-from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -213,17 +214,17 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self._share = shares[0] if shares else None
         self._prediction_seed = seed
 
-    def _predict(self, X: Values) -> Values:
+    def _predict(self, X: Values, evaluate: Evaluation = Ensemble.predict) -> Values:
         own, table = self._own(X), pd.DataFrame(X, columns=list(self._names))
         self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
         if self.prediction == "local":
-            return predict_locally(self.model_, own, table)
+            return predict_locally(self.model_, own, table, evaluate=evaluate)
         ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
         share, bits = self._share, bits_of(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
                 self.model_, ids, own, channels,
-                party=_ACTIVE, run_id="fit", desensitized=self.prediction == "desensitized",
+                party=_ACTIVE, run_id="fit", desensitized=self.prediction == "desensitized", evaluate=evaluate,
             ),
             lambda channel: share and serve(
                 share.router, ids, table, channel, party=_PASSIVE, run_id="fit", rng=bits, may_route=True

@@ -20,6 +20,7 @@ from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
 from opboost.sklearn.random_states import bits_of, seed_of
+from opboost.trees.covers import with_covers
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
@@ -145,11 +146,24 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         """End with these models: one, or one per class."""
         self._task, self.models_, self.model_ = task, tuple(models), models[0]
 
+    def contributions(self, X: ArrayLike, *, background: ArrayLike | None = None) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. The models keep no statistics of the
+        rows that they were trained on: means are over the rows of `background`, by default X itself.
+        """
+        rows, others = self._rows(X), self._rows(X if background is None else background)
+        found = np.concatenate([with_covers(model, others).contributions(rows) for model in self.models_], axis=1)
+        return found[:, 0] if found.shape[1] == 1 else found
+
     def _scores(self, X: ArrayLike) -> Values:
         """What the models say of rows, shape ``(n_rows, n_models)``."""
-        check_is_fitted(self, "models_")
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        rows = self._rows(X)
         return np.column_stack([model.predict(rows) for model in self.models_])
+
+    def _rows(self, X: ArrayLike) -> Values:
+        check_is_fitted(self, "models_")
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
 
 class BoundedNumbers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.sklearn.simulated_parties import SimulatedParties
 from opboost.trees.boosting import OnRound
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.trees.tree import Ensemble
 
 _PARAMETERS = """
     Parameters
@@ -82,7 +84,24 @@ eval_metric
 """
 
 
-class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc]
+class _Explained(SimulatedParties):
+    def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. `in_pairs` gives what every two columns
+        contribute together, with one more axis as long as the last; both are XGBoost's `pred_contribs` and
+        `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
+        """
+        check_is_fitted(self, "model_")
+        matrix = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        found = self._predict(matrix, partial(Ensemble.contributions, in_pairs=in_pairs))
+        places = np.array([*(self._names.index(column.name) for column in self.model_.ensemble.columns), -1])
+        out = np.zeros((*found.shape[:2], *(self.n_features_in_ + 1,) * (1 + in_pairs)))
+        out[(..., places[:, None], places) if in_pairs else (..., places)] = found
+        return out[:, 0] if out.shape[1] == 1 else out
+
+
+class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for classes, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -142,7 +161,7 @@ class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
-class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
+class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
