@@ -57,7 +57,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         bounds: Bounds = None,
         missing: Literal["refuse", "category"] = "refuse",
         prediction: Literal["local", "desensitized", "routed"] = "routed",
-        objective: str | None = None,
+        objective: str | Loss | None = None,
         engine: Literal["native", "xgboost"] = "native",
         n_estimators: int = 100,
         max_depth: int = 6,
@@ -74,7 +74,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         scale_pos_weight: float = 1.0,
         base_score: float | None = None,
         early_stopping_rounds: int | None = None,
-        eval_metric: str | Sequence[str] | None = None,
+        eval_metric: str | Metric | Sequence[str | Metric] | None = None,
         monotone_constraints: Mapping[Column, int] | Sequence[int] | None = None,
         interaction_constraints: Sequence[Sequence[Column]] | None = None,
         categorical_features: Sequence[Column] | None = None,
@@ -286,8 +286,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         return names
 
     def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
-        names = (self.eval_metric,) if isinstance(self.eval_metric, str) else self.eval_metric
-        return tuple(metric_by_name(name, loss) for name in names or (default_metric(loss),))
+        given = (self.eval_metric,) if isinstance(self.eval_metric, (str, Metric)) else self.eval_metric
+        named = given or (default_metric(loss),)
+        return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
 
     def _refuse_missing(self, passive: Values) -> None:
         n_missing = int(np.isnan(passive).sum())

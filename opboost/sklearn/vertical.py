@@ -16,7 +16,7 @@ from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
 from opboost.sklearn.simulated_parties import SimulatedParties
 from opboost.trees.boosting import OnRound
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
 from opboost.trees.tree import Ensemble
 
 _PARAMETERS = """
@@ -46,14 +46,17 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
-    objective : str, optional
-        For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
+    objective : str or Loss, optional
+        For the regressor one of XGBoost's for numbers, quantiles or survival times, by default ``reg:squarederror``, or
+        a loss with settings: ``Quantiles((0.1, 0.9))``, ``Tweedie(1.3)``, ``Custom(slopes)`` of `opboost.trees.losses`.
+        The classifier's follows from the labels; classes in order may have ``ordinal:logistic``.
     engine : {"native", "xgboost"}
         What grows the trees.
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
 subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
 eval_metric
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
+        `opboost.trees.validation.Metric` of your own.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
@@ -135,7 +138,10 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
         self.classes_, labels = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")
-        loss: Loss = Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
+        n_classes = len(self.classes_)
+        loss: Loss = Logistic() if n_classes == 2 else Softmax(n_classes)
+        if self.objective == Ordinal.name and n_classes > 2:
+            loss = Ordinal(n_classes)
         if self.objective not in (None, loss.name):
             raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
         validation = _held_out(self, eval_set)
@@ -189,19 +195,21 @@ class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
         round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
         ends if it returns True.
         """
-        if self.objective not in (None, SquaredError.name, Poisson.name):
-            raise ParameterError(f"objective must be {SquaredError.name} or {Poisson.name}; got {self.objective!r}")
+        loss = self.objective
+        if not isinstance(loss, Loss):
+            loss = loss_by_name(SquaredError.name if loss is None else loss)
+        if isinstance(loss, Logistic | Ordinal | Softmax):
+            raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
         matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True)
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         validation = _held_out(self, eval_set)
         if validation is not None:
             validation = validation[0], validation[1].astype(np.float64)
-        loss = loss_by_name(self.objective or SquaredError.name)
         self._fit(matrix, np.asarray(targets, dtype=np.float64), weights, loss, validation, on_round)
         return self
 
     def predict(self, X: ArrayLike) -> Values:
-        """Predicted numbers, shape ``(n_rows,)``."""
+        """Predicted numbers, shape ``(n_rows,)``, or ``(n_rows, n_quantiles)`` of several quantiles."""
         check_is_fitted(self, "model_")
         return self._predict(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False))
 

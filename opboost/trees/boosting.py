@@ -149,6 +149,7 @@ def boost(
     validation: ValidationRows | None = None,
     rng: np.random.Generator,
     on_round: OnRound,
+    refine: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[list[Tree], History]:
     """Train trees on a holder's rows.
 
@@ -166,6 +167,8 @@ def boost(
         For `colsample_bytree` only; never for privacy.
     on_round : callable
         Takes a RoundReport; training ends if it returns True.
+    refine : callable
+        Changes the leaf values of a tree before they are added to the scores.
 
     Returns
     -------
@@ -205,6 +208,7 @@ def boost(
                 limits=limits,
                 room=room,
             )
+            tree = refine(tree)
             followed.finish_tree(tree)
             trees.append(tree)
         scores = validation.scores() if validation else {}
@@ -279,6 +283,7 @@ def boost_table(
             validation=followers,
             rng=column_rng,
             on_round=on_round,
+            refine=lambda tree: holder.with_quantiles(tree, parameters.learning_rate),
         )
 
 

@@ -82,7 +82,7 @@ def predict_active(
                 reveal=run.reveal.words(),
                 progress=terminal.progress,
             )
-        written = run.reveal.apply(prediction_table(table.index, predictions, status))
+        written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
