@@ -102,9 +102,10 @@ def boost_with_xgboost(
     )
     document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
-    history = History(watch.scores)
-    if parameters.early_stopping_rounds is not None and parameters.n_estimators:
-        history.best_round = booster.best_iteration + 1
+    history = History()
+    for scores in zip(*watch.scores.values(), strict=True):
+        history.add(dict(zip(watch.scores, scores, strict=True)), metrics[-1])
+    if parameters.early_stopping_rounds is not None:
         trees = trees[: history.best_round * loss.n_outputs]
     return trees, history
 
