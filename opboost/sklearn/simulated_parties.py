@@ -64,11 +64,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         max_leaves: int = 0,
         learning_rate: float = 0.3,
         reg_lambda: float = 1.0,
+        reg_alpha: float = 0.0,
         gamma: float = 0.0,
         min_child_weight: float = 1.0,
         max_delta_step: float | None = None,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
+        colsample_bylevel: float = 1.0,
+        colsample_bynode: float = 1.0,
         max_bin: int = 256,
         max_cat_to_onehot: int = 4,
         scale_pos_weight: float = 1.0,
@@ -98,11 +101,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.max_leaves = max_leaves
         self.learning_rate = learning_rate
         self.reg_lambda = reg_lambda
+        self.reg_alpha = reg_alpha
         self.gamma = gamma
         self.min_child_weight = min_child_weight
         self.max_delta_step = max_delta_step
         self.subsample = subsample
         self.colsample_bytree = colsample_bytree
+        self.colsample_bylevel = colsample_bylevel
+        self.colsample_bynode = colsample_bynode
         self.max_bin = max_bin
         self.max_cat_to_onehot = max_cat_to_onehot
         self.scale_pos_weight = scale_pos_weight
@@ -125,27 +131,6 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         """What the fit promises about the passive party's columns."""
         check_is_fitted(self, "model_")
         return self.model_.guarantees.get(_PASSIVE, nothing_released())
-
-    @property
-    def feature_importances_(self) -> Values:
-        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
-        check_is_fitted(self, "model_")
-        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
-        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
-            shares[self._names.index(feature.name)] += gain
-        return shares / (shares.sum() or 1)
-
-    @property
-    def evals_result_(self) -> dict[str, list[float]]:
-        """Scores of the validation rows by metric, round by round."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.scores
-
-    @property
-    def best_iteration_(self) -> int:
-        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.best_round - 1
 
     def _fit(
         self,

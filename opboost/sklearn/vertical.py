@@ -52,9 +52,9 @@ _PARAMETERS = """
         The classifier's follows from the labels; classes in order may have ``ordinal:logistic``.
     engine : {"native", "xgboost"}
         What grows the trees.
-    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
-subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
-eval_metric
+    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
+max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
+scale_pos_weight, base_score, early_stopping_rounds, eval_metric
         As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
         `opboost.trees.validation.Metric` of your own.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
@@ -88,6 +88,27 @@ eval_metric
 
 
 class _Explained(SimulatedParties):
+    @property
+    def feature_importances_(self) -> Values:
+        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
+        check_is_fitted(self, "model_")
+        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
+        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
+            shares[self._names.index(feature.name)] += gain
+        return shares / (shares.sum() or 1)
+
+    @property
+    def evals_result_(self) -> dict[str, list[float]]:
+        """Scores of the validation rows by metric, round by round."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.scores
+
+    @property
+    def best_iteration_(self) -> int:
+        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.best_round - 1
+
     def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
         """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
 

@@ -48,6 +48,7 @@ class ModelSection(BaseModel):
     max_leaves: int = Field(0, description="Most leaves; growth is then by largest gain. 0: no limit.")
     learning_rate: float = Field(0.3, description="Factor of every leaf value.")
     reg_lambda: float = Field(1.0, description="L2 regularisation of leaf values.")
+    reg_alpha: float = Field(0.0, description="L1 regularisation of leaf values.")
     gamma: float = Field(0.0, description="Least gain of a split.")
     min_child_weight: float = Field(1.0, description="Least sum of Hessians in a child.")
     max_delta_step: float | None = Field(
@@ -55,6 +56,8 @@ class ModelSection(BaseModel):
     )
     subsample: float = Field(1.0, description="Share of the rows of each round.")
     colsample_bytree: float = Field(1.0, description="Share of the columns of each tree.")
+    colsample_bylevel: float = Field(1.0, description="Share of these columns at each level of a tree.")
+    colsample_bynode: float = Field(1.0, description="Share of these columns at each node.")
     max_bin: int = Field(256, description="Most bins of a column.")
     max_cat_to_onehot: int = Field(4, description="Up to so many categories, a split separates one from the others.")
     scale_pos_weight: float = Field(1.0, description="Weight of positive records.")
