@@ -160,8 +160,8 @@ def predict(
     The active party gets the predictions; a passive party answers for its columns. No labels are needed. The model of a
     coordinator, a worker or an owner in a chain is complete: each predicts alone.
     """
+    from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import read_role
-    from parties.config.vertical import HORIZONTAL_ROLES
 
     with terminal_of_command() as terminal:
         role = read_role(run_file)

@@ -19,21 +19,14 @@ from parties.errors import ConfigError
 
 def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
     """The recipe that a run file names; the one `match` over recipes."""
-    is_classification = training.objective == "binary:logistic"
-    lower, upper = training.label_bounds or (-1.0, 1.0)
     bounds = [column.bounds for column in schema.columns]
-
-    def task(grid: PublicGrid) -> PublicTask:
-        centre, spread = (lower + upper) / 2, (upper - lower) / 2
-        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
-
     match training.recipe:
         case "sgbdt":
-            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+            return _sgbdt(training, training.task(schema.names, PublicGrid(bounds, training.sgbdt.max_cells)))
         case "federated":
             section = training.federated
             return section.recipe(
-                task(section.grid(schema.names, bounds)),
+                training.task(schema.names, section.grid(schema.names, bounds)),
                 delta=training.delta,
                 n_honest=training.honest,
                 are_owners_known=training.known_workers is True,

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role, read_schema
-from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, PassiveRun
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_folder, examine_keys, examine_protection

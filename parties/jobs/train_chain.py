@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parties.config.chain import read_owner
+from parties.config.chain import OwnerRun
+from parties.config.reading import read_run
+from parties.config.record_runs import charge_of
 from parties.errors import ChainBroken, naming
 from parties.horizontal.chain import ChainJob, take_turns
 from parties.horizontal.chain_checkpoint import KeptTurns
@@ -19,12 +21,12 @@ from parties.session.connections import chain_channels
 
 def run_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run an owner's side of a chain, or go on with it where it stopped."""
-    run = read_owner(path)
+    run = read_run(path, OwnerRun)
     folder, training = RunFolder(run.run_folder), run.training
     rows = OwnerRows.read(run)
     with naming(path):
         recipe = training.recipe_for(rows.schema)
-    charge, kept = run.charge(recipe), KeptTurns(folder)
+    charge, kept = charge_of(run, recipe), KeptTurns(folder)
 
     def save(model: SharedModel) -> None:
         folder.write_json("guarantee.json", model.guarantee.to_dict())

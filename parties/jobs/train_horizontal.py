@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 from parties.cluster.worker_rows import worker_rows
-from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
+from parties.config.record_runs import charge_of
 from parties.errors import RunFolderError, naming
 from parties.horizontal.coordinator import SharedModel, coordinate
 from parties.horizontal.verified_rows import Answered
@@ -33,7 +34,7 @@ from parties.session.connections import active_channels, own_keys, passive_chann
 
 def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run the coordinator's side of a horizontal training run."""
-    run = read_horizontal(path, CoordinatorRun)
+    run = read_run(path, CoordinatorRun)
     folder = RunFolder(run.run_folder)
     schema, _ = read_schema(run.table_schema)
     with naming(path):
@@ -69,14 +70,14 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
 
 def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run a worker's side of a horizontal training run."""
-    run = read_horizontal(path, WorkerRun)
+    run = read_run(path, WorkerRun)
     folder = RunFolder(run.run_folder)
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
     bits = bits_of(run.seed)
     promise = recipe.guarantee(is_secure=bits.is_secure)
-    charge = run.charge(promise)
+    charge = charge_of(run, recipe)
     with (
         worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,

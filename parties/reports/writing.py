@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role
-from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun
+from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.reports.choices import Grid

@@ -19,8 +19,8 @@ from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders
-from parties.config.horizontal import CoordinatorRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.horizontal.public_randomness import commitment, public_bits
 from parties.jobs.train_horizontal import run_coordinator, run_worker
@@ -123,7 +123,7 @@ class Clinics:
         return json.loads((self.folder(name) / file).read_text())
 
     def recipe(self) -> SGBDTAmongOwners | FederatedAmongOwners:
-        run = read_horizontal(self.write("hub"), CoordinatorRun)
+        run = read_run(self.write("hub"), CoordinatorRun)
         return make_recipe(run.training, read_schema(run.table_schema)[0])
 
     def simulated(self, kind: Callable[[list[Any]], Any] = SummedHolders) -> list[list[float]]:

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.trees.model_file import load_model
 from parties.cli import app
-from parties.config.horizontal import CoordinatorRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
@@ -46,7 +46,7 @@ def log_of(hospitals: Any, name: str) -> list[dict[str, Any]]:
 
 
 def recipe_of(hospitals: Any) -> Any:
-    run = read_horizontal(hospitals.write("hub"), CoordinatorRun)
+    run = read_run(hospitals.write("hub"), CoordinatorRun)
     return make_recipe(run.training, read_schema(run.table_schema)[0])
 
 
