@@ -116,30 +116,30 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 @app.command()
 def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
-    from parties.jobs.train_horizontal import run_coordinator
+    from parties.jobs.train_horizontal import train_coordinator
 
     with terminal_of_command() as terminal:
-        folder = run_coordinator(run_file, insecure=insecure, terminal=terminal)
+        folder = train_coordinator(run_file, insecure=insecure, terminal=terminal)
         print_result(form, run_folder=str(folder.path))
 
 
 @app.command()
 def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
-    from parties.jobs.train_horizontal import run_worker
+    from parties.jobs.train_horizontal import train_worker
 
     with terminal_of_command() as terminal:
-        folder = run_worker(run_file, insecure=insecure, terminal=terminal)
+        folder = train_worker(run_file, insecure=insecure, terminal=terminal)
         print_result(form, run_folder=str(folder.path))
 
 
 @app.command()
 def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
-    from parties.jobs.train_chain import run_owner
+    from parties.jobs.train_chain import train_owner
 
     with terminal_of_command() as terminal:
-        folder = run_owner(run_file, insecure=insecure, terminal=terminal)
+        folder = train_owner(run_file, insecure=insecure, terminal=terminal)
         print_result(form, run_folder=str(folder.path))
 
 

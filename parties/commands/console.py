@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from parties.jobs.train_vertical import Terminal
+    from parties.jobs.life_cycle import Terminal
 
 stderr = Console(stderr=True)
 
@@ -39,7 +39,7 @@ def terminal_of_command() -> Iterator[Terminal]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from parties.errors import EXPECTED_ERRORS
-    from parties.jobs.train_vertical import Terminal
+    from parties.jobs.life_cycle import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)

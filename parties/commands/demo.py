@@ -25,7 +25,7 @@ from parties.config.protection import excessive
 from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
-from parties.jobs.train_vertical import Terminal
+from parties.jobs.life_cycle import Terminal
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table

@@ -37,7 +37,7 @@ from parties.config.protection import excessive, given_budgets
 from parties.config.reading import read_section
 from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.train_vertical import Terminal
+from parties.jobs.life_cycle import Terminal
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, write_text
 from parties.storage.documents import read_yaml

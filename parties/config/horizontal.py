@@ -8,6 +8,8 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from opboost import rng
+from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
@@ -23,6 +25,11 @@ class HorizontalRun(PartyRun):
     """The keys that every run file of horizontal training has, whatever is trained."""
 
     seed: int | None = Field(None, description="Seed of the noise, for tests; costs the ledger infinitely much.")
+
+    @property
+    def bits(self) -> BitSource:
+        """Secure random bits; with a seed, bits that can be drawn again, on which no guarantee rests."""
+        return rng.secure() if self.seed is None else rng.seeded(self.seed)
 
 
 class _Run(HorizontalRun):

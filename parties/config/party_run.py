@@ -41,6 +41,7 @@ class Peer(Section):
 class PartyRun(Section):
     """The keys that run files of all roles have."""
 
+    role: str = Field(description="The role.")
     party: Name = Field(description="This party's name.")
     run_id: Name = Field(description="Name of the run, the same on all sides.")
     table_schema: Path = Field(alias="schema", description="Schema file of the data.")

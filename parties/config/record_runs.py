@@ -33,7 +33,7 @@ def read_record_run(path: Path) -> RecordRun:
     ------
     ConfigError
     """
-    return read_run(path, _KINDS[read_role(path)])
+    return read_run(path, _KINDS.get(read_role(path), OwnerRun))
 
 
 def recipe_of(run: RecordRun, schema: TableSchema, path: Path) -> RecordRecipe:

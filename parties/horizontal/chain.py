@@ -18,7 +18,7 @@ from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.inprivate.training import Owner
 from opboost.trees.tree import Tree
 from parties.errors import ChainBroken, Disagreement
-from parties.horizontal.chain_checkpoint import KeptTurn, KeptTurns
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.public_randomness import term_differences
 from parties.progress import Progress, no_progress
@@ -49,7 +49,7 @@ class ChainJob:
         Makes the owner with its records, once all have agreed.
     is_secure : bool
         Whether the owner's random bits are.
-    kept : KeptTurns
+    checkpoint : ChainCheckpoint
         The trees of earlier processes of this run, and where further ones are kept.
     calls : frozenset of str
         The others that this party connects to, and therefore greets first.
@@ -65,7 +65,7 @@ class ChainJob:
     recipe: InPrivateAmongOwners
     make_owner: Callable[[], Owner]
     is_secure: bool
-    kept: KeptTurns
+    checkpoint: ChainCheckpoint
     calls: frozenset[str]
     before_turn: Callable[[], None] = lambda: None
 
@@ -80,7 +80,7 @@ class ChainJob:
         return self.order.index(self.party)
 
 
-def take_turns(
+def run_chain_owner(
     job: ChainJob,
     channels: Mapping[str, Channel],
     *,
@@ -150,7 +150,7 @@ class _Chain:
         self._channels = channels
         self._phase = phase
         self._progress = progress
-        self._turns = job.kept.read(job.recipe)
+        self._turns = job.checkpoint.read(job.recipe)
         self._held: dict[str, int] = {}
         self._owner: Owner
 
@@ -224,16 +224,16 @@ class _Chain:
         else:
             self._owner.receive(tree)
 
-    def _own_turn(self) -> KeptTurn:
+    def _own_turn(self) -> Turn:
         self._job.before_turn()
-        return KeptTurn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
+        return Turn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
 
-    def _keep(self, turn: int, one: KeptTurn) -> None:
+    def _keep(self, turn: int, one: Turn) -> None:
         """On disk before anybody hears of it."""
-        self._job.kept.keep(turn, one)
+        self._job.checkpoint.keep(turn, one)
         self._turns.append(one)
 
-    def _receive(self, turn: int) -> KeptTurn:
+    def _receive(self, turn: int) -> Turn:
         """The tree of another owner's turn, taken into the residuals."""
         job = self._job
         sender = turn % len(job.order) if job.broadcast else job.place - 1
@@ -250,7 +250,7 @@ class _Chain:
             )
         tree = received_tree(message, job.recipe)
         self._owner.receive(tree)
-        return KeptTurn(tree=tree, is_secure=message.is_secure)
+        return Turn(tree=tree, is_secure=message.is_secure)
 
     def _hand_on(self, turn: int) -> None:
         """Send what is due, except what its receiver held when it came."""
@@ -263,7 +263,7 @@ class _Chain:
                     self._channels[name].send(_message_of(one, self._turns[one], job.recipe.epsilon))
 
 
-def _message_of(turn: int, one: KeptTurn, epsilon: float) -> PassTree:
+def _message_of(turn: int, one: Turn, epsilon: float) -> PassTree:
     tree = one.tree
     return PassTree(
         turn=turn, epsilon=epsilon, is_secure=one.is_secure,

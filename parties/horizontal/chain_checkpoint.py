@@ -34,14 +34,14 @@ _DTYPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTurn:
+class Turn:
     """A turn's tree, in bins, and whether its noise came from secure bits."""
 
     tree: Tree
     is_secure: bool
 
 
-class KeptTurns:
+class ChainCheckpoint:
     """The run folder's part that a chain needs.
 
     Parameters
@@ -89,7 +89,7 @@ class KeptTurns:
                 f"{self._folder.path / 'coins.json'} is malformed; choose another run_id. Nothing was sent"
             ) from None
 
-    def read(self, recipe: InPrivateAmongOwners) -> list[KeptTurn]:
+    def read(self, recipe: InPrivateAmongOwners) -> list[Turn]:
         """The trees of all turns so far.
 
         Raises
@@ -99,19 +99,19 @@ class KeptTurns:
         """
         return [self._read(turn, recipe) for turn in range(self.count)]
 
-    def keep(self, turn: int, one: KeptTurn) -> None:
+    def keep(self, turn: int, one: Turn) -> None:
         """Write a turn's tree."""
         arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
         self._folder.write_json(_file(turn), {"is_secure": one.is_secure, **arrays})
 
-    def _read(self, turn: int, recipe: InPrivateAmongOwners) -> KeptTurn:
+    def _read(self, turn: int, recipe: InPrivateAmongOwners) -> Turn:
         document = self._folder.read_json(_file(turn))
         try:
             arrays: dict[str, Any] = {name: np.array(document[name], dtype) for name, dtype in _DTYPES.items()}
             zeros = np.zeros(len(arrays["columns"]))
             tree = Tree(**arrays, gains=zeros, covers=zeros)
             recipe.check(tree)
-            return KeptTurn(tree=tree, is_secure=document["is_secure"] is True)
+            return Turn(tree=tree, is_secure=document["is_secure"] is True)
         except (KeyError, TypeError, ValueError, OverflowError, OpBoostError):
             raise RunFolderError(
                 f"{self._folder.path / _file(turn)} is malformed; choose another run_id. Nothing was sent"

@@ -39,7 +39,7 @@ class SharedModel:
     guarantee: RecordGuarantee
 
 
-def coordinate(
+def run_coordinator(
     recipe: Recipe, workers: WorkerGroup, *, rng: BitSource, save: Callable[[SharedModel], None] = lambda model: None
 ) -> SharedModel:
     """Train with the workers at the other ends of the group's channels.

@@ -89,7 +89,7 @@ class WorkerJob:
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
+def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
     """Take part in one training run; returns the trees that the coordinator told of, on values.
 
     Notes

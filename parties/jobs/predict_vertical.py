@@ -13,7 +13,7 @@ from opboost.schema import TableSchema
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused
-from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
+from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -66,7 +66,7 @@ def predict_active(
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         if mode == "local":
             predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
         else:
@@ -117,7 +117,7 @@ def _predict_partitions(
         raise ConfigError(f"{target} exists; give another folder with --out. Nothing was sent")
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         channels = stack.enter_context(active_channels(run, insecure))(log)
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
@@ -143,7 +143,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
             records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         channel = stack.enter_context(passive_channel(run, insecure))(log)
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
@@ -187,7 +187,7 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.

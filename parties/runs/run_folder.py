@@ -45,11 +45,12 @@ from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
+from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
-from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json
+from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
 from protocols.messages.message import VERSION
 from protocols.private_files import private_folder
@@ -93,15 +94,13 @@ class RunFolder:
         has_released = self.has_released
         if state is RunState.FINISHED:
             return state
-        try:
+        with writing(self.path):
             private_folder(self.path)
             # An earlier version, or whoever made the folder beforehand, may have left it open to others.
             self.path.chmod(0o700)
             sweep(self.path)
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
         before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(
@@ -131,11 +130,9 @@ class RunFolder:
         RunFolderError
             As for `create`.
         """
-        try:
+        with writing(self.path):
             if not self.path.exists() or all(map(is_half_written, self.path.iterdir())):
                 return RunState.NEW
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
         if not (self.path / "meta.json").exists():
             raise taken
@@ -162,11 +159,9 @@ class RunFolder:
         ------
         RunFolderError
         """
-        try:
+        with writing(self.path):
             private_folder(self.path)
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,8 +219,12 @@ class RunFolder:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
         if model.fit is not None:
             self.note_fit(model.fit)
+        self.save_ensemble(model.ensemble)
+
+    def save_ensemble(self, ensemble: Ensemble) -> None:
+        """Keep the trees of a model."""
         with replacing(self.path / "model.json") as partial:
-            save_model(model.ensemble, partial)
+            save_model(ensemble, partial)
 
     def note_fit(self, fit: FitQuality) -> None:
         """Keep how predictions compare with labels, in place of what was noted before on the same basis."""

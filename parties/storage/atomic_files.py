@@ -46,18 +46,30 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the file system found wrong with a file or folder into a sentence.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, for its owner alone; one that is there stays as it is.
+    """Make a folder, and those above it, for its owner alone; an existing one stays as it is.
 
     Raises
     ------
     RunFolderError
         If it cannot be made.
     """
-    try:
+    with writing(path):
         private_folder(path)
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def write_text(path: Path, text: str) -> None:

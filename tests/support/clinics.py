@@ -23,7 +23,7 @@ from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.horizontal.public_randomness import commitment, public_bits
-from parties.jobs.train_horizontal import run_coordinator, run_worker
+from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
@@ -104,7 +104,7 @@ class Clinics:
 
     def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
         """The same without a process; what it returns or raises can be had from the queue."""
-        call, path = run_coordinator if name == "hub" else run_worker, self.write(name)
+        call, path = train_coordinator if name == "hub" else train_worker, self.write(name)
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def run() -> None:

@@ -26,7 +26,7 @@ from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError
-from parties.jobs.train_chain import run_owner
+from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
@@ -99,7 +99,7 @@ class Clinics:
 
         def be(name: str, path: Path) -> None:
             try:
-                found[name] = run_owner(path, insecure=False, terminal=Terminal())
+                found[name] = train_owner(path, insecure=False, terminal=Terminal())
             except BaseException as error:
                 found[name] = error
 
@@ -153,7 +153,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     assert "NOT FOR RELEASE" in page
     assert str(tmp_path) not in page
     said: list[str] = []
-    run_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    train_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
     assert "was finished at" in said[0]
 
 

@@ -29,7 +29,7 @@ from parties.config.record_runs import charge_of
 from parties.config.sgbdt_section import _DEFAULTS, SGBDTSection
 from parties.errors import ConfigError
 from parties.jobs.predict_horizontal import predict_alone
-from parties.jobs.train_horizontal import run_coordinator, run_worker
+from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
@@ -67,7 +67,7 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     assert clinics.read("w0", "meta.json")["sent_bytes"] == sent
 
     said: list[str] = []
-    run_worker(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    train_worker(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
     assert "was finished at" in said[0]
 
 
@@ -117,7 +117,7 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
     clinics.runs["w2"] |= {"folder": "elsewhere", "ledger": {"path": "elsewhere.sqlite"}}
     with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
-        run_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
+        train_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
     ends = finish(*processes.values())
     assert [code for code, _ in ends] == [0] * 3, ends
     assert isinstance(found.get(timeout=30), RunFolder)
@@ -297,7 +297,7 @@ def test_defaults_are_those_of_the_estimators() -> None:
 def test_noise_in_shares_of_histograms_is_refused_with_the_name_of_the_run_file(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path, recipe="federated", federated={"split_method": "hist"})
     with pytest.raises(ConfigError, match=r"run\.yaml: noise in shares is for random trees"):
-        run_coordinator(clinics.write("hub"), insecure=False, terminal=Terminal())
+        train_coordinator(clinics.write("hub"), insecure=False, terminal=Terminal())
 
 
 def test_the_noise_of_a_run_file_is_that_of_the_estimator(tmp_path: Path) -> None:

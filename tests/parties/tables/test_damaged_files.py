@@ -31,10 +31,9 @@ from parties.config.reading import read_any_run, read_schema
 from parties.config.record_runs import read_record_run
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import TableError
+from parties.errors import EXPECTED_ERRORS, TableError
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_horizontal import make_recipe
-from parties.jobs.train_vertical import EXPECTED_ERRORS
 from parties.tables.parquet import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate

@@ -26,8 +26,9 @@ from opboost.schema import ColumnSchema, Kind
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.jobs.life_cycle import Terminal, logged
 from parties.jobs.predict_vertical import predict_active, serve_until_stopped
-from parties.jobs.train_vertical import Terminal, recorded, train_active, train_passive
+from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.page import Grid
 from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
@@ -160,7 +161,7 @@ def ask_and_hang(path: str, pipe: Connection) -> None:
     run = read_run(Path(path), ActiveRun)
     folder = RunFolder(run.run_folder)
     with (
-        recorded(folder, SILENT) as log,
+        logged(folder, SILENT) as log,
         active_channels(run, False) as open_channels,
         session(folder.load_joint_model(), open_channels(log), party="bank", run_id="spring") as asking,
     ):
