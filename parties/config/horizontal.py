@@ -13,7 +13,7 @@ from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.party_run import PartyRun, Peer
+from parties.config.party_run import PartyRun, Peer, Wiring
 from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
@@ -59,6 +59,10 @@ class CoordinatorRun(_Run):
     listen: ListenAddress = Field(description="Address that workers connect to.")
     workers: tuple[Peer, ...] = Field(description="The workers.")
     patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring(self.workers, {}, self.listen)
 
     @property
     def timing(self) -> Timing:
@@ -115,6 +119,10 @@ class WorkerRun(_Run):
     coordinator: Peer = Field(description="The coordinator.")
     peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring([self.coordinator, *self.peers], {self.coordinator.name: self.connect}, None)
 
     def budgets(self) -> Iterator[GivenBudget]:
         yield from super().budgets()

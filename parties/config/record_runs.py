@@ -59,10 +59,4 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:
     """The other parties that take part, as far as the run file names them."""
-    match run:
-        case CoordinatorRun():
-            return tuple(worker.name for worker in run.workers)
-        case WorkerRun():
-            return run.coordinator.name, *(peer.name for peer in run.peers)
-        case OwnerRun():
-            return tuple(name for name in run.training.order if name != run.party)
+    return tuple(peer.name for peer in run.wiring.peers)

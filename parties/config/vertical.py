@@ -16,7 +16,7 @@ from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
-from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer
+from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
 from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
@@ -105,6 +105,10 @@ class ActiveRun(_Run):
     model: ModelSection = Field(ModelSection(), description="Objective and hyperparameters.")
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
 
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring(self.passive, {}, self.listen)
+
     def budgets(self) -> Iterator[GivenBudget]:
         for i, peer in enumerate(self.passive):
             yield from given_budgets(f"passive.{i}.agreed", epsilon=peer.agreed.epsilon)
@@ -135,6 +139,10 @@ class PassiveRun(_Run):
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
     serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring([self.active], {self.active.name: self.connect}, None)
 
     def budgets(self) -> Iterator[GivenBudget]:
         yield from self.desensitize.budgets()

@@ -63,7 +63,7 @@ class Traffic:
     paper_bytes: int | None
 
 
-def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) -> Traffic:
+def estimate_traffic(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) -> Traffic:
     """Count what a run of a recipe takes. Nothing about any data goes in; what is drawn here is thrown away."""
     workers, bits = _Nobody(n_workers), seeded(0)
     holder = RemoteHolder(workers)

@@ -17,7 +17,7 @@ from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import active_channels, passive_channel
+from parties.session.connections import open_connections
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
@@ -70,7 +70,7 @@ def predict_active(
         if mode == "local":
             predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
         else:
-            channels = stack.enter_context(active_channels(run, insecure))(log)
+            channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
             predictions, status = predict_jointly(
                 model,
                 table.index,
@@ -118,7 +118,7 @@ def _predict_partitions(
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
         log = stack.enter_context(logged(folder, terminal))
-        channels = stack.enter_context(active_channels(run, insecure))(log)
+        channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
@@ -145,7 +145,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             records = AnswerableRecords.of(router, table.index, table.frame)
         log = stack.enter_context(logged(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
-        channel = stack.enter_context(passive_channel(run, insecure))(log)
+        (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
         answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
@@ -192,7 +192,7 @@ def serve_until_stopped(
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.
         patient = run.model_copy(update={"wait": math.inf})
-        channel = stack.enter_context(passive_channel(patient, insecure))(log)
+        (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()
         hello = prediction_hello(
             run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
         )

@@ -15,7 +15,7 @@ from parties.ledger.charged_release import Account
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import active_channels, passive_channel
+from parties.session.connections import open_connections
 from parties.vertical.alignment import Place
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
-OpenChannels = Callable[[RunLog], list[Channel]]
+OpenChannels = Callable[[RunLog], dict[str, Channel]]
 
 
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -46,7 +46,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         return folder
     with (
         _prepared_active(run, path) as prepared,
-        active_channels(run, insecure) as open_channels,
+        open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
         journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
@@ -70,7 +70,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     with (
         _prepared_passive(run, path) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
-        passive_channel(run, insecure) as open_channel,
+        open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
 
@@ -79,7 +79,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             folder.finish()
 
         folder.note_inputs(prepared.digest)
-        channel = open_channel(log)
+        (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
         job = replace(job, resolved=ResolvedTests(folder.path))
@@ -133,7 +133,7 @@ def _train(
 ) -> tuple[list[Channel], int]:
     """Find the common records and train on them; returns the channels, and how many records there are."""
     prepared.begin(journal)
-    channels = open_channels(place.log)
+    channels = list(open_channels(place.log).values())
     if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
@@ -149,7 +149,7 @@ def _conclude_saved(
     Each is asked by itself, so the records are those that were common to all of them before.
     """
     prepared = prepared.take_up(journal)
-    channels = [channel for channel in open_channels(place.log) if channel.peer not in journal.confirmed]
+    channels = [channel for channel in open_channels(place.log).values() if channel.peer not in journal.confirmed]
     for channel in channels:
         try:
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)

@@ -26,7 +26,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
-from parties.horizontal.traffic_estimate import Traffic, rehearse
+from parties.horizontal.traffic_estimate import Traffic, estimate_traffic
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.progress import Progress, no_progress
 from parties.reports.horizontal_account import AccountFacts, account_facts
@@ -159,7 +159,7 @@ def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
 def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
     if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
         return None
-    return rehearse(recipe, run.training.workers)
+    return estimate_traffic(recipe, run.training.workers)
 
 
 def _noises(

@@ -26,7 +26,7 @@ from parties.config.recipes import make_recipe
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError
-from parties.horizontal.traffic_estimate import rehearse
+from parties.horizontal.traffic_estimate import estimate_traffic
 from parties.reports.choices import Grid
 from parties.reports.horizontal_facts import record_facts
 from parties.reports.horizontal_plan_facts import record_plan
@@ -142,7 +142,7 @@ def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospita
 
 
 def test_the_rehearsal_counts_the_rounds_and_bytes_of_the_run(treated: Any) -> None:
-    traffic = rehearse(recipe_of(treated), 3)
+    traffic = estimate_traffic(recipe_of(treated), 3)
     assert traffic.n_rounds == json.loads((treated.folder("hub") / "meta.json").read_text())["n_rounds"] == 8
     for name in CLINICS:
         sent = Counter(line["kind"] for line in log_of(treated, name) if line["event"] == "sent")
