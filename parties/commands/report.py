@@ -10,7 +10,7 @@ import typer
 from opboost.privacy.laws import Law
 from parties.commands.printing import print_page
 from parties.errors import ConfigError
-from parties.reports.choices import MECHANISMS, Grid
+from parties.reports.choices import MECHANISMS, MechanismGrid
 from parties.reports.writing import Report
 from parties.storage.atomic_files import write_text
 
@@ -21,7 +21,7 @@ def asked_grid(
     epsilons: Sequence[float] | None,
     thetas: Sequence[int] | None,
     alphas: Sequence[float] | None,
-) -> Grid | None:
+) -> MechanismGrid | None:
     """The grid that the options span; None if there are none.
 
     Raises
@@ -33,7 +33,7 @@ def asked_grid(
         unknown = sorted(set(found or ()) - set(known))
         if unknown:
             raise ConfigError(f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}")
-    grid = Grid(
+    grid = MechanismGrid(
         mechanisms=tuple(mechanisms or ()),
         laws=tuple(Law(law) for law in laws or ()),
         epsilons=tuple(epsilons or ()),

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_role, read_run
-from parties.config.recipes import make_recipe
+from parties.config.recipes import SummedRecipe, make_recipe
 from parties.errors import naming
 from parties.ledger.model_ledger import RunCharge
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
-RecordRecipe = SGBDTAmongOwners | FederatedAmongOwners | InPrivateAmongOwners
+RecordRecipe = SummedRecipe | InPrivateAmongOwners
 
 _KINDS: dict[str, type[CoordinatorRun] | type[WorkerRun] | type[OwnerRun]] = {
     "coordinator": CoordinatorRun,

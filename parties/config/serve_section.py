@@ -11,7 +11,7 @@ from parties.config.section import Count, Section
 
 
 class ServeSection(Section):
-    """Limits on what is answered, enforced before every answer, and how the active party must reveal scores.
+    """RateLimits on what is answered, enforced before every answer, and how the active party must reveal scores.
 
     `batch_rows` is the most records of one request; `records_per_minute` and `routed_bits_per_day` are told in
     `parties.vertical.rate_limits`. What is left out is not limited.
@@ -26,13 +26,13 @@ class ServeSection(Section):
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy that the active party must have.")
 
-    def limits(self) -> Limits:
+    def limits(self) -> RateLimits:
         """The limits that are kept on disk."""
-        return Limits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)
+        return RateLimits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RateLimits:
     """The most that is answered; None for no limit.
 
     Attributes
@@ -49,4 +49,4 @@ class Limits:
     @property
     def is_needed(self) -> bool:
         """Whether there is any limit."""
-        return self != Limits()
+        return self != RateLimits()

@@ -29,7 +29,7 @@ from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, expect
 
 # How often a waiting owner looks whether the others are still there.
-LOOK_S = 0.002
+POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +241,7 @@ class _Chain:
         while not channel.is_ready():
             for other in self._channels.values():
                 other.check()
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         message = expect(channel, PassTree)
         if message.turn != turn or message.epsilon != job.recipe.epsilon:
             raise UnexpectedMessage(

@@ -15,7 +15,7 @@ from parties.horizontal.worker_group import WorkerGroup
 from parties.session.handshake import conversation
 
 
-class Recipe(Protocol):
+class CoordinatorRecipe(Protocol):
     """What a coordinator needs of a recipe; it knows nothing of where the rows are."""
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
@@ -40,7 +40,11 @@ class SharedModel:
 
 
 def run_coordinator(
-    recipe: Recipe, workers: WorkerGroup, *, rng: BitSource, save: Callable[[SharedModel], None] = lambda model: None
+    recipe: CoordinatorRecipe,
+    workers: WorkerGroup,
+    *,
+    rng: BitSource,
+    save: Callable[[SharedModel], None] = lambda model: None,
 ) -> SharedModel:
     """Train with the workers at the other ends of the group's channels.
 

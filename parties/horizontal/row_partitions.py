@@ -17,15 +17,14 @@ import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.fit_quality import FitQuality, fit_quality
-from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import RecordHolder
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.metrics import default_metric
 from opboost.rng import BitSource
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
 from parties.config.reading import read_schema
+from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.ledger.pricing import record_keys
@@ -34,8 +33,6 @@ from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
-
-Recipe = SGBDTAmongOwners | FederatedAmongOwners
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +160,7 @@ class HeldPart:
     sums: Sums
 
     @classmethod
-    def read(cls, file: PartFile, recipe: Recipe, *, coins: BitSource | None) -> HeldPart:
+    def read(cls, file: PartFile, recipe: SummedRecipe, *, coins: BitSource | None) -> HeldPart:
         """Read a partition and put its rows into cells."""
         rows = file.read()
         return cls(file, recipe.records(rows.values, rows.labels, coins=coins), rows.digest, np.zeros(0, np.int64))
@@ -215,7 +212,7 @@ class Parts(Protocol):
 class PartsHere:
     """Partitions in this process, which are read one after the other."""
 
-    def __init__(self, files: Sequence[PartFile], recipe: Recipe, *, coins: BitSource | None) -> None:
+    def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, coins: BitSource | None) -> None:
         check_ids([file.keys() for file in files], files)
         self._parts = [HeldPart.read(file, recipe, coins=coins) for file in files]
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.horizontal.federated.owners import FederatedAmongOwners
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
+from parties.config.recipes import SummedRecipe
 from parties.horizontal.remote_holder import RemoteHolder
 from protocols.messages.horizontal import (
     AddUp,
@@ -63,7 +63,7 @@ class Traffic:
     paper_bytes: int | None
 
 
-def estimate_traffic(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) -> Traffic:
+def estimate_traffic(recipe: SummedRecipe, n_workers: int) -> Traffic:
     """Count what a run of a recipe takes. Nothing about any data goes in; what is drawn here is thrown away."""
     workers, bits = _Nobody(n_workers), seeded(0)
     holder = RemoteHolder(workers)

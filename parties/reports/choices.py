@@ -31,7 +31,7 @@ MOST_OF_PIECEWISE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class MechanismGrid:
     """What to vary; all combinations are compared. Where nothing is given, one setting after the other is varied.
 
     Attributes
@@ -51,7 +51,7 @@ class Grid:
         return not (self.mechanisms or self.laws or self.epsilons or self.thetas or self.alphas)
 
 
-def choices_for(mechanism: ColumnMechanism, grid: Grid) -> tuple[Choice, ...]:
+def choices_for(mechanism: ColumnMechanism, grid: MechanismGrid) -> tuple[Choice, ...]:
     """The mechanisms to compare for a column, the chosen one first and none twice.
 
     Raises
@@ -105,7 +105,7 @@ def _around(chosen: MechanismSettings) -> list[MechanismSettings]:
     ]
 
 
-def _combinations(chosen: MechanismSettings, grid: Grid) -> list[MechanismSettings]:
+def _combinations(chosen: MechanismSettings, grid: MechanismGrid) -> list[MechanismSettings]:
     return [
         replace(chosen, mechanism=mechanism, law=law, epsilon=epsilon, theta=theta, alpha=alpha)
         for mechanism, law, epsilon, theta, alpha in itertools.product(

@@ -39,7 +39,7 @@ from opboost.privacy.releases import (
 )
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Block, Figure, Grid, Prose, Section
+from parties.reports.page import Block, Figure, Grid, PageSection, Prose
 from parties.reports.words import number
 
 # Orders and deltas at which the curves are shown.
@@ -184,7 +184,7 @@ def uncertified(promise: RecordGuarantee) -> str:
     return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"
 
 
-def account_section(facts: AccountFacts) -> Section:
+def account_section(facts: AccountFacts) -> PageSection:
     """The account as a section of a page."""
     promise = facts.guarantee
     rows = [
@@ -232,7 +232,7 @@ def account_section(facts: AccountFacts) -> Section:
         )
         if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
             blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
-    return Section("Account", tuple(blocks))
+    return PageSection("Account", tuple(blocks))
 
 
 def _order_grid(facts: AccountFacts) -> Grid:

@@ -20,7 +20,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_words import Observer, observers_of
 from parties.reports.run_facts import Importance, importance_of
 from parties.reports.run_history import RunHistory, log_lines, run_history
 from parties.runs.run_folder import RunFolder
@@ -131,7 +131,7 @@ def record_facts(path: Path) -> RecordFacts:
         ledger=None
         if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
+        settings=run.training.agreed(exclude_none=True),
     )
 
 

@@ -31,7 +31,7 @@ from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.progress import Progress, no_progress
 from parties.reports.horizontal_account import AccountFacts, account_facts
 from parties.reports.horizontal_facts import releases_of
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_words import Observer, observers_of
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -146,7 +146,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         ledger=None
         if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
+        settings=run.training.agreed(exclude_none=True),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore, store_path
+from parties.reports.plain import plain
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
 
@@ -91,12 +92,11 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        document: dict[str, Any] = _plain(asdict(self))
-        for kind in ("record", "record_cell_bits"):
-            document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
-        for column, entry in zip(self.columns, document["columns"], strict=True):
-            for kind in ("epsilon", "category_epsilon", "cell_bits"):
-                entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
+        document: dict[str, Any] = {**plain(self), "path": str(self.path)}
+        for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
+            for name, value in part.items():
+                if isinstance(spending := getattr(found, name), Spending):
+                    value["remaining"] = plain(spending.remaining)
         return document
 
 
@@ -157,16 +157,3 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
         )
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case tuple() | list():
-            return [_plain(item) for item in value]
-        case float() if math.isinf(value):
-            return "inf"
-        case Path():
-            return str(value)
-    return value

@@ -64,7 +64,7 @@ Block = Prose | Grid | Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A heading and what stands below it."""
 
     heading: str
@@ -78,12 +78,12 @@ class Page:
     Attributes
     ----------
     title, lead : str
-    sections : tuple of Section
+    sections : tuple of PageSection
     """
 
     title: str
     lead: str
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[PageSection, ...] = field(default=())
 
     @property
     def grids(self) -> tuple[tuple[str, Grid], ...]:

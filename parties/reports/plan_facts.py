@@ -32,7 +32,7 @@ from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.progress import Progress, no_progress
-from parties.reports.choices import Grid, choices_for, settings_of
+from parties.reports.choices import MechanismGrid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.sentences import column_sentence, everyday_difference
@@ -159,7 +159,9 @@ class _Column:
     n_clipped: int
 
 
-def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: Progress = no_progress) -> Plan:
+def plan_of(
+    path: Path, grid: MechanismGrid, *, wanted_order: Sequence[float], progress: Progress = no_progress
+) -> Plan:
     """Compute the plan of a passive party's run file.
 
     Raises

@@ -16,7 +16,7 @@ from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel
 
 # How often to look whether the peers are still there, and to let them know that this party is.
-LOOK_S = 0.5
+HEARTBEAT_S = 0.5
 
 
 def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress:
@@ -26,7 +26,7 @@ def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress
     def report(step: str, done: int, total: int) -> None:
         nonlocal last_look
         progress(step, done, total)
-        if time.monotonic() - last_look > LOOK_S:
+        if time.monotonic() - last_look > HEARTBEAT_S:
             last_look = time.monotonic()
             _look(channels)
 
@@ -43,7 +43,7 @@ def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
 
     def look() -> None:
         try:
-            while not is_over.wait(LOOK_S):
+            while not is_over.wait(HEARTBEAT_S):
                 _look(channels)
         except BaseException as error:
             failures.append(error)
