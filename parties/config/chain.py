@@ -38,7 +38,7 @@ class InPrivateSection(Section):
 
 
 class ChainSection(TaskSection):
-    """What all owners must have agreed on; `order` names them in the order of their turns."""
+    """The `training` section of a chain, the same at all owners; `order` lists them in the order of their turns."""
 
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(

@@ -80,7 +80,7 @@ class CoordinatorRun(_Run):
 
 
 class WorkerLedgerSection(Section):
-    """Where a worker keeps account of all its runs, and the most that they may cost together."""
+    """The `ledger` section of a worker: the ledger of all its runs, and the budget of all of them."""
 
     path: Path = Field(
         Path("runs/worker-ledger.sqlite"), description="The ledger, one for all runs on the same people."

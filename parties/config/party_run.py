@@ -1,4 +1,4 @@
-"""Run files: what those of every role have, and the sections that several roles share.
+"""Run files: the keys of every role, and the sections that several roles share.
 
 Paths in a run file are relative to the folder that holds it.
 """
@@ -46,7 +46,7 @@ class Peer(NamedKey):
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """The connections of a party.
+    """The connections of a party: who connects to whom, and the peers whose keys are needed.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class PartyRun(Section):
         raise NotImplementedError
 
     def budgets(self) -> Iterable[GivenBudget]:
-        """Every budget that the run file gives, by its place in it.
+        """All budgets of the run file, by their places in it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Recipes: what a horizontal run file's training section builds."""
+"""Recipes: built from the `training` section of a horizontal run file."""
 
 from __future__ import annotations
 

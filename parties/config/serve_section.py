@@ -1,4 +1,4 @@
-"""What a passive party's run file says about prediction: how much it answers, and what may become of the scores."""
+"""The `serve` section of a passive party's run file: rate limits of prediction, and the demanded score policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from parties.config.section import Count, Section
 
 
 class ServeSection(Section):
-    """RateLimits on what is answered, enforced before every answer, and how the active party must reveal scores.
+    """Limits enforced before every answer, and the score policy that the active party must have.
 
     `batch_rows` is the most records of one request; `records_per_minute` and `routed_bits_per_day` are told in
     `parties.vertical.rate_limits`. What is left out is not limited.
@@ -33,7 +33,7 @@ class ServeSection(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """The most that is answered; None for no limit.
+    """Rate limits of answers; None for no limit.
 
     Attributes
     ----------

@@ -29,19 +29,19 @@ RoleName = BeforeValidator(lambda value: ROLE_ALIASES.get(value, value) if isins
 
 
 class LimitSection(Section):
-    """The most that may be spent of one column; what is left out is not limited."""
+    """Limits of one column; what is left out is not limited."""
 
     epsilon: Epsilon | None = Field(None, description="Most epsilon of a column, per step of its own.")
     category_epsilon: Epsilon | None = Field(None, description="The same for categories and empty cells.")
     cell_bits: Bits | None = Field(None, description="Most bits of cells that a Local-Map publishes.")
 
     def limit(self) -> Limit:
-        """The same for the ledger."""
+        """The limits as a ledger value."""
         return Limit(self.epsilon, self.category_epsilon, self.cell_bits)
 
 
 class BudgetSection(LimitSection):
-    """What may be spent over all runs: of every column, of some columns instead, and of one record in all."""
+    """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
     columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
@@ -64,7 +64,7 @@ class BudgetSection(LimitSection):
 
 
 class LedgerSection(Section):
-    """Where the passive party keeps account of its releases, for all its runs, and what it allows."""
+    """The `ledger` section of a passive party: the privacy ledger of all its runs, and its budget."""
 
     path: Path = Field(Path("runs/ledger.sqlite"), description="The ledger, one for all runs on the same people.")
     budget: BudgetSection = Field(BudgetSection(), description="The most that may be spent over all runs.")
