@@ -41,14 +41,14 @@ app = typer.Typer(
 
 
 class Scheme(StrEnum):
-    """How owners of rows train in the demo."""
+    """Training algorithm of the horizontal demo."""
 
     SGBDT = "sgbdt"
     INPRIVATE = "inprivate"
 
 
 class Mode(StrEnum):
-    """How new records are scored."""
+    """Prediction mode."""
 
     ROUTED = "routed"
     DESENSITIZED = "desensitized"

@@ -21,13 +21,13 @@ _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red",
 
 
 def print_page(page: Page) -> None:
-    """The first tables of a report, which say most of it in words."""
+    """Print the first tables of a report."""
     for _, grid in page.grids[:2]:
         _print_grid(grid)
 
 
 def print_findings(findings: Sequence[Finding]) -> None:
-    """What the doctor found, and one sentence to sum it up."""
+    """Print the doctor's findings and a verdict."""
     table = Table()
     for heading in ("check", "result", "found"):
         table.add_column(heading, overflow="fold")
@@ -41,7 +41,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
-    """The demo's result as tables."""
+    """Print the demo's result."""
     scores = {
         "A alone": summary["score_active_only"],
         "A with B, desensitized ranks, routed prediction": summary["score_joint"],
@@ -59,7 +59,7 @@ def print_summary(summary: Mapping[str, Any]) -> None:
 
 
 def print_horizontal_summary(summary: Mapping[str, Any]) -> None:
-    """The horizontal demo's result as tables."""
+    """Print the horizontal demo's result."""
     scores = {
         f"all owners, {summary['scheme']}, private": summary["score_joint"],
         **{f"{name} alone, without privacy": score for name, score in summary["score_alone"].items()},
@@ -82,7 +82,7 @@ def _print_scores(summary: Mapping[str, Any], scores: Mapping[str, float], facts
 
 
 def print_statement(found: Statement) -> None:
-    """A ledger as a table."""
+    """Print a ledger statement."""
     typer.echo(f"{found.path}: {spent_words(found)}")
     _print_grid(spent_grid(found))
 
@@ -97,12 +97,12 @@ def _print_grid(grid: Grid) -> None:
 
 
 def _shown(text: str) -> str:
-    """A text that may hold a name which a peer chose: one line, without markup and without what a terminal obeys."""
+    """Sanitize a text that may hold a name which a peer chose: one line, without markup or control sequences."""
     return escape(readable(text, len(text)))
 
 
 def _console() -> Console:
-    """Standard output; wide where nobody looks at it."""
+    """Console on standard output; wide if it is no terminal."""
     console = Console(file=sys.stdout)
     if not console.is_terminal:
         console.width = 160

@@ -22,12 +22,12 @@ def asked_grid(
     thetas: Sequence[int] | None,
     alphas: Sequence[float] | None,
 ) -> MechanismGrid | None:
-    """The grid that the options span; None if there are none.
+    """Grid of mechanism settings from the options; None if there are none.
 
     Raises
     ------
     ConfigError
-        If a mechanism or a law does not exist.
+        If a mechanism or a noise distribution does not exist.
     """
     for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
         unknown = sorted(set(found or ()) - set(known))
@@ -44,7 +44,7 @@ def asked_grid(
 
 
 def deliver(found: Report, form: str, out: Path | None) -> None:
-    """Write HTML files and print where they are and what matters most; print any other form, or write it to `out`."""
+    """Write the HTML report and print its first tables; print any other format, or write it to `out`."""
     if form == "html" and out is None:
         found.write()
         print_page(found.page)

@@ -1,7 +1,7 @@
-"""The doctor for horizontal training: a coordinator's, a worker's or a chain owner's run file, and what it names.
+"""`opboost doctor` for horizontal training: checks of a coordinator's, a worker's or a chain owner's run.
 
-The protocols of these roles have no greeting that only looks, and whoever joins a run that waits is in it. So the other
-side's terms are not asked for: a digest of this side's is shown, which is the same at everybody who agrees.
+The protocols of these roles have no handshake that only looks: who joins a waiting run takes part in it. So the terms
+of the others are not asked for. A digest of this party's is shown, which is the same at everybody who agrees.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
 
 
 def _check_rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...], checks: Checklist) -> None:
-    """The data against the schema and the task."""
+    """Check the data against the schema and the task."""
     with checks.checking("data"):
         table = table_of(run)
         if table is None:
@@ -86,7 +86,7 @@ def _check_rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[st
 
 
 def _check_partitions(run: WorkerRun | OwnerRun, checks: Checklist) -> None:
-    """Every partition, one after the other, as the party reads them."""
+    """Check every partition, one after the other."""
     files = part_files(run.data, run.table_schema, objective=run.training.objective)
     for file in files:
         file.read()
@@ -96,7 +96,7 @@ def _check_partitions(run: WorkerRun | OwnerRun, checks: Checklist) -> None:
 
 
 def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Checklist) -> None:
-    """Whether the ledger has room for the run; it is not begun by asking."""
+    """Check that the budget allows the run; the ledger is not created."""
     charge, budget, path = charge_of(run, recipe), run.ledger.budget, run.ledger.path
     with checks.checking("ledger"):
         try:
@@ -117,7 +117,7 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
 
 
 def _check_ports(run: RecordRun, keys: KeyPair | None, checks: Checklist, *, wait_s: float) -> None:
-    """Whether addresses can be listened at, and whether somebody listens where this party will connect to."""
+    """Check that this party's address is free, and whether somebody listens where it will connect to."""
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
     wiring = run.wiring
     if wiring.listen is not None:
@@ -150,7 +150,7 @@ def _connect(address: str, wait_s: float) -> socket.socket:
 
 
 def _note_terms(run: RecordRun, schema: TableSchema, recipe: RecordRecipe, checks: Checklist) -> None:
-    """What the other sides are to have too: people may compare it before the run, and the run itself does."""
+    """Show a digest of the terms: people may compare it before the run, and the run itself compares the terms."""
     terms = run.training.terms(schema) if isinstance(run, OwnerRun) else run.terms(schema)
     digest = hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:16]
     n_trees = recipe.settings.n_rounds if isinstance(recipe, InPrivateAmongOwners) else recipe.n_trees

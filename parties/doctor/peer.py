@@ -1,4 +1,4 @@
-"""Questions to the peers before a run: are they there, and do they agree? Whoever waits for the run waits on."""
+"""Checks with the peers before a run: presence and agreement. A peer that waits for the run is not disturbed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ask_passive(
     wait_s: float,
     passwords: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Ask every passive party: listens for it, whether it asks too or waits for the run."""
+    """Ask every passive party, which may be at its own check or wait for the run."""
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
     events: list[str] = []

@@ -1,4 +1,4 @@
-"""`opboost doctor --for predict` and `--for serve`: what can be checked before records are scored or answered for."""
+"""`opboost doctor --for predict` and `--for serve`: checks before prediction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from protocols.messages.vertical import Hello, Task
 def examine_prediction(
     path: Path, *, data: Path | None = None, serves: bool = False, insecure: bool = False, wait_s: float = 5.0
 ) -> list[Finding]:
-    """Check what a prediction needs, at either role; then the peers, for at most `wait_s` seconds.
+    """Check what a prediction needs, for either role; then the peers, for at most `wait_s` seconds.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def _looking(hello: Hello) -> Hello:
 
 
 def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_s: float) -> AskPeers | None:
-    """Whether there is a model that these peers can answer for, and records to score."""
+    """Check the model, its peers and the records to score."""
     folder = RunFolder(run.run_folder)
     with checks.checking("model"):
         model = folder.load_joint_model()
@@ -87,7 +87,7 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
 def _check_passive(
     run: PassiveRun, data: Path | None, checks: Checklist, *, serves: bool, wait_s: float
 ) -> AskPeers | None:
-    """Whether there is a share of a model, records to answer for, and a ledger and limits that allow it."""
+    """Check the share of a model, the records to answer for, ledger and limits."""
     folder = RunFolder(run.run_folder)
     with checks.checking("model"):
         router = folder.load_router()
@@ -114,7 +114,7 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
 
 
 def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, checks: Checklist) -> None:
-    """Whether ledger and store can be trusted, and whether all records could be drawn for mode ``desensitized``."""
+    """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
     mechanisms, encoded = [m for m, _ in records.columns], [column for _, column in records.columns]
     with checks.checking("ledger"), open_ledger_and_store(run.ledger.path) as (ledger, store):
         if store_path(ledger).exists():
@@ -130,7 +130,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
 
 
 def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
-    """What may be asked for, in words; and whether the file that counts it can be used."""
+    """Check the rate limits, and the file that counts them."""
     limits, n_tests = run.serve.limits(), router.tests.n_tests
     if not run.allow_routed:
         checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")

@@ -1,4 +1,4 @@
-"""Checks of every role's run file: protection, keys, the run folder, and whether peers can be asked."""
+"""Checks of the run file of any role: protection, keys, run folder."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ AskPeers = Callable[[KeyPair | None], None]
 
 
 def check_protection(run: PartyRun, checks: Checklist) -> None:
-    """Whether the run file allows budgets that protect nothing."""
+    """Check whether the run file allows budgets that protect nothing."""
     if run.no_privacy:
         sentence = f"the run file allows an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g}"
         checks.add("no_privacy", Status.WARNING, f"{sentence}: such budgets protect nothing")
 
 
 def check_keys(run: PartyRun, checks: Checklist, *, insecure: bool) -> tuple[bool, KeyPair | None]:
-    """Whether this party's key and those of its peers can be used; and its own."""
+    """Check this party's key and those of its peers; whether they can be used, and its own."""
     with checks.checking("keys"):
         keys = own_keys(run, insecure)
         for address in run.wiring.addresses:
@@ -55,7 +55,7 @@ def check_and_ask(run: PartyRun, job: Callable[[], AskPeers | None], checks: Che
 
 
 def check_folder(run: PartyRun, path: Path, checks: Checklist) -> None:
-    """Whether the run folder may be used."""
+    """Check that the run folder may be used."""
     folder = RunFolder(run.run_folder)
     with checks.checking("run folder"):
         state = folder.state(path, party=run.party, role=run.role)

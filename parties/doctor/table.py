@@ -26,7 +26,7 @@ SHARE_OF_DISTINCT = 0.99
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableUse:
-    """What a run does with its data file.
+    """Use of a data file by a run.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class TableUse:
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun) -> TableUse:
-        """What a party of vertical training does with it."""
+        """Use of the data file by a party of vertical training."""
         is_active = isinstance(run, ActiveRun)
         outside = "the active party's own columns are used as they are" if is_active else "they would be moved to them"
         return cls(

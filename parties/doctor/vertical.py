@@ -1,4 +1,4 @@
-"""`opboost doctor` before training: what can be checked without a draw, a charge or a release."""
+"""`opboost doctor` before training: checks without a draw, a charge or a release."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _note_partitions(found: Partitions, n_workers: int, checks: Checklist) -> No
 
 
 def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive, checks: Checklist) -> None:
-    """Whether the ledger can be trusted, and whether the budget allows the release."""
+    """Check the ledger, and whether the budget allows the release."""
     note = partial(checks.add, "ledger")
     with checks.checking("ledger"):
         try:
@@ -132,7 +132,7 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
 
 
 def _check_before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget, checks: Checklist) -> None:
-    """Whether all columns could be drawn; what is stored for the common records shows only when they are found."""
+    """Check that all columns could be drawn: what is stored for the common records shows only after alignment."""
     verified = f"{ledger.n_lines} lines, verified; {len(releases)} columns to draw unless they are stored already for "
     checks.add("ledger", Status.OK, f"{verified}the records that turn out to be common")
     try:

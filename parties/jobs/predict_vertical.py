@@ -1,4 +1,4 @@
-"""From run files to predictions: the active party's, and both ways in which a passive party answers."""
+"""Prediction jobs of the active party and of a passive party, which answers once or serves."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _predict_partitions(
     insecure: bool,
     terminal: Terminal,
 ) -> Path:
-    """The same of a folder of partitions, on the run's cluster; returns a folder of predictions."""
+    """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
     if ids is not None or mode == "local" or run.reveal.top is not None:
@@ -162,7 +162,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 def serve_until_stopped(
     path: Path, *, data: Path | None, insecure: bool, terminal: Terminal, signals: StopSignals
 ) -> Totals:
-    """Answer one prediction of the active party after the other; returns what was done when the process is to stop.
+    """Answer predictions of the active party until the process is told to stop; returns the totals.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
 
 
 def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
-    """Say how many records have no prediction, and why.
+    """Log the number of records without a prediction, and the reasons.
 
     Raises
     ------
@@ -230,6 +230,6 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
 
 
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
-    """The schema of a table that holds the passive parties' columns too."""
+    """Schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
     return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)

@@ -116,7 +116,7 @@ def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive |
 def _agree(
     prepared: PreparedPassive | PartitionedPassive, channel: Channel, account: Account, place: Place, folder: RunFolder
 ) -> PassiveJob:
-    """Find the common records; returns the job on them, with the run's account to release from."""
+    """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     if not isinstance(prepared, PreparedPassive):
         return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
     aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
@@ -131,7 +131,7 @@ def _train(
     place: Place,
     folder: RunFolder,
 ) -> tuple[list[Channel], int]:
-    """Find the common records and train on them; returns the channels, and how many records there are."""
+    """Align records and train on the common ones; returns the channels, and the number of records."""
     prepared.begin(journal)
     channels = list(open_channels(place.log).values())
     if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
@@ -144,7 +144,7 @@ def _train(
 def _conclude_saved(
     prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: Place
 ) -> tuple[list[Channel], int]:
-    """Let the peers finish that did not confirm; one that is finished already does not come, and need not.
+    """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 
     Each is asked by itself, so the records are those that were common to all of them before.
     """

@@ -1,4 +1,4 @@
-"""A finished horizontal run as a page: what it costs each person in the data, who took part, and what left."""
+"""Page of a finished horizontal run: privacy accounting, participants and outgoing messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parties.reports.words import number, size
 
 
 def record_page(facts: RecordFacts) -> Page:
-    """The page."""
+    """Page of a finished horizontal run."""
     history = facts.history
     if facts.role == "coordinator":
         title = f"Run {history.run_id}: a model of the workers of {history.party}"
@@ -86,7 +86,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
 
 
 def _share_notes(facts: RecordFacts) -> Iterator[str]:
-    """What drop-outs mean for noise in shares."""
+    """Effect of drop-outs on noise in shares."""
     honest = facts.settings.get("honest")
     if facts.role == "coordinator" and honest is not None:
         fewest = facts.settings["threshold"]

@@ -1,4 +1,4 @@
-"""The plan of a horizontal run as a page."""
+"""Page of a horizontal run's plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parties.reports.words import number, size
 
 
 def record_plan_page(plan: RecordPlan) -> Page:
-    """The whole page."""
+    """Page of a horizontal run's plan."""
     if plan.role == "coordinator":
         holds = (
             "It follows from the run file and the schema alone, so that it may be shown to everybody who takes part."

@@ -1,4 +1,4 @@
-"""Who sees what in horizontal training, who is protected from whom, and the tables that its reports share."""
+"""Observers of horizontal training: what each sees and what holds against it; sections that several reports share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parties.reports.words import number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Somebody from whom the rows of an owner are to be protected.
+    """An observer, from whom the rows of an owner are to be protected.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Observer:
 
 
 def observers_of(training: TrainingSection | ChainSection, promise: RecordGuarantee) -> tuple[Observer, ...]:
-    """Everybody from whom a worker's rows, or an owner's, are to be protected."""
+    """Observers from whom a worker's rows, or an owner's, are to be protected."""
     said = _promise(promise)
     if isinstance(training, ChainSection):
         owners = Observer(
@@ -82,7 +82,7 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
 
 
 def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
-    """What a worker that looks at the model can take out of it: its own share of the noise."""
+    """Caveat of the guarantee against a worker, which can subtract its own share of the noise."""
     if training.honest is None:
         return ""
     said = (
@@ -117,7 +117,7 @@ def _network(what: str) -> Observer:
 
 
 def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee) -> PageSection:
-    """Who is protected from whom, who sees what, and what is not protected."""
+    """Section on observers: guarantees, what each sees, and what is not protected."""
     return PageSection(
         "Who sees what",
         (
@@ -137,7 +137,7 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
 
 
 def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
-    """A worker's account, or an owner's, over all its runs."""
+    """Section on the ledger of a worker or an owner over all its runs."""
     charged = "is charged" if position.is_charged else "was not charged" if is_over else "would be charged"
     told = (
         f"{position.path.name} has {position.n_runs} runs; this one {charged}. Losses of several models on the same "
@@ -161,13 +161,13 @@ def _left(remaining: float | None) -> str:
 
 
 def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
-    """The settings that were agreed, parameters of the recipe one by one."""
+    """Section on the agreed settings, parameters of the recipe one by one."""
     rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat(settings).items()))
     return PageSection("Settings", (Grid("What was agreed", ("setting", "value"), rows),))
 
 
 def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:
-    """What a coordinator that makes up workers would learn, in words; empty where workers know each other's keys."""
+    """Warning of what a coordinator that makes up workers would learn; empty where workers know each other's keys."""
     if run.training.known_workers:
         return ""
     sees = "sees the sums of one worker alone"

@@ -1,4 +1,4 @@
-"""What `opboost ledger` tells: spent and remaining, per column and per record."""
+"""Ledger statement: spent and remaining budget, per column and per record."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DEFAULT_PATH = Path("runs/ledger.sqlite")
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Of one kind of cost: what was spent, and what may be; None is no limit."""
+    """Spent budget of one kind, and its limit; None for no limit."""
 
     spent: float
     limit: float | None
 
     @property
     def remaining(self) -> float | None:
-        """Never negative: a limit may have been lowered below what was spent before."""
+        """Remaining budget, never negative: a limit may have been lowered below what was spent."""
         if self.limit is None or math.isinf(self.limit):
             return self.limit
         return max(0.0, self.limit - self.spent)
@@ -37,7 +37,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatement:
-    """One column's account: what its worst record has spent.
+    """Statement of one column: what its worst record has spent.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class ColumnStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A whole ledger, verified.
+    """Statement of a whole ledger, verified.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Statement:
     columns: tuple[ColumnStatement, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
+        """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
         document: dict[str, Any] = {**plain(self), "path": str(self.path)}
         for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
             for name, value in part.items():

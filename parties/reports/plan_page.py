@@ -1,4 +1,4 @@
-"""A plan's facts as a page."""
+"""Page of a passive party's plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_CURVES = 5
 
 
 def plan_page(plan: Plan) -> Page:
-    """The whole page; drawings need matplotlib, which is loaded here and not before."""
+    """Page of a passive party's plan; matplotlib is loaded here and not before."""
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} would release",
         lead=(
@@ -61,7 +61,7 @@ def _summary(plan: Plan) -> PageSection:
 
 
 def _example_record(plan: Plan) -> PageSection:
-    """One record in the middle of every public range, and the ranks that it would be seen by."""
+    """Section on an example record in the middle of every public range, and the ranks that an observer would see."""
     rows = []
     for column in plan.columns:
         name, seen = column.promise.column, "not tabulated: the domain is too large"
@@ -248,7 +248,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
 
 
 def _loss_series(column: ColumnPlan) -> list[Series]:
-    """The chosen mechanism and the first others whose curves are finite and differ."""
+    """Loss curves of the chosen mechanism and of the first others that are finite and differ."""
     found: dict[tuple[float, ...], Series] = {}
     for one in column.candidates:
         points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]

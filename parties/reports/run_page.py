@@ -1,4 +1,4 @@
-"""A finished run's facts as a page."""
+"""Pages of a finished vertical run, and the sections that horizontal runs share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_COLUMNS = 20
 
 
 def active_page(facts: ActiveFacts) -> Page:
-    """A's page."""
+    """Page of a finished run for the active party."""
     history = facts.history
     return Page(
         title=f"Run {history.run_id}: the model of {history.party}",
@@ -39,7 +39,7 @@ def active_page(facts: ActiveFacts) -> Page:
 
 
 def passive_page(facts: PassiveFacts) -> Page:
-    """B's page."""
+    """Page of a finished run for a passive party."""
     history = facts.history
     n_tests = sum(one.n_tests for one in facts.columns)
     told = (
@@ -79,7 +79,7 @@ def _promises(facts: ActiveFacts) -> Iterator[Block]:
 
 
 def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:
-    """How well a model fits rows, a section per set of rows."""
+    """Sections on the quality of a model, one per set of rows."""
     return (PageSection(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
 
 
@@ -149,7 +149,7 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
 def importance_blocks(
     importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
 ) -> Iterator[Block]:
-    """Which columns trees split on; with the owners of columns, where these are at several parties."""
+    """Importance of columns; with their owners, where these are several parties."""
     shown = importance[:MOST_COLUMNS]
     names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
     of_what = "the gain" if has_gains else "the splits"
@@ -187,7 +187,7 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
 
 
 def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
-    """What the model was used for since the run."""
+    """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
     told = (
         f"Since the run was finished, {len(later)} messages with {size(sum(one.bytes for one in later))} left "
@@ -208,7 +208,7 @@ def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
 
 
 def history_sections(history: RunHistory) -> Iterator[PageSection]:
-    """What the model was used for, what left, the steps, versions and seeds."""
+    """Sections on prediction jobs, outgoing messages, steps, versions and seeds."""
     if history.predictions or history.n_trained < len(history.outgoing):
         yield PageSection("Predictions", tuple(_prediction_blocks(history)))
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)

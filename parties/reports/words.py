@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them, and the tables that several reports share."""
+"""Number formats, and the sections that several reports share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LEAKAGE = (
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number in few digits; infinity in a word."""
+    """Format a number in few digits; infinity as a word."""
     if value is None:
         return "-"
     if math.isinf(value):
@@ -50,12 +50,12 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
+    """Format a share in percent."""
     return f"{100 * share:.1f} %"
 
 
 def size(n_bytes: int) -> str:
-    """A number of bytes, as the ledgers of networks have it."""
+    """Format a number of bytes with a decimal unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"
@@ -63,13 +63,13 @@ def size(n_bytes: int) -> str:
 
 
 def leakage_section() -> PageSection:
-    """Who sees what."""
+    """Section on leakage: what each side of a vertical run learns."""
     rows = tuple((name, at_b, at_a) for name, at_b, at_a in _LEAKAGE)
     return PageSection("Who sees what", (Grid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
-    """A guarantee with its unit, its neighbours and what it does not cover."""
+    """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
     blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
@@ -95,7 +95,7 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
 
 
 def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
-    """The promise of each column by itself."""
+    """Table of the guarantees of single columns."""
     return Grid(
         "The promise, column by column",
         ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness", "cells"),
@@ -117,14 +117,14 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
 
 
 def ledger_section(statement: Statement | None) -> PageSection:
-    """The ledger of releases: what was spent over all runs, and what may still be."""
+    """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
         return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),))
     return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)))
 
 
 def spent_words(statement: Statement) -> str:
-    """The whole ledger in a few sentences."""
+    """Summary of a ledger in a few sentences."""
     return (
         f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
@@ -134,7 +134,7 @@ def spent_words(statement: Statement) -> str:
 
 
 def spent_grid(statement: Statement) -> Grid:
-    """Spent and remaining, column by column."""
+    """Table of spent and remaining budget, column by column."""
     costs = ("epsilon per unit", "categories", "cells, bits")
     return Grid(
         "Spent over all runs, and remaining",
