@@ -1,4 +1,4 @@
-"""`opboost demo --horizontal`: three owners of rows as processes of their own, and the baselines beside them.
+"""`opboost demo --horizontal`: three owners of rows as processes, and baselines.
 
 The bundled sample's columns, which two parties hold, are put together for this, and the rows divided among three.
 """

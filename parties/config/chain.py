@@ -14,6 +14,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection
+from parties.config.party_run import NamedKey, Wiring
 from parties.config.protection import GivenBudget, given_budgets
 from parties.config.section import Name, NonNegative, Positive, Section
 from parties.config.training_section import TaskSection
@@ -37,7 +38,7 @@ class InPrivateSection(Section):
 
 
 class ChainSection(TaskSection):
-    """What all owners must have agreed on; `order` names them in the order of their turns."""
+    """The `training` section of a chain, the same at all owners; `order` lists them in the order of their turns."""
 
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
     order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
@@ -65,11 +66,9 @@ class ChainSection(TaskSection):
         )
 
 
-class OtherOwner(Section):
+class OtherOwner(NamedKey):
     """Another owner, its public key file, and its address if this party is the one that connects."""
 
-    name: Name = Field(description="The owner's name.")
-    public_key: Path | None = Field(None, description="Its public key file.")
     connect: ConnectAddress | None = Field(None, description="Its address, if this party is the one that connects.")
 
 
@@ -82,6 +81,11 @@ class OwnerRun(HorizontalRun):
     owners: tuple[OtherOwner, ...] = Field(description="All other owners.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
     training: ChainSection = Field(description="What all owners agreed on.")
+
+    @property
+    def wiring(self) -> Wiring:
+        calls = {owner.name: owner.connect for owner in self.owners if owner.connect is not None}
+        return Wiring(self.owners, calls, self.listen)
 
     def budgets(self) -> Iterator[GivenBudget]:
         yield from given_budgets("training", epsilon=self.training.epsilon)

@@ -62,7 +62,7 @@ class FederatedSection(Section):
     mirrored: tuple[str, ...] = Field((), description="Columns whose values crowd near the upper bound, for `log`.")
 
     def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:
-        """The split candidates to begin with."""
+        """The initial split candidates."""
         if self.split_candidates != "log":
             return uniform_candidates(bounds, self.n_candidates)
         positions = ColumnPositions(names)
@@ -98,7 +98,7 @@ class FederatedSection(Section):
         )
 
     def choices(self, n_columns: int, update: WeightUpdate) -> Choices:
-        """The point in the framework's space."""
+        """The choices among the framework's methods."""
         n_trees = self.n_estimators * (n_columns if self.trees_per_column else 1)
         return Choices(
             split_method=self.split_method,

@@ -13,7 +13,7 @@ from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.party_run import PartyRun, Peer
+from parties.config.party_run import PartyRun, Peer, Wiring
 from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
@@ -61,6 +61,10 @@ class CoordinatorRun(_Run):
     patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
 
     @property
+    def wiring(self) -> Wiring:
+        return Wiring(self.workers, {}, self.listen)
+
+    @property
     def timing(self) -> Timing:
         # A worker that takes as long for an answer as it may says nothing meanwhile.
         return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=max(self.stall, 2 * self.patience))
@@ -76,7 +80,7 @@ class CoordinatorRun(_Run):
 
 
 class WorkerLedgerSection(Section):
-    """Where a worker keeps account of all its runs, and the most that they may cost together."""
+    """The `ledger` section of a worker: the ledger of all its runs, and the budget of all of them."""
 
     path: Path = Field(
         Path("runs/worker-ledger.sqlite"), description="The ledger, one for all runs on the same people."
@@ -115,6 +119,10 @@ class WorkerRun(_Run):
     coordinator: Peer = Field(description="The coordinator.")
     peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring([self.coordinator, *self.peers], {self.coordinator.name: self.connect}, None)
 
     def budgets(self) -> Iterator[GivenBudget]:
         yield from super().budgets()

@@ -1,11 +1,12 @@
-"""Run files: what those of every role have, and the sections that several roles share.
+"""Run files: the keys of every role, and the sections that several roles share.
 
 Paths in a run file are relative to the folder that holds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,12 +31,41 @@ def _default_folder(given: dict[str, Any]) -> Path:
     return Path("runs") / given.get("run_id", "")
 
 
-class Peer(Section):
-    """Another party: its name, its public key file, and what was agreed that it does."""
+class NamedKey(Section):
+    """Another party: its name and its public key file."""
 
     name: Name = Field(description="The other party's name.")
     public_key: Path | None = Field(None, description="Its public key file.")
+
+
+class Peer(NamedKey):
+    """Another party, and what was agreed that it does."""
+
     agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The connections of a party: who connects to whom, and the peers whose keys are needed.
+
+    Attributes
+    ----------
+    peers : sequence of NamedKey
+        Everybody at the other end of a connection, or whose key must be known.
+    calls : dict of str to str
+        The addresses that this party connects to, by peer.
+    listen : str or None
+        The address that the others connect to.
+    """
+
+    peers: Sequence[NamedKey]
+    calls: dict[str, str]
+    listen: str | None
+
+    @property
+    def addresses(self) -> list[str]:
+        """All addresses of this party's connections."""
+        return [*self.calls.values(), *([] if self.listen is None else [self.listen])]
 
 
 class PartyRun(Section):
@@ -66,8 +96,13 @@ class PartyRun(Section):
     def timing(self) -> Timing:
         return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
 
+    @property
+    def wiring(self) -> Wiring:
+        """The connections that the run file describes."""
+        raise NotImplementedError
+
     def budgets(self) -> Iterable[GivenBudget]:
-        """Every budget that the run file gives, by its place in it.
+        """All budgets of the run file, by their places in it.
 
         Raises
         ------

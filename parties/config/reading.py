@@ -55,7 +55,7 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
 
 
 def read_role(path: Path) -> str:
-    """Which role a run file is for."""
+    """Read the role that a run file is for."""
     role = read_yaml(path).get("role")
     role = ROLE_ALIASES.get(role, role) if isinstance(role, str) else role
     if role not in ("active", "passive", *HORIZONTAL_ROLES):

@@ -1,4 +1,4 @@
-"""Recipes: what a horizontal run file's training section builds."""
+"""Recipes: built from the `training` section of a horizontal run file."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from opboost.schema import TableSchema
 from parties.config.training_section import TrainingSection
 from parties.errors import ConfigError
 
+SummedRecipe = SGBDTAmongOwners | FederatedAmongOwners
+"""A recipe that a coordinator trains on sums of its workers' answers."""
 
-def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
+
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
     """The recipe that a run file names; the one `match` over recipes."""
     bounds = [column.bounds for column in schema.columns]
     match training.recipe:

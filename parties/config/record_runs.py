@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_role, read_run
-from parties.config.recipes import make_recipe
+from parties.config.recipes import SummedRecipe, make_recipe
 from parties.errors import naming
 from parties.ledger.model_ledger import RunCharge
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
-RecordRecipe = SGBDTAmongOwners | FederatedAmongOwners | InPrivateAmongOwners
+RecordRecipe = SummedRecipe | InPrivateAmongOwners
 
 _KINDS: dict[str, type[CoordinatorRun] | type[WorkerRun] | type[OwnerRun]] = {
     "coordinator": CoordinatorRun,
@@ -59,10 +57,4 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:
     """The other parties that take part, as far as the run file names them."""
-    match run:
-        case CoordinatorRun():
-            return tuple(worker.name for worker in run.workers)
-        case WorkerRun():
-            return run.coordinator.name, *(peer.name for peer in run.peers)
-        case OwnerRun():
-            return tuple(name for name in run.training.order if name != run.party)
+    return tuple(peer.name for peer in run.wiring.peers)

@@ -68,11 +68,11 @@ class SGBDTSection(Section):
 
     @property
     def has_filter(self) -> bool:
-        """Whether records have accounts of their own."""
+        """Whether records have individual privacy filters."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
     def shape(self, n_columns: int, *, is_printed: bool) -> Shape:
-        """What the trees look like."""
+        """The shape of the trees."""
         return Shape(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,

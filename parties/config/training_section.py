@@ -1,4 +1,4 @@
-"""The `training` section of horizontal run files, which all who take part share, and how it travels."""
+"""The `training` section of horizontal run files, which all parties share, and its form in messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
 
 
 class TaskSection(Section):
-    """What is learnt, and at what budget: the part of a `training` section that all recipes have."""
+    """Objective and budget: the keys of a `training` section that all recipes have."""
 
     objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
     label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
@@ -41,7 +41,7 @@ class TaskSection(Section):
         return self.objective == "binary:logistic"
 
     def task(self, names: tuple[str, ...], grid: PublicGrid) -> PublicTask:
-        """The public part of the training, on these columns."""
+        """The public task of the training, on these columns."""
         lower, upper = self.label_bounds or (-1.0, 1.0)
         centre, spread = (lower + upper) / 2, (upper - lower) / 2
         return PublicTask(names, grid, centre, spread, self.epsilon, True, self.is_classification)
@@ -57,7 +57,7 @@ class TaskSection(Section):
 
 
 class TrainingSection(TaskSection):
-    """What all who take part must have agreed on.
+    """The `training` section of a coordinator and its workers, the same at all of them.
 
     `noise` says who draws it: the ``aggregator``, which then sees exact sums, or the ``workers`` in shares, of which
     any `honest` make up the whole. Every sum is over at least `threshold` of the `workers`. With `known_workers`, the
@@ -122,14 +122,14 @@ class TrainingSection(TaskSection):
         return sgbdt.completed(info.data["objective"]) if "objective" in info.data else sgbdt
 
     def agreed(self, *, exclude_none: bool = False) -> dict[str, JsonValue]:
-        """The same, without the section of the recipe that is not trained."""
+        """Every setting but those of the recipe that is not trained."""
         found = super().agreed(exclude_none=exclude_none)
         del found["sgbdt" if self.recipe == "federated" else "federated"]
         return found
 
 
 def flat(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Settings with those of each section under a dotted key of their own."""
+    """Flatten settings: those of each section get a dotted key."""
     found: dict[str, JsonValue] = {}
     for name, value in settings.items():
         found |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}

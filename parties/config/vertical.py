@@ -16,7 +16,7 @@ from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
-from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer
+from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
 from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
@@ -29,21 +29,21 @@ RoleName = BeforeValidator(lambda value: ROLE_ALIASES.get(value, value) if isins
 
 
 class LimitSection(Section):
-    """The most that may be spent of one column; what is left out is not limited."""
+    """Limits of one column; what is left out is not limited."""
 
     epsilon: Epsilon | None = Field(None, description="Most epsilon of a column, per step of its own.")
     category_epsilon: Epsilon | None = Field(None, description="The same for categories and empty cells.")
     cell_bits: Bits | None = Field(None, description="Most bits of cells that a Local-Map publishes.")
 
     def limit(self) -> Limit:
-        """The same for the ledger."""
+        """The limits as a ledger value."""
         return Limit(self.epsilon, self.category_epsilon, self.cell_bits)
 
 
 class BudgetSection(LimitSection):
-    """What may be spent over all runs: of every column, of some columns instead, and of one record in all."""
+    """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
-    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
+    columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
     cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
@@ -64,7 +64,7 @@ class BudgetSection(LimitSection):
 
 
 class LedgerSection(Section):
-    """Where the passive party keeps account of its releases, for all its runs, and what it allows."""
+    """The `ledger` section of a passive party: the privacy ledger of all its runs, and its budget."""
 
     path: Path = Field(Path("runs/ledger.sqlite"), description="The ledger, one for all runs on the same people.")
     budget: BudgetSection = Field(BudgetSection(), description="The most that may be spent over all runs.")
@@ -105,6 +105,10 @@ class ActiveRun(_Run):
     model: ModelSection = Field(ModelSection(), description="Objective and hyperparameters.")
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
 
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring(self.passive, {}, self.listen)
+
     def budgets(self) -> Iterator[GivenBudget]:
         for i, peer in enumerate(self.passive):
             yield from given_budgets(f"passive.{i}.agreed", epsilon=peer.agreed.epsilon)
@@ -134,7 +138,11 @@ class PassiveRun(_Run):
     )
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
-    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
+    serve: ServeSection = Field(ServeSection(), description="RateLimits on predictions.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring([self.active], {self.active.name: self.connect}, None)
 
     def budgets(self) -> Iterator[GivenBudget]:
         yield from self.desensitize.budgets()

@@ -1,4 +1,4 @@
-"""What an owner of a chain keeps in its run folder while the run is under way, so that no tree is drawn twice.
+"""Chain checkpoint: what an owner keeps in its run folder so that no tree is drawn twice.
 
 ==================  ====================================================================================
 file                content
@@ -42,7 +42,7 @@ class Turn:
 
 
 class ChainCheckpoint:
-    """The run folder's part that a chain needs.
+    """The files of a chain training run in its run folder.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class ChainCheckpoint:
 
     @property
     def count(self) -> int:
-        """How many turns' trees there are."""
+        """Number of turns whose trees are stored."""
         return len(list((self._folder.path / "turns").glob("[0-9]*.json")))
 
     def coins(self, rows: str, *, rng: BitSource) -> BitSource:
-        """The coins of this owner's records: kept from an earlier process of the run, or drawn and kept.
+        """The coins of this owner's records, read from an earlier process of the run, or drawn and stored.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class ChainCheckpoint:
             ) from None
 
     def read(self, recipe: InPrivateAmongOwners) -> list[Turn]:
-        """The trees of all turns so far.
+        """Read the trees of all turns so far.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class ChainCheckpoint:
         return [self._read(turn, recipe) for turn in range(self.count)]
 
     def keep(self, turn: int, one: Turn) -> None:
-        """Write a turn's tree."""
+        """Store a turn's tree."""
         arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
         self._folder.write_json(_file(turn), {"is_secure": one.is_secure, **arrays})
 

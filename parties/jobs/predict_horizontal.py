@@ -1,4 +1,4 @@
-"""Predictions of a model that was trained on divided rows: it is complete in itself, and nobody else is asked."""
+"""Prediction job of horizontal training: local, without communication."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_output import prediction_table, score, write_predictions
 
-# How such predictions are called in logs and scores.
+# Name of this mode in logs and scores.
 MODE = "alone"
 
 

@@ -16,7 +16,7 @@ from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import chain_channels
+from parties.session.connections import open_connections
 
 _RESUMING = "Start the same run again at all owners: it goes on where it stopped"
 
@@ -34,7 +34,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     charge, checkpoint = charge_of(run, recipe), ChainCheckpoint(folder)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
-        chain_channels(run, insecure) as open_channels,
+        open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)

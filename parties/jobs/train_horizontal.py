@@ -20,7 +20,7 @@ from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
+from parties.session.connections import open_connections, own_keys, peer_key
 
 
 def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -32,10 +32,10 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
-    with active_channels(run, insecure) as open_channels, life.logged() as log:
+    with open_connections(run, insecure) as open_channels, life.logged() as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
-        channels = open_channels(log)
+        channels = list(open_channels(log).values())
         workers = WorkerGroup(
             channels=channels,
             run_id=run.run_id,
@@ -68,7 +68,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     with (
         worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
-        passive_channel(run, insecure) as open_channel,
+        open_connections(run, insecure) as open_channels,
         life.logged() as log,
     ):
         check_charge(ledger, charge, folder)
@@ -76,7 +76,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
         checkpoint = WorkerCheckpoint(folder, rows.digest, before_first=lambda: ledger.charge(charge))
-        channel = open_channel(log)
+        (channel,) = open_channels(log).values()
         job = WorkerJob(
             party=run.party,
             run_id=run.run_id,

@@ -15,7 +15,7 @@ from parties.ledger.charged_release import Account
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import active_channels, passive_channel
+from parties.session.connections import open_connections
 from parties.vertical.alignment import Place
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
-OpenChannels = Callable[[RunLog], list[Channel]]
+OpenChannels = Callable[[RunLog], dict[str, Channel]]
 
 
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -46,7 +46,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         return folder
     with (
         _prepared_active(run, path) as prepared,
-        active_channels(run, insecure) as open_channels,
+        open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
         journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
@@ -70,7 +70,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     with (
         _prepared_passive(run, path) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
-        passive_channel(run, insecure) as open_channel,
+        open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
 
@@ -79,7 +79,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             folder.finish()
 
         folder.note_inputs(prepared.digest)
-        channel = open_channel(log)
+        (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
         job = replace(job, resolved=ResolvedTests(folder.path))
@@ -116,7 +116,7 @@ def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive |
 def _agree(
     prepared: PreparedPassive | PartitionedPassive, channel: Channel, account: Account, place: Place, folder: RunFolder
 ) -> PassiveJob:
-    """Find the common records; returns the job on them, with the run's account to release from."""
+    """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     if not isinstance(prepared, PreparedPassive):
         return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
     aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
@@ -131,9 +131,9 @@ def _train(
     place: Place,
     folder: RunFolder,
 ) -> tuple[list[Channel], int]:
-    """Find the common records and train on them; returns the channels, and how many records there are."""
+    """Align records and train on the common ones; returns the channels, and the number of records."""
     prepared.begin(journal)
-    channels = open_channels(place.log)
+    channels = list(open_channels(place.log).values())
     if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
@@ -144,12 +144,12 @@ def _train(
 def _conclude_saved(
     prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: Place
 ) -> tuple[list[Channel], int]:
-    """Let the peers finish that did not confirm; one that is finished already does not come, and need not.
+    """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 
     Each is asked by itself, so the records are those that were common to all of them before.
     """
     prepared = prepared.take_up(journal)
-    channels = [channel for channel in open_channels(place.log) if channel.peer not in journal.confirmed]
+    channels = [channel for channel in open_channels(place.log).values() if channel.peer not in journal.confirmed]
     for channel in channels:
         try:
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)

@@ -12,7 +12,7 @@ from parties.config.party_run import HORIZONTAL_ROLES, PartyRun
 from parties.config.reading import read_any_run, read_role
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
-from parties.reports.choices import Grid
+from parties.reports.choices import MechanismGrid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 from parties.reports.plan_facts import plan_of
@@ -66,7 +66,7 @@ def report_of(
     path: Path,
     *,
     before: bool = False,
-    grid: Grid | None = None,
+    grid: MechanismGrid | None = None,
     wanted_order: tuple[float, ...] = (),
     progress: Progress = no_progress,
 ) -> Report:
@@ -91,12 +91,12 @@ def report_of(
         )
     home = run.run_folder.with_name(f"{run.run_folder.name}.plan.html")
     if run.role == "passive":
-        plan = plan_of(path, grid or Grid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
+        plan = plan_of(path, grid or MechanismGrid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
         return Report(_document("plan", plan), plan_page(plan), home)
     from parties.reports.horizontal_plan_facts import record_plan
     from parties.reports.horizontal_plan_page import record_plan_page
 
-    if wanted_order or (grid is not None and replace(grid, epsilons=()) != Grid()):
+    if wanted_order or (grid is not None and replace(grid, epsilons=()) != MechanismGrid()):
         raise ConfigError(
             f"run {run.run_id!r} maps no columns: of what a plan compares there is --epsilon alone, for other budgets"
         )

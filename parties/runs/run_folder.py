@@ -1,4 +1,4 @@
-"""A party's run folder: what it keeps, and nothing of the other side's.
+"""Run folder: the files of one run at one party.
 
 ==================  ====================================================================================
 file                content
@@ -62,7 +62,7 @@ _FIT = TypeAdapter(FitQuality)
 
 
 class RunState(StrEnum):
-    """What a run folder held before it was used."""
+    """State of a run folder before a job uses it."""
 
     NEW = "new"
     UNFINISHED = "unfinished"
@@ -81,7 +81,7 @@ class RunFolder:
         self.path = path
 
     def create(self, config: Path, *, party: str, role: str) -> RunState:
-        """Make the folder and note the start, or take up an unfinished run of the same run file.
+        """Create the folder and note the start, or resume an unfinished run of the same run file.
 
         Where an earlier attempt has neither released nor received anything, the folder is as good as new.
 
@@ -123,7 +123,7 @@ class RunFolder:
         return state
 
     def state(self, config: Path, *, party: str, role: str) -> RunState:
-        """What the folder holds for a run of this run file; nothing is changed.
+        """State of the folder for a run of this run file; nothing is changed.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process out; the lock ends with the process, however that ends.
+        """Lock the folder against a second process; the lock ends with the process, however that ends.
 
         Raises
         ------
@@ -173,7 +173,7 @@ class RunFolder:
 
     @property
     def has_released(self) -> bool:
-        """Whether this run's columns were drawn and stored: from then on it never draws them anew."""
+        """Whether this run's release was drawn and stored: from then on it is never drawn anew."""
         return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
 
     def note_inputs(self, digest: str) -> None:

@@ -32,7 +32,7 @@ from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.page import Grid
 from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels, own_keys, peer_key
+from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.handshake import greet_all
 from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -162,8 +162,8 @@ def ask_and_hang(path: str, pipe: Connection) -> None:
     folder = RunFolder(run.run_folder)
     with (
         logged(folder, SILENT) as log,
-        active_channels(run, False) as open_channels,
-        session(folder.load_joint_model(), open_channels(log), party="bank", run_id="spring") as asking,
+        open_connections(run, False) as open_channels,
+        session(folder.load_joint_model(), list(open_channels(log).values()), party="bank", run_id="spring") as asking,
     ):
         asking.predict(["k0001"], {"age": np.array([30.0])}, desensitized=False)
         pipe.send("answered")
