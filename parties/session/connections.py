@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     # Their recipes stand on half of SciPy, which a run of two parties would load for nothing: a third of a second.
     from parties.config.chain import OwnerRun
     from parties.config.horizontal import CoordinatorRun, WorkerRun
+
+
+def _follow(channel: Channel, log: RunLog) -> None:
+    """Log what goes over a channel."""
+    channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
+    channel.traffic.on_look = partial(log.step, "looked at")
 
 
 @contextmanager
@@ -40,8 +47,7 @@ def active_channels(run: ActiveRun | CoordinatorRun, insecure: bool) -> Iterator
             log.step("listening", f"{run.party} waits for {', '.join(peers)} at {listener.address}")
             channels: list[Channel] = [listener.channel(peer) for peer in peers]
             for channel in channels:
-                channel.traffic.on_send = log.sent(channel.peer)
-                channel.traffic.on_receive = log.received(channel.peer)
+                _follow(channel, log)
             return channels
 
         yield open_channels
@@ -61,8 +67,7 @@ def passive_channel(run: PassiveRun | WorkerRun, insecure: bool) -> Iterator[Cal
                 run.connect, name=run.party, peer=peer.name, keys=keys, peer_key=theirs, timing=run.timing
             )
             stack.callback(channel.close)
-            channel.traffic.on_send = log.sent(peer.name)
-            channel.traffic.on_receive = log.received(peer.name)
+            _follow(channel, log)
             return channel
 
         yield open_channel
@@ -101,8 +106,8 @@ def chain_channels(run: OwnerRun, insecure: bool) -> Iterator[Callable[[RunLog],
                     )
                     stack.callback(channel.close)
                     channels[owner.name] = channel
-            for name, opened in channels.items():
-                opened.traffic.on_send, opened.traffic.on_receive = log.sent(name), log.received(name)
+            for opened in channels.values():
+                _follow(opened, log)
             return channels
 
         yield open_channels
