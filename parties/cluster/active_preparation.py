@@ -27,7 +27,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
 from parties.tables.party_table import PartyTable, own_columns
-from parties.vertical.alignment import Aligner, Place
+from parties.vertical.alignment import Aligner, AlignmentPlace
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -103,7 +103,7 @@ class PartitionedActive:
         self.begin(journal)
         return self
 
-    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the records are those that all parties listed before."""
         return self.job(journal)
 

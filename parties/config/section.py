@@ -12,7 +12,7 @@ from protocols.transport.keys import NAME_PATTERN
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+PositiveCount = Annotated[int, Field(ge=1)]
 
 T = TypeVar("T")
 

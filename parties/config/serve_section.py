@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from parties.config.score_policy import RevealSection
-from parties.config.section import Count, Section
+from parties.config.section import PositiveCount, Section
 
 
 class ServeSection(Section):
@@ -17,11 +17,11 @@ class ServeSection(Section):
     `parties.vertical.rate_limits`. What is left out is not limited.
     """
 
-    batch_rows: Count | None = Field(None, description="Most records of one request.")
-    records_per_minute: Count | None = Field(
+    batch_rows: PositiveCount | None = Field(None, description="Most records of one request.")
+    records_per_minute: PositiveCount | None = Field(
         None, description="Most records asked for within any 60 seconds, known or not."
     )
-    routed_bits_per_day: Count | None = Field(
+    routed_bits_per_day: PositiveCount | None = Field(
         None, description="Most exact routing bits between one midnight UTC and the next."
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy that the active party must have.")

@@ -29,7 +29,7 @@ from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, expect
 
 # Seconds between checks of a waiting owner whether the others are still connected.
-POLL_S = 0.002
+TURN_POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +243,7 @@ class _Chain:
         while not channel.is_ready():
             for other in self._channels.values():
                 other.check()
-            time.sleep(POLL_S)
+            time.sleep(TURN_POLL_S)
         message = expect(channel, PassTree)
         if message.turn != turn or message.epsilon != job.recipe.epsilon:
             raise UnexpectedMessage(

@@ -17,7 +17,7 @@ from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, We
 from protocols.messages.message import Message
 
 
-class Admission:
+class WorkerAdmission:
     """Admission of workers at the coordinator.
 
     Parameters

@@ -15,7 +15,7 @@ from protocols.secure_aggregation.epochs import Parcel
 from protocols.transport.channel import Channel, abort, aborted
 
 # How often the workers are listened to while nothing comes.
-LOOK_S = 0.001
+MEMBERSHIP_POLL_S = 0.001
 
 # What a worker may say while it is listened to once: an answer, and some that are late. More is not in its place.
 MAX_SAID = 64
@@ -94,7 +94,7 @@ class Lines:
             if is_last:
                 return
             if said.total() == before:
-                time.sleep(LOOK_S)
+                time.sleep(MEMBERSHIP_POLL_S)
 
     def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Line, Message]]:
         """What these workers say, until all of them that still take part are in `came`; others then no longer do."""

@@ -19,8 +19,8 @@ from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_steps import SumSteps
-from parties.horizontal.worker_admission import Admission
-from parties.horizontal.worker_connections import LOOK_S, Line, Lines
+from parties.horizontal.worker_admission import WorkerAdmission
+from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Line, Lines
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import (
@@ -74,7 +74,7 @@ class WorkerGroup:
     n_trees: int = 0
     progress: Progress = no_progress
     _lines: Lines = field(init=False)
-    _admission: Admission = field(init=False)
+    _admission: WorkerAdmission = field(init=False)
     _faults: ShareFaults = field(init=False)
     _kept: list[Message | None] = field(init=False, default_factory=list)
     _wanted: list[int] = field(init=False, default_factory=list)
@@ -87,11 +87,11 @@ class WorkerGroup:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
         self._lines = Lines(self.channels, note=self.note)
-        self._admission = Admission(self._lines, run_id=self.run_id, terms=self.terms)
+        self._admission = WorkerAdmission(self._lines, run_id=self.run_id, terms=self.terms)
         self._faults = ShareFaults(self._lines, note=self.note)
 
     def gather(self) -> BitSource:
-        """Wait for the workers, and draw the public bits with them; see `Admission.gather`."""
+        """Wait for the workers, and draw the public bits with them; see `WorkerAdmission.gather`."""
         return self._admission.gather(self.threshold, wait_s=self.wait_s, patience_s=self.patience_s)
 
     @property
@@ -174,7 +174,7 @@ class WorkerGroup:
             if len(present) < self.threshold:
                 if time.monotonic() > deadline:
                     self._lines.check_enough(len(present), self.threshold, "are there")
-                time.sleep(LOOK_S)
+                time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
                 return
             else:

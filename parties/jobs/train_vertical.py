@@ -16,7 +16,7 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
-from parties.vertical.alignment import Place
+from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
@@ -49,7 +49,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
+        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, terminal.progress)
         if folder.has_model:
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
@@ -81,7 +81,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
-        job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
+        job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
         job = replace(job, resolved=ResolvedTests(folder.path))
         share = train(job, channel, save=save, progress=terminal.progress)
         n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
@@ -114,7 +114,11 @@ def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive |
 
 
 def _agree(
-    prepared: PreparedPassive | PartitionedPassive, channel: Channel, account: Account, place: Place, folder: RunFolder
+    prepared: PreparedPassive | PartitionedPassive,
+    channel: Channel,
+    account: Account,
+    place: AlignmentPlace,
+    folder: RunFolder,
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     if not isinstance(prepared, PreparedPassive):
@@ -128,7 +132,7 @@ def _train(
     prepared: PreparedActive | PartitionedActive,
     journal: Journal,
     open_channels: OpenChannels,
-    place: Place,
+    place: AlignmentPlace,
     folder: RunFolder,
 ) -> tuple[list[Channel], int]:
     """Align records and train on the common ones; returns the channels, and the number of records."""
@@ -142,7 +146,7 @@ def _train(
 
 
 def _conclude_saved(
-    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: Place
+    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: AlignmentPlace
 ) -> tuple[list[Channel], int]:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 

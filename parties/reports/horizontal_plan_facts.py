@@ -26,7 +26,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
-from parties.horizontal.traffic_estimate import Traffic, estimate_traffic
+from parties.horizontal.traffic_estimate import EstimatedTraffic, estimate_traffic
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.progress import Progress, no_progress
 from parties.reports.horizontal_account import AccountFacts, account_facts
@@ -87,7 +87,7 @@ class RecordPlan:
         Empty without noise, and in a chain.
     shares : tuple of SharesAt
         Empty unless there is noise in shares.
-    traffic : Traffic or None
+    traffic : EstimatedTraffic or None
         None in a chain.
     ledger : LedgerPosition or None
         None at a coordinator.
@@ -105,7 +105,7 @@ class RecordPlan:
     observers: tuple[Observer, ...]
     noises: tuple[NoiseAt, ...]
     shares: tuple[SharesAt, ...]
-    traffic: Traffic | None
+    traffic: EstimatedTraffic | None
     ledger: LedgerPosition | None
     settings: dict[str, Any]
 
@@ -156,7 +156,7 @@ def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     return recipe.n_trees
 
 
-def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
+def _traffic(run: RecordRun, recipe: RecordRecipe) -> EstimatedTraffic | None:
     if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
         return None
     return estimate_traffic(recipe, run.training.workers)

@@ -8,7 +8,7 @@ from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.horizontal_account import account_section, uncertified
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Figure, Grid, Page, PageSection, Prose
+from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.sentences import odds
 from parties.reports.words import number, size
 
@@ -68,7 +68,7 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
         for one in plan.noises
     )
     budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
-    yield Grid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
+    yield FigureGrid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
@@ -100,7 +100,7 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
         f"A sum is over at least {fewest} workers, or the run ends."
     )
     headings = ("workers whose share is in the sum", "sigma, in sensitivities", "epsilon")
-    yield Grid("What shares of the noise promise", headings, rows)
+    yield FigureGrid("What shares of the noise promise", headings, rows)
     epsilons = [one.epsilon for one in plan.shares]
     yield Figure(
         bars(
@@ -136,4 +136,4 @@ def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
             ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
             ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
         ]
-    yield Grid("What the run will take", ("", "per worker"), tuple(rows))
+    yield FigureGrid("What the run will take", ("", "per worker"), tuple(rows))

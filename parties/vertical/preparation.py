@@ -32,7 +32,7 @@ from parties.runs.journal import Journal, Records
 from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
-from parties.vertical.alignment import Aligned, Aligner, Place
+from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -110,7 +110,7 @@ class PreparedActive:
         prepared._note(journal, Aligned(prepared.table))
         return prepared
 
-    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """Find the records that these peers have in common with this party; returns the job on them."""
         before = self.job(journal=journal)
         hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
