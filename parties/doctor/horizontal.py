@@ -144,6 +144,9 @@ def _ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> Iterator[Finding
     except EXPECTED_ERRORS as error:
         yield Finding("ledger", Status.PROBLEM, str(error))
         return
+    except OSError as error:
+        yield Finding("ledger", Status.PROBLEM, f"{error.filename} cannot be used: {error.strerror}")
+        return
     left = position.remaining[0]
     room = "no limit" if left is None else f"{left:.4g} of the budget is left after it"
     told = "was charged before" if position.is_charged else f"costs epsilon {charge.epsilon:.4g}"

@@ -19,6 +19,7 @@ from parties.ledger.ledger_lines import Release
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.preparation import PreparedPassive, prepare_active, prepare_passive
 from parties.vertical.training_job import ActiveJob
@@ -67,7 +68,7 @@ def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -
         findings.append(Finding("schema", Status.PROBLEM, str(error)))
         return None
     # A folder of partitions is looked through on the cluster.
-    is_on_cluster = run.data.is_dir() and run.engine == "dask"
+    is_on_cluster = is_folder(run.data) and run.engine == "dask"
     of_table = [] if is_on_cluster else list(examine_table(TableUse.of(run), schema, ignore))
     findings += of_table
     if not is_sound(of_table):
@@ -133,6 +134,8 @@ def _account(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive) ->
         yield Finding("budget", Status.PROBLEM, str(error))
     except EXPECTED_ERRORS as error:
         yield Finding("ledger", Status.PROBLEM, str(error))
+    except OSError as error:
+        yield Finding("ledger", Status.PROBLEM, f"{error.filename} cannot be used: {error.strerror}")
 
 
 def _before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget) -> Iterator[Finding]:

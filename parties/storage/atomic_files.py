@@ -79,6 +79,11 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, partial)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no for whatever may not be looked at, which is told where it is read."""
+    return os.path.isdir(path)
+
+
 def odd_kind(path: Path) -> str | None:
     """What stands at a path where a regular file is expected; None for a regular file.
 
