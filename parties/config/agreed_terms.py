@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.privacy.laws import Law
 from parties.config.protection import Epsilon, Finite
+from parties.config.section import Section
 from protocols.messages.vertical import Terms
 
 
-class AgreedSection(BaseModel):
+class AgreedSection(Section):
     """What the peer will do; what is left out is not compared.
 
     `objective` is the active party's, and so are `tests`, how many split tests its model makes at most; the rest is the
@@ -19,8 +20,6 @@ class AgreedSection(BaseModel):
     per point of its mapped domain, the budget of all columns between neighbouring records, which differ by one step of
     its own in every column, and whether it shares its thresholds.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = Field(
         None, description="The active party's objective."

@@ -5,21 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from parties.config.section import Section
 from parties.tables.sorted_ids import Duplicates
 
 Method = Literal["psi", "hashed", "prealigned"]
 
 
-class AlignSection(BaseModel):
+class AlignSection(Section):
     """How the records that all parties know are found, and what counts when an id is repeated.
 
     The method is by default private set intersection, or with a list of `ids` none at all: then all parties must bring
     exactly the listed records.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method | None = Field(
         None, description="How common records are found; by default `psi`, with `ids` `prealigned`."

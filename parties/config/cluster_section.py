@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from parties.config.addresses import SchedulerAddress
+from parties.config.section import Section
 
 
-class DaskSection(BaseModel):
+class DaskSection(Section):
     """Which workers to use, and for what pieces of the table.
 
     Attributes
@@ -26,8 +27,6 @@ class DaskSection(BaseModel):
     partition_rows : int
         Rows of a partition, where the data is one file that is still to be divided.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scheduler: SchedulerAddress | None = Field(
         None, description="Address of a running scheduler; without it, a local cluster is started."

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.column_positions import ColumnPositions
 from opboost.horizontal.federated.owners import FederatedAmongOwners, check_noise_in_shares
@@ -18,6 +18,7 @@ from opboost.horizontal.noise.query_account import QueryAccount, query_account
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.split_candidates import ColumnBounds, log_candidates, uniform_candidates
+from parties.config.section import Section
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -32,10 +33,8 @@ _REFINING: dict[str, Refining] = {
 }
 
 
-class FederatedSection(BaseModel):
+class FederatedSection(Section):
     """Parameters of the federated framework, under the estimators' names and with their defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     split_method: Literal["hist", "pr", "tr"] = Field(
         "tr", description="Splits by histograms, partially or totally random."

@@ -19,7 +19,7 @@ from parties.config.cluster_section import DaskSection
 from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
-from parties.config.vertical import Name, Peer
+from parties.config.vertical import KnownPeer, Name
 from parties.errors import ConfigError
 from parties.ledger.model_ledger import RunBudget, RunCharge
 from parties.storage.documents import explain, read_yaml
@@ -92,7 +92,7 @@ class CoordinatorRun(_Run):
 
     role: Literal["coordinator"] = Field(description="The role.")
     listen: ListenAddress = Field(description="Address that workers connect to.")
-    workers: tuple[Peer, ...] = Field(description="The workers.")
+    workers: tuple[KnownPeer, ...] = Field(description="The workers.")
     patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
 
     @property
@@ -148,8 +148,8 @@ class WorkerRun(_Run):
     )
     dask: DaskSection | None = Field(None, description="The cluster, with `engine: dask`.")
     connect: ConnectAddress = Field(description="Address of the coordinator.")
-    coordinator: Peer = Field(description="The coordinator.")
-    peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
+    coordinator: KnownPeer = Field(description="The coordinator.")
+    peers: tuple[KnownPeer, ...] = Field((), description="All other workers, if they are known to each other.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
 
     @model_validator(mode="after")
@@ -227,5 +227,5 @@ def read_common(path: Path, kind: type[H]) -> tuple[H, Path]:
     return run.model_copy(update=update), folder
 
 
-def _resolved(peer: Peer, folder: Path) -> Peer:
+def _resolved(peer: KnownPeer, folder: Path) -> KnownPeer:
     return peer if peer.public_key is None else peer.model_copy(update={"public_key": folder / peer.public_key})

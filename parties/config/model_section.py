@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters
@@ -14,13 +14,12 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss, loss_by_name
 from opboost.trees.validation import Metric
 from opboost.vertical import Engine, ValidationPlan
+from parties.config.section import Section
 from parties.errors import ConfigError
 
 
-class ModelSection(BaseModel):
+class ModelSection(Section):
     """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] = Field(
         "binary:logistic", description="The loss."

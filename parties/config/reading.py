@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opboost.errors import OpBoostError
+from opboost.errors import OpBoostError, shown
 from opboost.schema import TableSchema, column_from_mapping
 from parties.config.vertical import _ALIASES, HORIZONTAL_ROLES, ActiveRun, PassiveRun, Peer, Run
 from parties.errors import ConfigError
-from parties.storage.documents import explain, read_yaml, shown
+from parties.storage.documents import explain, read_yaml
 
 R = TypeVar("R", ActiveRun, PassiveRun)
 
@@ -65,7 +65,7 @@ def read_role(path: Path) -> str:
     if role not in ("active", "passive", *HORIZONTAL_ROLES):
         raise ConfigError(
             f"{path}: role must be active or passive, or {', '.join(HORIZONTAL_ROLES[:-1])} or {HORIZONTAL_ROLES[-1]}; "
-            f"found {role!r}"
+            f"found {shown(role)}"
         )
     return str(role)
 

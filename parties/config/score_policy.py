@@ -13,24 +13,23 @@ from typing import Annotated, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from opboost.arrays import Values
 from opboost.trees.losses import Logistic, Loss, Softmax
+from parties.config.section import Section
 from parties.errors import ConfigError
 
 Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=20)]
 Bins = Annotated[int, Field(ge=2, le=100)]
 
 
-class RevealSection(BaseModel):
+class RevealSection(Section):
     """What of the scores is written.
 
     `top` keeps the records with the highest scores, and their rank. `bins` replaces a score by the interval it lies in:
     a number divides probabilities evenly, a list gives the edges. `round` keeps so many digits behind the point.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     top: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Write the records with the highest scores only, so many."

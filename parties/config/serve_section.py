@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from parties.config.score_policy import RevealSection
+from parties.config.section import Section
 
 Many = Annotated[int, Field(ge=1)]
 
 
-class ServeSection(BaseModel):
+class ServeSection(Section):
     """Limits on what is answered, enforced before every answer, and how the active party must reveal scores.
 
     `batch_rows` is the most records of one request; `records_per_minute` and `routed_bits_per_day` are told in
     `parties.vertical.rate_limits`. What is left out is not limited.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     batch_rows: Many | None = Field(None, description="Most records of one request.")
     records_per_minute: Many | None = Field(

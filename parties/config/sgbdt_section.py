@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.horizontal.sgbdt.training import Shape
+from parties.config.section import Section
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -34,10 +35,8 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 }
 
 
-class SGBDTSection(BaseModel):
+class SGBDTSection(Section):
     """Parameters of S-GBDT, under the estimators' names; what is left out is as there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n_estimators: int = Field(0, ge=1, description="Number of trees; left out: 300 for classes, 150 for numbers.")
     n_extra_estimators: int = Field(0, ge=0, description="Further trees for records with budget left, with the filter.")

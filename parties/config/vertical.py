@@ -40,11 +40,16 @@ Bits = Annotated[float, Field(ge=0)]
 RoleName = BeforeValidator(lambda value: _ALIASES.get(value, value) if isinstance(value, str) else value)
 
 
-class Peer(Section):
-    """Another party: its name, its public key file, and what was agreed that it does."""
+class KnownPeer(Section):
+    """Another party: its name and its public key file."""
 
     name: Name = Field(description="The other party's name.")
     public_key: Path | None = Field(None, description="Its public key file.")
+
+
+class Peer(KnownPeer):
+    """Another party, and what was agreed that it does."""
+
     agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
 
 
