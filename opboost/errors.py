@@ -48,7 +48,7 @@ class ModelFileError(OpBoostError, ValueError):
 
 
 def shown(value: object) -> str:
-    """A value of a document in an error's sentence: on one line, and bounded however large it is."""
+    """Bounded representation of a value for an error message, on one line."""
     return _SHORT.repr(value)
 
 

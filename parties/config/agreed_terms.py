@@ -1,4 +1,4 @@
-"""What a run file says was agreed with a peer; compared with what the peer plans, before anything is drawn."""
+"""The `agreed` section: terms agreed with a peer, compared with its plan before anything is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocols.messages.vertical import Terms
 
 
 class AgreedSection(Section):
-    """What the peer will do; what is left out is not compared.
+    """Terms that the peer must keep; those left out are not compared.
 
     `objective` is the active party's, and so are `tests`, how many split tests its model makes at most; the rest is the
     passive party's: the number of its columns, the one mechanism and law of all of them, the largest budget of a column
@@ -37,5 +37,5 @@ class AgreedSection(Section):
     share_thresholds: bool | None = Field(None, description="Whether it shares its thresholds.")
 
     def terms(self) -> Terms:
-        """The same as it travels."""
+        """The terms as a message."""
         return Terms(**{**self.model_dump(), "law": None if self.law is None else self.law.value})

@@ -1,4 +1,4 @@
-"""The part of a run file that says how records are aligned."""
+"""The `align` section of a run file: record alignment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Method = Literal["psi", "hashed", "prealigned"]
 
 
 class AlignSection(Section):
-    """How the records that all parties know are found, and what counts when an id is repeated.
+    """The method of record alignment, and the treatment of repeated ids.
 
     The method is by default private set intersection, or with a list of `ids` none at all: then all parties must bring
     exactly the listed records.
@@ -37,7 +37,3 @@ class AlignSection(Section):
     def method_for(self, ids: Path | None) -> Method:
         """The method of a run whose file lists `ids`, or does not."""
         return self.method or ("psi" if ids is None else "prealigned")
-
-    def within(self, folder: Path) -> AlignSection:
-        """The section with its path made absolute."""
-        return self if self.secret is None else self.model_copy(update={"secret": folder / self.secret})

@@ -58,7 +58,7 @@ class ModelSection(Section):
     seed: int | None = Field(None, description="Seed of sampling and of rows held out; by default drawn once per run.")
 
     def check_partitions(self) -> None:
-        """Refuse what training on partitions does not offer.
+        """Refuse settings that training on partitions does not support.
 
         Raises
         ------
@@ -86,12 +86,12 @@ class ModelSection(Section):
         return ColumnConstraints(self.monotone_constraints, self.interaction_constraints)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """How rows that are held out are scored; the last metric decides when to stop."""
+        """Metrics of held-out rows; the last one decides on early stopping."""
         loss = self.loss()
         return tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
 
     def validation(self, n_rows: int) -> ValidationPlan | None:
-        """Which of the rows are held out, if any are, and by what metrics."""
+        """The plan of held-out rows and their metrics; None without."""
         if self.validation_fraction is None:
             return None
         rng = np.random.default_rng(self.seed)

@@ -1,4 +1,4 @@
-"""How workers come into a run: terms compared, and public bits drawn by all who are there at the beginning."""
+"""Admission of workers: comparison of terms, and the drawing of public bits by all who are present at the start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocols.messages.message import Message
 
 
 class Admission:
-    """The coordinator's side of it.
+    """Admission of workers at the coordinator.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Admission:
         return bits
 
     def take_back(self, worker: Line, message: Join) -> None:
-        """Let a worker that began anew wait for a tree that it has not answered for."""
+        """Readmit a restarted worker; it waits for a tree that it has not answered for."""
         try:
             self._joining(worker, message)
         except Disagreement as error:

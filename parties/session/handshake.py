@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from parties.errors import Disagreement
 from parties.session.differences import check_agreement, differences, set_difference
-from parties.session.termination import last_words
+from parties.session.termination import termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.id_alignment import IdConfirmation
@@ -45,7 +45,7 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     except BaseException as error:
         names = {channel.peer for channel in channels}
         for channel in channels:
-            abort(channel, phase.name, last_words(error, peer=channel.peer, others=names))
+            abort(channel, phase.name, termination_message(error, peer=channel.peer, others=names))
         if isinstance(error, PeerLost):
             raise PeerLost(f"{error}, while this party was {phase.name}") from None
         raise

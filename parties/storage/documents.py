@@ -1,4 +1,4 @@
-"""YAML documents (run files, schemas, sweeps), in which every key stands once; and what is wrong with one, in words."""
+"""YAML documents (run files, schemas, sweeps): a strict reader, and validation errors in words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with a document, key by key."""
+    """Validation errors of a document in words, key by key."""
     sentences = []
     for problem in error.errors(include_url=False):
         # A sentence about several keys of a section says itself what it found.
@@ -63,7 +63,7 @@ def explain(error: ValidationError) -> str:
 
 
 class _Refused(Exception):
-    """YAML that is none of ours: a repeated key, or a text that can be no name."""
+    """The document has a repeated key, or a text that can be no name."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -71,8 +71,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
-        text, line = scalar.value, scalar.start_mark.line + 1
-        which = f"the text {shown(text)} in line {line}"
+        text, which = scalar.value, f"the text {shown(scalar.value)} in line {scalar.start_mark.line + 1}"
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
             raise _Refused(f"{which} holds a line break or a control character")
         if len(text.encode()) > MAX_TEXT_BYTES or max(len(part.encode()) for part in text.split("/")) > MAX_NAME_BYTES:

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from opboost.schema import TableSchema
 from parties.commands.demo import release_settings
-from parties.config.chain import read_owner
-from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.section import Section
 from parties.config.vertical import ActiveRun, PassiveRun
@@ -77,9 +77,9 @@ RUNS: dict[str, dict[str, Any]] = {
 READ: dict[str, Callable[[Path], Any]] = {
     "active": lambda path: read_run(path, ActiveRun),
     "passive": lambda path: read_run(path, PassiveRun),
-    "coordinator": lambda path: read_horizontal(path, CoordinatorRun),
-    "worker": lambda path: read_horizontal(path, WorkerRun),
-    "owner": read_owner,
+    "coordinator": lambda path: read_run(path, CoordinatorRun),
+    "worker": lambda path: read_run(path, WorkerRun),
+    "owner": lambda path: read_run(path, OwnerRun),
 }
 ROLES = list(RUNS)
 
