@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -23,15 +22,12 @@ from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
 from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import read_schema
-from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.record_runs import RecordRecipe, RecordRun, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
 from parties.horizontal.traffic_estimate import Traffic, estimate_traffic
-from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.progress import Progress, no_progress
-from parties.reports.horizontal_account import AccountFacts, account_facts
-from parties.reports.horizontal_facts import releases_of
-from parties.reports.horizontal_words import Observer, observers_of
+from parties.reports.horizontal_facts import RecordTerms, record_terms, releases_of
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -71,43 +67,33 @@ class SharesAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPlan:
+class RecordPlan(RecordTerms):
     """Plan of a horizontal run.
 
     Attributes
     ----------
-    party, role, run_id : str
+    party, run_id : str
     peers : tuple of str
     n_columns, n_trees : int
     n_records : int or None
         The party's own rows; None at a coordinator, which has none.
-    account : AccountFacts
-    observers : tuple of Observer
     noises : tuple of NoiseAt
         Empty without noise, and in a chain.
     shares : tuple of SharesAt
         Empty unless there is noise in shares.
     traffic : Traffic or None
         None in a chain.
-    ledger : LedgerPosition or None
-        None at a coordinator.
-    settings : dict of str to plain values
     """
 
     party: str
-    role: str
     run_id: str
     peers: tuple[str, ...]
     n_columns: int
     n_trees: int
     n_records: int | None
-    account: AccountFacts
-    observers: tuple[Observer, ...]
     noises: tuple[NoiseAt, ...]
     shares: tuple[SharesAt, ...]
     traffic: Traffic | None
-    ledger: LedgerPosition | None
-    settings: dict[str, Any]
 
 
 def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progress = no_progress) -> RecordPlan:
@@ -131,22 +117,16 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
     promise = recipe.guarantee(is_secure=run.seed is None)
     return RecordPlan(
+        **record_terms(run, recipe, promise),
         party=run.party,
-        role=run.role,
         run_id=run.run_id,
         peers=peers_of(run),
         n_columns=len(schema.names),
         n_trees=_n_trees(run, recipe),
         n_records=n_records,
-        account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise),
         noises=_noises(run, recipe, schema, path, epsilons, progress),
         shares=_shares(run, recipe),
         traffic=_traffic(run, recipe),
-        ledger=None
-        if isinstance(run, CoordinatorRun)
-        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=run.training.agreed(exclude_none=True),
     )
 
 
