@@ -11,7 +11,6 @@ come to n (n - 1) / 2 sets of residuals one after the other (Zhao et al., INFOCO
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import say
 
 from opboost import rng
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -128,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         for broadcast in (True, False):
             for line in measure(broadcast=broadcast, root=Path(root)):
-                print(json.dumps(line), flush=True)
+                say(**line)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ training in one process.
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import say
 from numpy.typing import NDArray
 
 from opboost import rng
@@ -148,7 +148,7 @@ def measure(n_workers: int) -> dict[str, Any]:
 
 def main() -> None:
     for n_workers in (3, 20):
-        print(json.dumps(measure(n_workers)), flush=True)
+        say(**measure(n_workers))
 
 
 if __name__ == "__main__":
