@@ -19,7 +19,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.partitions import Partitions, digest_own, look_through, partition_files, working_folder
+from parties.cluster.partitions import Partitions, digest_own, partition_files, validate_partitions, working_folder
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.reading import read_schema
@@ -167,7 +167,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
         # One file was checked as a whole.
         to_vary = (*schema.names, schema.label) if run.data.is_dir() else ()
-        found = look_through(paths, schema, to_vary, run.data, client=client)
+        found = validate_partitions(paths, schema, to_vary, run.data, client=client)
         yield PartitionedActive(
             run=run,
             own=OwnPartitions(found.paths, schema.columns, schema.label),

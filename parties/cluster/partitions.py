@@ -116,7 +116,7 @@ def partition_files(
         yield _divided(table, schema, folder, run.dask.partition_rows)
 
 
-def look_through(
+def validate_partitions(
     paths: Sequence[Path], schema: TableSchema, names: Sequence[str], data: Path, *, client: Client
 ) -> Partitions:
     """Check on the workers that records ascend, and that each column named holds more than one value.
