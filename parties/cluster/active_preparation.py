@@ -122,7 +122,6 @@ class _Grower:
     def __call__(self, received: Sequence[RankColumn]) -> TrainedTrees:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copy."""
         prepared, run = self.prepared, self.prepared.run
-        assert run.dask.folder is not None
         owners = dict.fromkeys(column.owner for column in received)
         with working_folder(run.dask.folder) as folder:
             released = [

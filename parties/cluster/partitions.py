@@ -111,7 +111,6 @@ def partition_files(
     check(table)
     if run.ids is not None:
         table = select(table, run.ids, run.data)
-    assert run.dask.folder is not None
     with working_folder(run.dask.folder) as folder:
         yield _divided(table, schema, folder, run.dask.partition_rows)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opboost.errors import OpBoostError
@@ -22,6 +22,7 @@ from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
 from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import read_schema
+from parties.config.recipes import SummedRecipe, make_recipe
 from parties.config.record_runs import RecordRecipe, RecordRun, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
@@ -91,9 +92,9 @@ class RecordPlan(RecordTerms):
     n_columns: int
     n_trees: int
     n_records: int | None
-    noises: tuple[NoiseAt, ...]
-    shares: tuple[SharesAt, ...]
-    traffic: Traffic | None
+    noises: tuple[NoiseAt, ...] = ()
+    shares: tuple[SharesAt, ...] = ()
+    traffic: Traffic | None = None
 
 
 def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progress = no_progress) -> RecordPlan:
@@ -116,7 +117,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     recipe = recipe_of(run, schema, path)
     n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
     promise = recipe.guarantee(is_secure=run.seed is None)
-    return RecordPlan(
+    plan = RecordPlan(
         **record_terms(run, recipe, promise),
         party=run.party,
         run_id=run.run_id,
@@ -124,9 +125,14 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         n_columns=len(schema.names),
         n_trees=_n_trees(run, recipe),
         n_records=n_records,
-        noises=_noises(run, recipe, schema, path, epsilons, progress),
-        shares=_shares(run, recipe),
-        traffic=_traffic(run, recipe),
+    )
+    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
+        return plan
+    return replace(
+        plan,
+        noises=_noises(run.training, recipe, schema, epsilons, progress),
+        shares=_shares(run.training, recipe),
+        traffic=estimate_traffic(recipe, run.training.workers),
     )
 
 
@@ -136,41 +142,29 @@ def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     return recipe.n_trees
 
 
-def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
-    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
-        return None
-    return estimate_traffic(recipe, run.training.workers)
-
-
 def _noises(
-    run: RecordRun, recipe: RecordRecipe, schema: TableSchema, path: Path, epsilons: Sequence[float], progress: Progress
+    training: TrainingSection, recipe: SummedRecipe, schema: TableSchema, epsilons: Sequence[float], progress: Progress
 ) -> tuple[NoiseAt, ...]:
     """Noise of the same recipe for other budgets; infeasible ones are left out.
 
     A search for noise by loss distributions takes seconds, so that those are for budgets that were asked for.
     """
-    training = run.training
-    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(training, TrainingSection) or not releases_of(recipe):
+    if not releases_of(recipe):
         return ()
     agreed, noise = training.epsilon, recipe.noise
     is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
     wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in MULTIPLES}
     found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
     for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
-        other = run.model_copy(update={"training": training.model_copy(update={"epsilon": epsilon})})
         with suppress(OpBoostError, PartyError):
-            one = recipe_of(other, schema, path)
-            assert not isinstance(one, InPrivateAmongOwners)
+            one = make_recipe(training.model_copy(update={"epsilon": epsilon}), schema)
             found.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
         progress("noise for other budgets", done, len(wanted))
     return tuple(sorted(found, key=lambda one: one.epsilon))
 
 
-def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
+def _shares(training: TrainingSection, recipe: SummedRecipe) -> tuple[SharesAt, ...]:
     """Guarantees for one share to all: variances add up, so k shares have ``k / honest`` of the agreed variance."""
-    training = run.training
-    if not isinstance(training, TrainingSection) or isinstance(recipe, InPrivateAmongOwners):
-        return ()
     noise = recipe.noise
     if isinstance(noise, QueryAccount) or not noise.n_honest or not noise.releases:
         return ()

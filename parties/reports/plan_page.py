@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from opboost.map_analysis import BETA_RECORDS, LossPoint
+from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.page import Block, Figure, Grid, Page, PageSection, Prose
@@ -91,8 +91,8 @@ def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
     yield _loss_grid(column)
     if column.chosen.promise.gammas:
         yield _gamma_grid(column)
-    if column.chosen.outlook and column.chosen.outlook.splits:
-        yield _splits_grid(column)
+    if column.chosen.outlook and (splits := column.chosen.outlook.splits):
+        yield _splits_grid(column.promise.column, splits)
     if column.orders:
         yield _orders_grid(column)
     if column.examples:
@@ -176,13 +176,10 @@ def _gamma_grid(column: ColumnPlan) -> Grid:
     return Grid(f"{column.promise.column}: order of two values", headings, rows)
 
 
-def _splits_grid(column: ColumnPlan) -> Grid:
-    assert column.chosen.outlook is not None
+def _splits_grid(name: str, splits: Sequence[SplitOutlook]) -> Grid:
     headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
-    rows = tuple(
-        (str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in column.chosen.outlook.splits
-    )
-    return Grid(f"{column.promise.column}: split points at the quartiles", headings, rows)
+    rows = tuple((str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    return Grid(f"{name}: split points at the quartiles", headings, rows)
 
 
 def _orders_grid(column: ColumnPlan) -> Grid:
