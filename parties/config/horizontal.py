@@ -67,7 +67,8 @@ class CoordinatorRun(_Run):
     @property
     def timing(self) -> Timing:
         # A worker that takes as long for an answer as it may says nothing meanwhile.
-        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=max(self.stall, 2 * self.patience))
+        stall_s = max(self.stall, 2 * self.patience)
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=stall_s, send_s=self.patience)
 
     @model_validator(mode="after")
     def _check_workers(self) -> Self:

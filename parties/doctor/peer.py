@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.session.connections import peer_key
-from parties.session.handshake import differences, prove_ids, set_difference, with_point
+from parties.session.differences import differences, set_difference
+from parties.session.handshake import prove_ids, with_point
 from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.message import VERSION

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from parties.config.party_run import PartyRun
@@ -13,6 +14,12 @@ from protocols.transport.channel import Channel
 from protocols.transport.keys import KeyPair, read_public, read_secret
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
+
+
+def _follow(channel: Channel, log: RunLog) -> None:
+    """Log what goes over a channel."""
+    channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
+    channel.traffic.on_look = partial(log.step, "looked at")
 
 
 @contextmanager
@@ -48,8 +55,8 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
                     address, name=run.party, peer=name, keys=keys, peer_key=public[name], timing=run.timing
                 )
                 stack.callback(channels[name].close)
-            for name, channel in channels.items():
-                channel.traffic.on_send, channel.traffic.on_receive = log.sent(name), log.received(name)
+            for channel in channels.values():
+                _follow(channel, log)
             return channels
 
         yield open_channels

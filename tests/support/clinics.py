@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +25,7 @@ from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
+from tests.support.processes import Command
 
 SCHEMA = {
     "id": "id",
@@ -97,10 +96,8 @@ class Clinics:
         (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": training}))
         return folder / "run.yaml"
 
-    def start(self, name: str, *options: str) -> subprocess.Popen[str]:
-        command = "coordinator" if name == "hub" else "worker"
-        call = [sys.executable, "-m", "parties.cli", command, str(self.write(name)), *options]
-        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, name: str, *options: str) -> Command:
+        return Command("coordinator" if name == "hub" else "worker", str(self.write(name)), *options)
 
     def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
         """The same without a process; what it returns or raises can be had from the queue."""

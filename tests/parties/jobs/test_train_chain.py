@@ -7,8 +7,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -30,7 +28,7 @@ from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
-from tests.support.processes import finish
+from tests.support.processes import Command, finish
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")
@@ -89,9 +87,8 @@ class Clinics:
         (folder / "run.yaml").write_text(yaml.safe_dump(run))
         return folder / "run.yaml"
 
-    def start(self, name: str) -> subprocess.Popen[str]:
-        call = [sys.executable, "-m", "parties.cli", "chain", str(self.write(name))]
-        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, name: str) -> Command:
+        return Command("chain", str(self.write(name)))
 
     def together(self, *names: str) -> dict[str, Any]:
         """What these owners, each in a thread, return or raise."""
@@ -138,7 +135,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     clinics = Clinics(tmp_path)
     clinics.runs["w1"]["report"] = True
     ends = finish(*(clinics.start(name) for name in NAMES))
-    assert [code for code, _ in ends] == [0] * 3, ends
+    assert [code for code, _, _ in ends] == [0] * 3, ends
     for name in NAMES:
         assert leaves(load_model(clinics.folder(name) / "model.json")) == clinics.simulated()
         assert clinics.read(name, "meta.json")["finished"]
@@ -169,9 +166,9 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
     assert ends["w1"][0] == -signal.SIGKILL
     for name in ("w0", "w2"):
         assert ends[name][0] == 1, ends
-        assert "w1" in ends[name][1]
-        assert "turn" in ends[name][1]
-    assert any("it goes on where it stopped" in ends[name][1] for name in ("w0", "w2")), ends
+        assert "w1" in ends[name][2]
+        assert "turn" in ends[name][2]
+    assert any("it goes on where it stopped" in ends[name][2] for name in ("w0", "w2")), ends
     before = {path.name: path.read_text() for path in (clinics.folder("w1") / "turns").glob("*.json")}
     found = clinics.together(*NAMES)
     assert not any(isinstance(one, BaseException) for one in found.values()), found

@@ -42,7 +42,7 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     clinics = Clinics(tmp_path)
     clinics.runs["hub"]["report"] = True
     ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
-    assert [code for code, _ in ends] == [0] * 4, ends
+    assert [code for code, _, _ in ends] == [0] * 4, ends
     models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
     assert [tree.values.tolist() for tree in models[0].trees] == clinics.simulated()
     for model in models[1:]:
@@ -75,7 +75,7 @@ def test_processes_train_the_federated_model_of_a_simulation_too(tmp_path: Path)
     federated = {"n_estimators": 6, "max_depth": 2, "split_candidates": "ih", "batch_size": 3, "hessian_rounds": 2}
     clinics = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=federated)
     ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
-    assert [code for code, _ in ends] == [0] * 4, ends
+    assert [code for code, _, _ in ends] == [0] * 4, ends
     models = [load_model(clinics.folder(name) / "model.json") for name in ("hub", *NAMES)]
     for model in models:
         assert [tree.values.tolist() for tree in model.trees] == clinics.simulated(AskedClients)
@@ -119,7 +119,7 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
         train_worker(clinics.write("w2"), insecure=False, terminal=Terminal())
     ends = finish(*processes.values())
-    assert [code for code, _ in ends] == [0] * 3, ends
+    assert [code for code, _, _ in ends] == [0] * 3, ends
     assert isinstance(found.get(timeout=30), RunFolder)
     assert clinics.read("w2", "answers.json")["tree"] == 150 > before
     assert len(load_model(clinics.folder("w2") / "model.json").trees) == 150
@@ -377,7 +377,7 @@ def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model
         clinics.runs[name]["data"] = "parts"
     clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
     ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
-    assert [code for code, _ in ends] == [0] * 4, ends
+    assert [code for code, _, _ in ends] == [0] * 4, ends
     for name in ("hub", *NAMES):
         model = load_model(clinics.folder(name) / "model.json")
         assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()

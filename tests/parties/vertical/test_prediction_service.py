@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -42,12 +41,9 @@ from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus,
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
+from tests.support.processes import FORKS
 
 SILENT = Terminal()
-
-# Processes that start from one that has imported everything and opened nothing.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["parties.jobs.predict_vertical"])
 
 
 def command(arguments: list[str], stdout: str, stderr: str) -> None:
@@ -90,7 +86,7 @@ class Service:
         self._said = {name: sites.shop.path / f"{name}.txt" for name in ("stdout", "stderr")}
         arguments = ["party-b", str(sites.shop.write()), "--serve", "--format", "json"]
         texts = [str(path) for path in self._said.values()]
-        self.process = _FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
+        self.process = FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
         self.process.start()
         self.wait_for("serving")
 
@@ -185,8 +181,8 @@ def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_ta
                 expect(channel, Answers)
         assert "where a request was due" in service.wait_for("session", 2)
 
-        mine, theirs = _FORKS.Pipe()
-        bank = _FORKS.Process(target=ask_and_hang, args=(str(sites.bank.path / "run.yaml"), theirs), daemon=True)
+        mine, theirs = FORKS.Pipe()
+        bank = FORKS.Process(target=ask_and_hang, args=(str(sites.bank.path / "run.yaml"), theirs), daemon=True)
         bank.start()
         try:
             assert mine.poll(30)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import stat
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from parties.config.serve_section import ServeSection
 from parties.errors import LedgerError
 from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path
+from tests.support.processes import FORKS
 
 NOON = 20_000 * DAY_S + DAY_S // 2
 
@@ -139,11 +139,10 @@ def take_many(path: str, pipe: Connection) -> None:
 
 
 def test_two_processes_cannot_both_spend_the_last_bits(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("forkserver")
     pipes, processes = [], []
     for _ in range(2):
-        mine, theirs = context.Pipe()
-        process = context.Process(target=take_many, args=(str(tmp_path / "s.sqlite"), theirs), daemon=True)
+        mine, theirs = FORKS.Pipe()
+        process = FORKS.Process(target=take_many, args=(str(tmp_path / "s.sqlite"), theirs), daemon=True)
         process.start()
         pipes.append(mine)
         processes.append(process)
