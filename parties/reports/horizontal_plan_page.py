@@ -117,7 +117,7 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
 
 def _traffic_blocks(traffic: Traffic) -> Iterator[Block]:
     yield Prose(
-        "For a run in which nobody drops out, without greetings; counted by running the recipe on answers of nothing. "
+        "For a run in which nobody drops out, without handshakes; counted by running the recipe on answers of nothing. "
         "Random trees take just so much; trees that are chosen by noisy answers are "
         "larger where there is something to find."
     )

@@ -38,7 +38,7 @@ def plan_page(plan: Plan) -> Page:
 
 def _summary(plan: Plan) -> PageSection:
     rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
-    number_of_tests = "as many tests as its model has, which it says at the greeting"
+    number_of_tests = "as many tests as its model has, which it says at the handshake"
     if plan.most_tests is not None:
         number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
     routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
@@ -227,7 +227,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
                 y=Axis(label="weighted Kendall", limits=(0, 1.02)),
                 alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}",
             ),
-            f"{name}: order that the chosen map keeps of this column, for budgets around the chosen one.",
+            f"{name}: order that the chosen mechanism keeps of this column, for budgets around the chosen one.",
         )
     heights = {"before": column.histogram.before}
     if column.histogram.after:
