@@ -47,8 +47,8 @@ class Traffic:
     sent_bytes, received_bytes : int
         By a worker, with what secure aggregation adds; handshakes and the drawing of public bits not counted.
     n_queries, paper_rounds, paper_bytes : int or None
-        Queries of the privacy accounting, and rounds and bytes per owner as the publication counts them (Maddock et al.,
-        2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
+        Queries of the privacy accounting, and rounds and bytes per owner as the publication counts them (Maddock et
+        al., 2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
         recipes.
     """
 
