@@ -111,12 +111,11 @@ def partition_files(
     check(table)
     if run.ids is not None:
         table = select(table, run.ids, run.data)
-    assert run.dask.folder is not None
     with working_folder(run.dask.folder) as folder:
         yield _divided(table, schema, folder, run.dask.partition_rows)
 
 
-def look_through(
+def validate_partitions(
     paths: Sequence[Path], schema: TableSchema, names: Sequence[str], data: Path, *, client: Client
 ) -> Partitions:
     """Check on the workers that records ascend, and that each column named holds more than one value.

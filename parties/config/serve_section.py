@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pydantic import Field
 
 from parties.config.score_policy import RevealSection
@@ -26,27 +24,7 @@ class ServeSection(Section):
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy that the active party must have.")
 
-    def limits(self) -> RateLimits:
-        """The limits that are kept on disk."""
-        return RateLimits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimits:
-    """Rate limits of answers; None for no limit.
-
-    Attributes
-    ----------
-    records_per_minute : int, optional
-        Records asked for, known or not, within any 60 seconds.
-    routed_bits_per_day : int, optional
-        Bits that answer split tests from exact values, between one midnight UTC and the next.
-    """
-
-    records_per_minute: int | None = None
-    routed_bits_per_day: int | None = None
-
     @property
-    def is_needed(self) -> bool:
-        """Whether there is any limit."""
-        return self != RateLimits()
+    def has_limits(self) -> bool:
+        """Whether answers are counted over time, which takes a file."""
+        return self.records_per_minute is not None or self.routed_bits_per_day is not None

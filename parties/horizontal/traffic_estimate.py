@@ -45,10 +45,10 @@ class EstimatedTraffic:
     n_numbers : int
         In all of a worker's vectors.
     sent_bytes, received_bytes : int
-        By a worker, with what secure aggregation adds; greetings and the drawing of public bits not counted.
+        By a worker, with what secure aggregation adds; handshakes and the drawing of public bits not counted.
     n_queries, paper_rounds, paper_bytes : int or None
-        Queries that the account is for, and rounds and bytes per owner as the publication counts them (Maddock et al.,
-        2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
+        Queries of the privacy accounting, and rounds and bytes per owner as the publication counts them (Maddock et
+        al., 2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
         recipes.
     """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,26 +91,22 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     return life.report()
 
 
-@contextmanager
-def _prepared_active(run: ActiveRun, path: Path) -> Iterator[PreparedActive | PartitionedActive]:
+def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[PreparedActive | PartitionedActive]:
+    """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        yield prepare_active(run, path)
-        return
+        return nullcontext(prepare_active(run, path))
     from parties.cluster.active_preparation import partitioned_active
 
-    with partitioned_active(run, path) as prepared:
-        yield prepared
+    return partitioned_active(run, path)
 
 
-@contextmanager
-def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive | PartitionedPassive]:
+def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
+    """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        yield prepare_passive(run, path)
-        return
+        return nullcontext(prepare_passive(run, path))
     from parties.cluster.passive_preparation import partitioned_passive
 
-    with partitioned_passive(run, path) as prepared:
-        yield prepared
+    return partitioned_passive(run, path)
 
 
 def _agree(
@@ -138,7 +134,7 @@ def _train(
     """Align records and train on the common ones; returns the channels, and the number of records."""
     prepared.begin(journal)
     channels = list(open_channels(place.log).values())
-    if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
+    if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from parties.horizontal.traffic_estimate import EstimatedTraffic
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.horizontal_account import account_section, uncertified
 from parties.reports.horizontal_plan_facts import RecordPlan
@@ -30,7 +31,7 @@ def record_plan_page(plan: RecordPlan) -> Page:
             account_section(plan.account),
             *([PageSection("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
             *([position_section(plan.ledger, is_over=False)] if plan.ledger else []),
-            *([PageSection("Rounds and bytes", tuple(_traffic_blocks(plan)))] if plan.traffic else []),
+            *([PageSection("Rounds and bytes", tuple(_traffic_blocks(plan.traffic)))] if plan.traffic else []),
             settings_section(plan.settings, plan.n_trees),
         ),
     )
@@ -114,11 +115,9 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
     )
 
 
-def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
-    traffic = plan.traffic
-    assert traffic is not None
+def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[Block]:
     yield Prose(
-        "For a run in which nobody drops out, without greetings; counted by running the recipe on answers of nothing. "
+        "For a run in which nobody drops out, without handshakes; counted by running the recipe on answers of nothing. "
         "Random trees take just so much; trees that are chosen by noisy answers are "
         "larger where there is something to find."
     )

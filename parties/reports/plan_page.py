@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from opboost.map_analysis import BETA_RECORDS, LossPoint
+from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
@@ -38,7 +38,7 @@ def plan_page(plan: Plan) -> Page:
 
 def _summary(plan: Plan) -> PageSection:
     rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
-    number_of_tests = "as many tests as its model has, which it says at the greeting"
+    number_of_tests = "as many tests as its model has, which it says at the handshake"
     if plan.most_tests is not None:
         number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
     routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
@@ -96,8 +96,8 @@ def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
     yield _loss_grid(column)
     if column.chosen.promise.gammas:
         yield _gamma_grid(column)
-    if column.chosen.outlook and column.chosen.outlook.splits:
-        yield _splits_grid(column)
+    if column.chosen.outlook and (splits := column.chosen.outlook.splits):
+        yield _splits_grid(column.promise.column, splits)
     if column.orders:
         yield _orders_grid(column)
     if column.examples:
@@ -181,13 +181,10 @@ def _gamma_grid(column: ColumnPlan) -> FigureGrid:
     return FigureGrid(f"{column.promise.column}: order of two values", headings, rows)
 
 
-def _splits_grid(column: ColumnPlan) -> FigureGrid:
-    assert column.chosen.outlook is not None
+def _splits_grid(name: str, splits: Sequence[SplitOutlook]) -> FigureGrid:
     headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
-    rows = tuple(
-        (str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in column.chosen.outlook.splits
-    )
-    return FigureGrid(f"{column.promise.column}: split points at the quartiles", headings, rows)
+    rows = tuple((str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    return FigureGrid(f"{name}: split points at the quartiles", headings, rows)
 
 
 def _orders_grid(column: ColumnPlan) -> FigureGrid:
@@ -235,7 +232,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
                 y=Axis(label="weighted Kendall", limits=(0, 1.02)),
                 alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}",
             ),
-            f"{name}: order that the chosen map keeps of this column, for budgets around the chosen one.",
+            f"{name}: order that the chosen mechanism keeps of this column, for budgets around the chosen one.",
         )
     heights = {"before": column.histogram.before}
     if column.histogram.after:

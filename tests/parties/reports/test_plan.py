@@ -64,7 +64,7 @@ def test_the_plans_guarantee_is_the_runs(finished: Any) -> None:
 
 def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_changed_values(shop: Any) -> None:
     text = report_of(shop.write()).text("md")
-    assert "as many tests as its model has, which it says at the greeting" in text
+    assert "as many tests as its model has, which it says at the handshake" in text
     assert "drawn anew, which tells bank that it was changed" in text
     assert CHANGED_VALUES in text
     shop.run["active"]["agreed"] = {"tests": 70}
