@@ -26,8 +26,9 @@ from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import PartyTable, own_columns
-from parties.vertical.alignment import Aligner, Place
+from parties.vertical.alignment import Aligner, AlignmentPlace
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -103,7 +104,7 @@ class PartitionedActive:
         self.begin(journal)
         return self
 
-    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the records are those that all parties listed before."""
         return self.job(journal)
 
@@ -166,7 +167,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
 
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
         # One file was checked as a whole.
-        to_vary = (*schema.names, schema.label) if run.data.is_dir() else ()
+        to_vary = (*schema.names, schema.label) if is_folder(run.data) else ()
         found = look_through(paths, schema, to_vary, run.data, client=client)
         yield PartitionedActive(
             run=run,

@@ -22,13 +22,13 @@ from measuring import say
 
 from opboost import rng
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.tree import Tree
-from parties.horizontal.chain import ChainJob, take_turns
-from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.horizontal.chain import ChainJob, run_chain_owner
+from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from parties.runs.run_folder import RunFolder
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
@@ -58,7 +58,7 @@ class SlowOwner:
 def recipe() -> InPrivateAmongOwners:
     names = tuple(f"c{column}" for column in range(N_COLUMNS))
     task = PublicTask(names, PublicGrid([(0, 1)] * N_COLUMNS, 16), 0.0, 1.0, 1.0, True, True)
-    settings = Settings(n_rounds=1, max_depth=3, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=1, max_depth=3, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     return InPrivateAmongOwners(task=task, settings=settings)
 
 
@@ -89,10 +89,10 @@ def waiting_times(n_owners: int, *, broadcast: bool, root: Path) -> list[float]:
             recipe=recipe(),
             make_owner=lambda: owners[place],  # type: ignore[arg-type, return-value]
             is_secure=True,
-            kept=KeptTurns(folder),
+            checkpoint=ChainCheckpoint(folder),
             calls=frozenset(order[place + 1 :]),
         )
-        take_turns(job, channels[order[place]])
+        run_chain_owner(job, channels[order[place]])
 
     threads = [threading.Thread(target=be, args=(place,)) for place in range(n_owners)]
     start = time.perf_counter()

@@ -29,9 +29,9 @@ from measuring import free_ports, say
 
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
-from parties.jobs.train_vertical import Terminal, recorded
+from parties.jobs.life_cycle import Terminal, logged
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels
+from parties.session.connections import open_connections
 from parties.tables.party_table import own_columns, read_table
 from parties.vertical.prediction_client import Session, session
 from protocols.messages.vertical import RecordStatus
@@ -118,8 +118,8 @@ def measure(folder: Path, table: pd.DataFrame, options: argparse.Namespace) -> N
     model, schema = runs.load_joint_model(), read_schema(run.table_schema)[0]
     mine = read_table(run.data, schema, needs_label=False)
     own = {column.name: column.values for column in own_columns(mine, schema)}
-    with recorded(runs, Terminal()) as log, active_channels(run, False) as open_channels:
-        channels = open_channels(log)
+    with logged(runs, Terminal()) as log, open_connections(run, False) as open_channels:
+        channels = list(open_channels(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id) as asking:
             bits = len(model.ensemble.inputs["shop"])
             facts = {"trees": options.trees, "depth": options.depth, "bits_per_record": bits, "cores": os.cpu_count()}

@@ -267,9 +267,9 @@ def test_the_command_tells_what_training_and_prediction_have_spent_and_what_rema
     ((code, out, error),) = finish(sites.shop.start("ledger"))
     assert (code, error) == (0, "")
     assert f"{ledger_of(sites.shop)}: {asked['n_lines']} lines, verified; released to bank" in out
-    assert "worst of 400 records, over all columns: spent 36, remaining 4" in out
-    assert "cells published exactly, of the record with most over all columns: 0 bits" in out
-    assert [word for word in ("spend", "visits", "unlimited") if word not in out] == []
+    assert "worst of 400 records has spent 36 over all columns; remaining: 4." in out
+    assert "Of its cells at most 0 bits were published exactly" in out
+    assert [word for word in ("spend", "visits", "no limit") if word not in out] == []
 
 
 def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not_given_instead(sites: Any) -> None:

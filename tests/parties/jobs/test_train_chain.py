@@ -20,10 +20,11 @@ import yaml
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import seeded
 from opboost.trees.model_file import load_model
-from parties.config.chain import read_owner
-from parties.config.reading import read_schema
+from parties.config.chain import OwnerRun
+from parties.config.reading import read_run, read_schema
+from parties.config.record_runs import charge_of
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError
-from parties.jobs.train_chain import run_owner
+from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
@@ -95,7 +96,7 @@ class Clinics:
 
         def be(name: str, path: Path) -> None:
             try:
-                found[name] = run_owner(path, insecure=False, terminal=Terminal())
+                found[name] = train_owner(path, insecure=False, terminal=Terminal())
             except BaseException as error:
                 found[name] = error
 
@@ -115,7 +116,7 @@ class Clinics:
 
     def simulated(self) -> list[list[float]]:
         """The leaves of the same training in this process."""
-        run = read_owner(self.write("w0"))
+        run = read_run(self.write("w0"), OwnerRun)
         of = run.training.recipe_for(read_schema(run.table_schema)[0])
         owners = []
         for place, name in enumerate(NAMES):
@@ -149,7 +150,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     assert "NOT FOR RELEASE" in page
     assert str(tmp_path) not in page
     said: list[str] = []
-    run_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    train_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
     assert "was finished at" in said[0]
 
 
@@ -189,13 +190,13 @@ def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
 
 def test_a_tree_whose_noise_can_be_drawn_again_costs_without_end(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    run = read_owner(clinics.write("w0"))
+    run = read_run(clinics.write("w0"), OwnerRun)
     of = run.training.recipe_for(read_schema(run.table_schema)[0])
-    assert run.charge(of).epsilon == math.inf
+    assert charge_of(run, of).epsilon == math.inf
     clinics.runs["w0"] |= {"ledger": {"epsilon": 30.0}}
     assert "this run costs inf, which is over the budget of 30" in str(clinics.together("w0")["w0"])
     del clinics.runs["w0"]["seed"]
-    assert read_owner(clinics.write("w0")).charge(of).epsilon == of.guarantee(is_secure=True).epsilon <= 2.0
+    assert charge_of(read_run(clinics.write("w0"), OwnerRun), of).epsilon == of.guarantee(is_secure=True).epsilon <= 2.0
 
 
 def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: Path) -> None:
@@ -246,4 +247,4 @@ def test_a_run_file_that_cannot_work_is_refused_with_its_fault_in_words(
     clinics = Clinics(tmp_path, **training)
     clinics.runs["w0"] |= run
     with pytest.raises(ConfigError, match="run.yaml: .*" + words):
-        read_owner(clinics.write("w0"))
+        read_run(clinics.write("w0"), OwnerRun)

@@ -61,7 +61,7 @@ def slow_down() -> None:
 
 def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
-    from parties.jobs.train_horizontal import run_coordinator, run_worker
+    from parties.jobs.train_horizontal import train_coordinator, train_worker
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
 
@@ -81,7 +81,7 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
     if victim and behind == "a round":
         slow_down()
     os.environ["NUMBA_NUM_THREADS"] = "1"
-    calls = {"active": train_active, "passive": train_passive, "coordinator": run_coordinator, "worker": run_worker}
+    calls = {"active": train_active, "passive": train_passive, "coordinator": train_coordinator, "worker": train_worker}
     try:
         calls[role](Path(path), insecure=False, terminal=Terminal())
     except Exception as error:
