@@ -12,7 +12,7 @@ import matplotlib
 import pytest
 
 from parties.commands.printing import print_page
-from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
+from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 
@@ -73,26 +73,6 @@ def test_a_table_with_a_row_too_short_is_a_defect() -> None:
         FigureGrid("t", ("a", "b"), (("1",),))
 
 
-@pytest.mark.parametrize(
-    "svg",
-    [
-        drawing(),
-        bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
-        ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
-    ],
-    ids=["lines", "bars", "ranking"],
-)
-def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str) -> None:
-    root = ET.fromstring(svg)
-    assert root.tag.endswith("svg")
-    assert root.get("role") == "img"
-    assert root[0].tag.endswith("title")
-    assert "x & y" in [one.text for one in root.iter() if one.tag.endswith("text")]
-    assert root.get("width") is None
-    assert "var(--ink)" in svg
-    assert "#0" not in svg.replace("#000000", "").replace('"#', "")
-
-
 def test_the_same_facts_draw_the_same_drawing_and_names_differ_between_drawings() -> None:
     assert drawing() == drawing()
     names = [{one.get("id") for one in ET.fromstring(drawing(alt)).iter() if one.get("id")} for alt in ("a", "b")]
@@ -103,13 +83,6 @@ def test_drawing_changes_no_setting_of_the_process() -> None:
     before = dict(matplotlib.rcParams)
     drawing()
     assert dict(matplotlib.rcParams) == before
-
-
-def test_a_drawing_alone_brings_its_colours_along() -> None:
-    text = standalone(drawing())
-    assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
-    assert "--s1:" in text
-    assert "prefers-color-scheme:dark" in text
 
 
 def test_facts_become_plain_values_and_folders_stay_private() -> None:
