@@ -17,7 +17,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.kept_draws import find_kept
-from parties.cluster.partitions import Partitions, look_through, partition_files
+from parties.cluster.partitions import Partitions, partition_files, validate_partitions
 from parties.cluster.release import PartitionedRelease
 from parties.cluster.release_accounts import DueRelease, release_folder, release_on_account
 from parties.cluster.release_plan import PartitionPlan
@@ -29,6 +29,7 @@ from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Release, digest_of
 from parties.ledger.release_store import ReleaseStore
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
 from parties.vertical.alignment import Aligner
 from parties.vertical.party_b import PassiveJob
@@ -150,7 +151,7 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
         check_cells(whole, mechanisms)
 
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False, check=check) as paths:
-        found = look_through(paths, schema, schema.names if run.data.is_dir() else (), run.data, client=client)
+        found = validate_partitions(paths, schema, schema.names if is_folder(run.data) else (), run.data, client=client)
         yield PartitionedPassive(
             run=run,
             schema=schema,

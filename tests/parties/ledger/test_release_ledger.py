@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
@@ -16,8 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from parties.errors import LedgerError, OverBudget
 from parties.ledger.budget import Budget, Limit
@@ -25,7 +22,7 @@ from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
 from parties.ledger.release_ledger import Ledger
-from parties.session.termination import last_words
+from parties.session.termination import termination_message
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
@@ -256,7 +253,7 @@ from pathlib import Path
 from tests_path import release, SPRING
 from parties.ledger.budget import Budget, Limit
 from parties.errors import OverBudget
-from parties.session.termination import last_words
+from parties.session.termination import termination_message
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.hash_chain import SealedLines
 n_charged = 0
@@ -425,27 +422,6 @@ def test_a_ledger_that_was_exchanged_or_lost_is_refused(
         Ledger(charged)
 
 
-@given(position=st.integers(0, 3), old=st.sampled_from(["d", "e", "0", "1", ":", "spring"]))
-def test_a_digest_covers_every_character_of_every_line_before_it(position: int, old: str) -> None:
-    texts = [canonical({"number": i, "name": "spring", "at": "d0e1"}) for i in range(4)]
-
-    def last(lines: list[str]) -> str:
-        digest = "start"
-        for line in lines:
-            digest = seal(digest, line)
-        return digest
-
-    changed = [text.replace(old, "?", 1) if i == position else text for i, text in enumerate(texts)]
-    assert (last(changed) == last(texts)) == (changed == texts)
-
-
-def test_the_seal_is_sha_256_of_the_digest_before_and_the_line() -> None:
-    assert seal("ab", '{"x":1}') == hashlib.sha256(b'ab\n{"x":1}').hexdigest()
-    assert canonical({"b": 1, "a": [0.1]}) == '{"a":[0.1],"b":1}'
-    with pytest.raises(ValueError, match="JSON compliant"):
-        canonical(math.nan)
-
-
 class Crash(BaseException):
     """The process dies here."""
 
@@ -525,6 +501,6 @@ def test_what_the_peer_hears_names_no_column_and_no_place(charged: Path) -> None
     with Ledger(charged) as ledger, pytest.raises(OverBudget) as refusal:
         ledger.charge([release()], {}, SPRING, Budget(Limit(0.15)))
     assert "spend" in str(refusal.value)
-    assert last_words(refusal.value, peer="bank") == (
+    assert termination_message(refusal.value, peer="bank") == (
         "it keeps account of what it releases, and its account does not allow this. Nothing was released"
     )
