@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -204,6 +205,17 @@ class ReleasedColumn:
     schema: ColumnSchema
     codes: KeptCodes
     is_missing: Mask
+
+    @classmethod
+    def of_marked(cls, schema: ColumnSchema, marked: KeptCodes) -> Self:
+        """The column given as one array, in which a missing cell is -1."""
+        is_missing = marked < 0
+        return cls(schema, np.where(is_missing, 0, marked), is_missing)
+
+    @property
+    def marked(self) -> KeptCodes:
+        """The inverse of `of_marked`."""
+        return np.where(self.is_missing, -1, self.codes)
 
 
 def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:

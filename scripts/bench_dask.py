@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from parties.cluster.release import release_partitions
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
@@ -34,7 +35,6 @@ from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.partitions import look_through
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.cluster.transfer import StoredRelease
 from parties.config.cluster_section import DaskSection

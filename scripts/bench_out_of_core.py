@@ -70,11 +70,12 @@ def in_a_process(step: Callable[[Path, int, Connection], None], folder: Path, nu
 
 def release(folder: Path, n_columns: int, pipe: Connection) -> None:
     """B: ranks of every column into files."""
+    from parties.vertical.out_of_core import release_file
+
     from opboost import rng
     from opboost.desensitize import ColumnMechanism
     from opboost.mechanism_settings import MechanismSettings
     from opboost.schema import ColumnSchema
-    from parties.vertical.out_of_core import release_file
 
     settings = MechanismSettings(epsilon=0.1)
     schemas = [ColumnSchema(name=f"x{c}", lower=-4, upper=4) for c in range(n_columns)]

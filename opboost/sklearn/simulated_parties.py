@@ -27,7 +27,7 @@ from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, serve, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
@@ -195,13 +195,15 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             on_round=on_round or (lambda _: None),
             column_order=self._names,
         )
+        bits = bits_of(seed)
         passive = PassiveJob(
             party=_PASSIVE,
             run_id="fit",
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=bits_of(seed),
+            rng=bits,
+            release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
             allow_routed=self.prediction == "routed",

@@ -102,13 +102,14 @@ def print_statement(found: Statement) -> None:
     for heading in ("epsilon per unit", "categories", "cells, bits"):
         table.add_column(heading, justify="right")
         table.add_column("remaining", justify="right")
-    for heading in ("draws", "re-used"):
+    for heading in ("draws", "re-used", "tests", "answered"):
         table.add_column(heading, justify="right")
     for column in found.columns:
         spendings = (column.epsilon, column.category_epsilon, column.cell_bits)
         costs = [text for spending in spendings for text in _spending(spending)]
         unit = column.unit.words if column.unit is not None else "-"
-        table.add_row(escape(column.column), unit, *costs, str(column.n_releases), str(column.n_reuses))
+        counts = (column.n_releases, column.n_reuses, column.n_tests, column.n_answered)
+        table.add_row(escape(column.column), unit, *costs, *map(str, counts))
     console = _console()
     typer.echo(f"{found.path}: {found.n_lines} lines, verified; released to {', '.join(found.peers) or 'nobody'}")
     console.print(table)

@@ -182,6 +182,11 @@ class PassiveRun(_Run):
         check_protection(given, no_privacy=self.no_privacy)
         return self
 
+    @property
+    def keeps(self) -> bool:
+        """Whether first draws stay whatever becomes of the values."""
+        return self.changed_values == "keep"
+
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every column of the schema.
 

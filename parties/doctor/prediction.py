@@ -12,10 +12,10 @@ from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import examine_keys
 from parties.errors import EXPECTED_ERRORS, ConfigError, OverBudget
-from parties.ledger.charged_release import open_books
 from parties.ledger.pricing import planned
-from parties.ledger.release_store import store_path
+from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
+from parties.tables.blocks import id_keys
 from parties.tables.party_table import own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
@@ -123,14 +123,12 @@ def _passive(run: PassiveRun, data: Path | None, *, serves: bool) -> Iterator[Fi
 def _account(run: PassiveRun, records: AnswerableRecords) -> Iterator[Finding]:
     """Whether ledger and store can be trusted, and whether all records could be drawn for mode ``desensitized``."""
     budget = run.ledger.budget.budget(read_schema(run.table_schema)[0])
-    mechanisms, encoded = [m for m, _ in records.columns], [column for _, column in records.columns]
     try:
-        with open_books(run.ledger.path) as (ledger, store):
-            if store_path(ledger).exists():
-                store.verify()
+        with Ledger(run.ledger.path) as ledger:
+            ledger.cells.verify()
             yield Finding("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-            costs = [one.cost for one in planned(mechanisms, encoded, records.ids, is_secure=bits(run).is_secure)]
-            ledger.balances.check(costs, budget)
+            releases = planned([m for m, _ in records.columns], id_keys(records.ids), is_secure=bits(run).is_secure)
+            ledger.balances.check([one.cost for one in releases], budget)
             yield Finding("budget", Status.OK, "all records may be drawn for mode `desensitized`")
     except OverBudget as error:
         yield Finding("budget", Status.WARNING, f"mode `desensitized`, if all records are to be drawn: {error}")

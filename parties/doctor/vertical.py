@@ -14,13 +14,13 @@ from parties.doctor.run_files import examine_folder, examine_keys, examine_prote
 from parties.doctor.table import TableUse, examine_table
 from parties.errors import EXPECTED_ERRORS, OverBudget
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.charged_release import open_books
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import PreparedPassive, prepare_active, prepare_passive
+from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
+from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 
@@ -107,26 +107,28 @@ def _prepare_partitions(run: ActiveRun | PassiveRun, path: Path, findings: list[
 def _account(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive) -> Iterator[Finding]:
     """Whether the ledger can be trusted, and whether the budget allows the release."""
     try:
-        releases, budget = prepared.planned(), run.ledger.budget.budget(prepared.schema)
         if run.seed is not None:
             yield Finding("ledger", Status.WARNING, "noise from a `seed` is charged as if there were none")
+        table, budget = prepared.named(), run.ledger.budget.budget(prepared.schema)
+        releases = planned(prepared.mechanisms, table.keys(), is_secure=bits(run).is_secure)
         if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
             Balances().check([release.cost for release in releases], budget)
             yield Finding("ledger", Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
             return
-        with open_books(run.ledger.path) as (ledger, store):
-            if store_path(ledger).exists():
-                store.verify()
+        with account_of(run, prepared.schema, Task.TRAIN) as account:
+            ledger = account.ledger
+            ledger.cells.verify()
             if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
                 yield from _before_alignment(ledger, releases, budget)
                 return
-            absent = prepared.absent(releases, store)
+            cells = account.look_up(prepared.mechanisms, table.blocks)
+            absent = [one.release for one in cells if one.n_new]
             if absent and RunFolder(run.run_folder).has_released:
                 yield Finding(
                     "ledger", Status.PROBLEM, "this run has released before, but not what it would release now"
                 )
             ledger.balances.check([release.cost for release in absent], budget)
-            n_stored = len(releases) - len(absent)
+            n_stored = len(cells) - len(absent)
             sentence = f"{ledger.n_lines} lines, verified; {len(absent)} columns to draw, {n_stored} stored already"
             yield Finding("ledger", Status.OK, sentence)
     except OverBudget as error:

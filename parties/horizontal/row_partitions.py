@@ -28,7 +28,7 @@ from opboost.trees.tree import Ensemble, Tree
 from parties.config.reading import read_schema
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.ledger.pricing import record_keys
+from parties.tables.blocks import id_keys
 from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
@@ -75,7 +75,7 @@ class PartFile:
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return record_keys(ids)
+        return id_keys(ids)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels, and what a model predicts for the rows."""

@@ -21,7 +21,7 @@ from parties.vertical.alignment import Place
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
-from parties.vertical.release_accounts import account_of, noting, release_once
+from parties.vertical.release_accounts import account_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.warm_up import warm_drawing, warm_training
 from protocols.errors import PeerLost
@@ -98,10 +98,9 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         channel = open_channel(log)
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
-        job = replace(job, resolved=ResolvedTests(folder.path))
+        job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
         share = train(job, channel, save=save, progress=terminal.progress)
-        n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
-        for name, n in n_clipped.items():
+        for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         note_end(folder, log, [channel], n_rows=job.n_rows)
     _report(path, run, terminal)
@@ -170,7 +169,10 @@ def _agree(
 ) -> PassiveJob:
     """Find the common records; returns the job on them, with the run's account to release from."""
     if not isinstance(prepared, PreparedPassive):
-        return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
+        from parties.cluster.file_blocks import on_cluster
+
+        release = release_once(account, None, folder, place.log, run=on_cluster(prepared.client))
+        return replace(prepared.job(), rng=account.rng, release=release)
     aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
     release = release_once(account, aligned.table.ids, folder, place.log)
     return replace(prepared.job(aligned), rng=account.rng, release=release)

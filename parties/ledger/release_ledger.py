@@ -2,26 +2,33 @@
 
 ===========================  ==============================================================================
 ``ledger.sqlite``            append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the
-                             files beside it); and which records each charges
-``ledger.releases.sqlite``   what was drawn (`parties.ledger.release_store`); names the ledger it belongs to
+                             files beside it); which records each charges; and the cells that were drawn
+                             (`parties.ledger.cell_store`)
 ===========================  ==============================================================================
+
+An earlier version kept what was drawn in ``ledger.releases.sqlite``; such a ledger is refused until it is migrated
+(`parties.ledger.migration`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from parties.errors import LedgerError
 from parties.ledger.budget import Balances, Budget
+from parties.ledger.cell_store import CELL_TABLES, CellStore
 from parties.ledger.hash_chain import SealedLines, only_added
 from parties.ledger.ledger_lines import (
     Fields,
     Occasion,
     Release,
+    ResolvedTest,
     Reuse,
     cells_fields,
     charge_fields,
@@ -30,6 +37,7 @@ from parties.ledger.ledger_lines import (
     records_digest,
     reuse_fields,
     stored_fields,
+    tests_fields,
     unpacked,
 )
 from parties.storage.spool import WINDOW_ROWS
@@ -38,6 +46,7 @@ from parties.tables.key_sets import KeySet, RecordKeys, windows
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
     *only_added("record_sets"),
+    *CELL_TABLES,
 )
 
 
@@ -49,6 +58,8 @@ class Ledger:
     path : Path
     create : bool
         Whether a ledger that is not there yet is begun.
+    migrates : bool
+        Whether one of an earlier version is opened nevertheless.
 
     Raises
     ------
@@ -56,19 +67,29 @@ class Ledger:
         If a line was changed or lost, if the ledger was replaced, or if it cannot be read.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path, *, create: bool = True, migrates: bool = False) -> None:
         self.path = path
         self.balances = Balances()
         self.n_releases: Counter[str] = Counter()
         self.n_reuses: Counter[str] = Counter()
+        self.n_answered: Counter[str] = Counter()
         self.peers: set[str] = set()
-        self._charges: dict[str, list[int]] = {}
-        self._contents: dict[int, str] = {}
+        self.old_contents: dict[int, str] = {}
+        self._is_migrated = False
+        self._contents: dict[int, dict[str, str]] = {}
+        self._families: dict[str, str] = {}
+        self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
+        self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
             path, count=self._count, tables=_TABLES, create=create, sums=self._sums, take_up=self._take_up
         )
+        self.cells = CellStore(self, self._lines.database)
         try:
             self._lines.refresh(is_opening=True)
+            if not migrates:
+                self._refuse_earlier_version()
+            with self._lines.reading():
+                self.cells.check()
         except BaseException:
             self._lines.close()
             raise
@@ -107,25 +128,65 @@ class Ledger:
         numbers : list of int
             Of the lines that charge the releases.
         """
-        with self._lines.adding() as add:
+        with self.changing() as add:
             self.balances.check([release.cost for release in releases], budget)
             for column, reuse in reuses.items():
                 add(reuse_fields(column, reuse, occasion))
             return [self._enter(add, release, occasion) for release in releases]
 
-    def note_stored(self, contents: Mapping[int, str]) -> None:
-        """Enter the digests of what was drawn, by charge."""
-        with self._lines.adding() as add:
-            for charge, content in contents.items():
-                add(stored_fields(charge, content))
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[Fields], int]]:
+        """One process at a time reads and adds; what the block adds, here and in `cells`, is kept as a whole."""
+        if self._add is not None:
+            yield self._add
+            return
+        with self._lines.adding() as self._add:
+            try:
+                yield self._add
+            finally:
+                self._add = None
 
-    def stored(self, key: str) -> dict[int, str]:
-        """Charges for releases of this key for which something was drawn and stored, with its digest."""
-        return {number: self._contents[number] for number in self._charges.get(key, []) if number in self._contents}
+    def note_stored(self, charge: int, names: str, content: str) -> None:
+        """Enter the digest of what was drawn at a charge for a set of records."""
+        with self.changing() as add:
+            add(stored_fields(charge, names, content))
 
-    def content(self, charge: int) -> str | None:
-        """The digest of what was drawn for a charge, or None if that never reached the store."""
-        return self._contents.get(charge)
+    def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
+        """Enter tests whose thresholds are about to be resolved."""
+        with self.changing() as add:
+            add(tests_fields(tests, occasion))
+
+    def tests(self, peer: str, run_id: str | None = None) -> set[ResolvedTest]:
+        """What a peer had resolved in one run or in all."""
+        return set().union(*(t for key, t in self._tests.items() if key[0] == peer and run_id in (None, key[1])))
+
+    def n_tests(self, column: str) -> int:
+        """How many tests on a column were resolved in all runs, each peer's counted by itself."""
+        peers = {peer for peer, _ in self._tests}
+        return sum(self._families.get(test[0]) == column for peer in peers for test in self.tests(peer))
+
+    @property
+    def n_stored(self) -> int:
+        """How many sets of cells were stored."""
+        return sum(map(len, self._contents.values()))
+
+    def content(self, charge: int, names: str) -> str | None:
+        """The digest of what was drawn at a charge for a set of records, or None if that never reached the store."""
+        return self._contents.get(charge, {}).get(names)
+
+    def records_of(self, charge: int) -> KeySet:
+        """The records that a line charges."""
+        return self._records(self._lines.line(charge)["records"])
+
+    def checkpoint(self) -> None:
+        """Move what was committed from the write-ahead log, where removed keys may stand, to the file."""
+        with self._lines.reading():
+            self._lines.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, target: sqlite3.Connection) -> None:
+        """Copy the ledger's file as it is at one moment, whoever uses it."""
+        with self._lines.reading():
+            self._lines.database.backup(target)
 
     def refresh(self) -> None:
         """Read and verify what other processes have added."""
@@ -156,22 +217,43 @@ class Ledger:
         """Take a verified line into the sums."""
         match line["kind"]:
             case "charge":
-                self._charges.setdefault(line["key"], []).append(line["number"])
+                self._families[line.get("family", "")] = line["column"]
                 self._count_charge(line)
                 self.n_releases[line["column"]] += 1
-                self.peers.add(line["peer"])
+                self._count_answered(line)
             case "cells":
                 self._count_charge(line)
+            case "stored" if "names" in line:
+                self._contents.setdefault(line["charge"], {})[line["names"]] = line["content"]
             case "stored":
-                self._contents[line["charge"]] = line["content"]
+                self.old_contents[line["charge"]] = line["content"]
             case "reuse":
                 self.n_reuses[line["column"]] += 1
-                self.peers.add(line["peer"])
+                self._count_answered(line)
+            case "tests":
+                key = line["peer"], line["run_id"]
+                self._tests.setdefault(key, set()).update(tuple(test) for test in line["tests"])
+            case "migrated":
+                self._is_migrated = True
             case _:
                 raise ValueError("a kind of line that this version does not know")
 
     def _count_charge(self, line: dict[str, Any]) -> None:
         self.balances.add(charged(line, self._records_once(line["records"])), line["records"])
+
+    def _count_answered(self, line: dict[str, Any]) -> None:
+        self.peers.add(line["peer"])
+        if line["task"] == "predict":
+            self.n_answered[line["column"]] += line["n_records"]
+
+    def _refuse_earlier_version(self) -> None:
+        if self.old_contents and not self._is_migrated:
+            store = self.path.with_suffix(".releases.sqlite")
+            lost = "" if store.exists() else f" {store.name}, which belongs to it, is not there: restore it first."
+            raise LedgerError(
+                f"{self.path} is of an earlier version, which kept what was drawn in {store.name}.{lost} "
+                "`opboost ledger RUN.yaml --migrate` takes it over. Nothing was released"
+            )
 
     def _sums(self) -> dict[str, Any]:
         """Everything that was counted, as plain values."""
@@ -179,17 +261,24 @@ class Ledger:
             "balances": self.balances.to_dict(),
             "releases": self.n_releases,
             "reuses": self.n_reuses,
+            "answered": self.n_answered,
             "peers": sorted(self.peers),
-            "charges": self._charges,
+            "families": self._families,
             "contents": [list(self._contents), list(self._contents.values())],
+            "old_contents": [list(self.old_contents), list(self.old_contents.values())],
+            "is_migrated": self._is_migrated,
+            "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
     def _take_up(self, sums: dict[str, Any]) -> None:
         """The inverse of `_sums`; the records are verified as ever."""
         self.balances.take_up(sums["balances"], self._records)
         self.n_releases, self.n_reuses = Counter(sums["releases"]), Counter(sums["reuses"])
-        self.peers, self._charges = set(sums["peers"]), sums["charges"]
+        self.n_answered, self._families = Counter(sums["answered"]), sums["families"]
+        self.peers, self._is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
+        self.old_contents = dict(zip(*sums["old_contents"], strict=True))
+        self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
 
     def _records_once(self, digest: str) -> KeySet:
         """The records that a line charges; none if they were read for an earlier line."""

@@ -14,7 +14,6 @@ from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore, store_path
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
 
@@ -51,6 +50,8 @@ class ColumnStatement:
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
+    n_tests, n_answered : int
+        Thresholds that peers learnt, and cells that desensitized predictions were answered from, in all runs.
     """
 
     column: str
@@ -60,6 +61,8 @@ class ColumnStatement:
     cell_bits: Spending
     n_releases: int
     n_reuses: int
+    n_tests: int
+    n_answered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +128,7 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
             budget = run.ledger.budget.budget(schema)
         path = path or run.ledger.path
     with Ledger(path or DEFAULT_PATH, create=False) as ledger:
-        if store_path(ledger).exists():
-            with ReleaseStore(ledger) as store:
-                store.verify()
+        ledger.cells.verify()
         return statement(ledger, budget)
 
 
@@ -156,6 +157,8 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
+            n_tests=ledger.n_tests(name),
+            n_answered=ledger.n_answered[name],
         )
 
 

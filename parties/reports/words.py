@@ -132,11 +132,13 @@ def ledger_section(statement: Statement | None) -> Section:
             _remaining(one.cell_bits),
             str(one.n_releases),
             str(one.n_reuses),
+            str(one.n_tests),
+            str(one.n_answered),
         )
         for one in statement.columns
     )
     costs = [heading for cost in ("epsilon per unit", "categories", "cells, bits") for heading in (cost, "remaining")]
-    headings = ("column", "one unit", *costs, "draws", "used again")
+    headings = ("column", "one unit", *costs, "draws", "used again", "tests resolved", "cells answered")
     told = (
         f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "

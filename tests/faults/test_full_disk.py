@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parties.ledger.release_store import ReleaseStore
 
 from parties.errors import EXPECTED_ERRORS, LedgerError, RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
 from parties.runs.run_log import RunLog
 from protocols.errors import ProtocolError
 from protocols.transport.codec import Frame

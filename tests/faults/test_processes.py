@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parties.ledger.release_store import ReleaseStore
 
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 

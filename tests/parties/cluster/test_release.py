@@ -14,6 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from parties.cluster.release import PartitionedRelease, release_partitions
+from parties.cluster.release_plan import KEY_BYTES, bits_of, write_keys
+from parties.cluster.survey import survey_partitions
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
@@ -23,9 +26,6 @@ from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.release import PartitionedRelease, release_partitions
-from parties.cluster.release_plan import KEY_BYTES, bits_of, write_keys
-from parties.cluster.survey import survey_partitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, OverBudget, RunFolderError, TableError
 from parties.ledger.budget import Budget, Limit

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from parties.cluster.release import PartitionedRelease, release_partitions
 from sklearn.metrics import roc_auc_score
 
 from opboost import rng
@@ -32,7 +33,6 @@ from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from parties.cluster.release import PartitionedRelease, release_partitions
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
@@ -22,7 +23,6 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import StoredRelease, cut_into_partitions
 from parties.config.cluster_section import DaskSection

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from parties.ledger.release_store import ReleaseStore
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
@@ -31,7 +32,6 @@ from parties.ledger.charged_release import Account, open_books
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
 
 N_ROWS = 200
 IDS = pd.Index([f"k{i:03}" for i in range(N_ROWS)], dtype=object)

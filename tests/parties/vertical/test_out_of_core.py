@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parties.vertical.out_of_core import release_file, stored_pieces
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism, desensitize
@@ -24,7 +25,6 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn, train
 from parties.errors import TableError
 from parties.vertical import out_of_core
-from parties.vertical.out_of_core import release_file, stored_pieces
 
 N_ROWS = 2_500
 TOWNS = ("north", "south", "east", "west")
