@@ -258,7 +258,7 @@ class Account:
                     rows = _rows_due(block, c, value)
                     if not len(own := order[rows]):
                         continue
-                    which = _which(rows)
+                    which = str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()
                     known[which] = known.get(which) or store.put_names(names[rows])
                     codes, exact = block[f"{c}.codes"][own], block[f"{c}.exact"][own]
                     store.put(charge, cells[c].release.family, known[which], codes, exact)
@@ -292,7 +292,8 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
 
     Every charge draws in the order of the records' names, from bits named after these and after the exact codes.
     """
-    order, of_names = block["order"], hashlib.sha256(block["names"])
+    names, order = block["names"], block["order"]
+    of_all = hashlib.sha256(names)
     for c, mechanism in enumerate(mechanisms):
         if (orders := block.get(f"{c}.orders")) is None:
             continue
@@ -302,8 +303,8 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
             rows = _rows_due(block, c, int(one["due"]))
             own = order[rows]
             if len(own):
-                label = of_names.copy()
-                label.update(f"{one['charge']} {exact.dtype} {_which(rows)}".encode())
+                label = of_all.copy() if isinstance(rows, slice) else hashlib.sha256(names[rows])
+                label.update(f"{one['charge']} {exact.dtype} ".encode())
                 label.update(exact[own].tobytes())
                 rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
                 drawn = desensitize(mechanism, encoded_column(exact[own]), rng=rng).marked
@@ -327,7 +328,7 @@ def _note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.int64]) ->
     """Tell a block what of a column was found, by row, and what is due, by name; both absent if all is new."""
     for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
         block.pop(entry, None)
-    if (due == _NEW).all():
+    if len(due) and (due == _NEW).all():
         return
     by_row = np.empty_like(codes)
     by_row[block["order"]] = codes
@@ -341,9 +342,5 @@ def _rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
     due = block.get(f"{c}.due")
     if due is None:
         return slice(None) if value == _NEW else slice(0)
-    return np.flatnonzero(due == value)
-
-
-def _which(rows: slice | NDArray[np.intp]) -> str:
-    """A name for some rows of a block."""
-    return str(rows) if isinstance(rows, slice) else hashlib.sha256(rows.astype("<i8")).hexdigest()
+    rows = np.flatnonzero(due == value)
+    return slice(None) if len(rows) == len(due) else rows

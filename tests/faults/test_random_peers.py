@@ -24,11 +24,13 @@ from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import EXPECTED_ERRORS, ConfigError
 from parties.ledger.budget import Budget
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import router_from_dict, router_to_dict
+from parties.tables.blocks import EncodedTable
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
@@ -380,15 +382,19 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
         columns=np.array([0, 1], np.uint32), ranks=np.array([0, 32], np.uint32), missing_left=np.zeros(2, np.bool_)
     )
     n_saved = 0
-    with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
         account = Account(
             ledger=ledger,
-            store=store,
             budget=Budget(),
             rng=rng.seeded(11),
             occasion=Occasion(run_id="spring", task="train", peer="bank"),
         )
-        job = trial.passive("shop", release=lambda *columns: account.columns(*columns, trial.ids))
+
+        def release(mechanisms: Any, table: EncodedTable) -> None:
+            table.named(trial.ids)
+            account.release(mechanisms, table.blocks)
+
+        job = trial.passive("shop", release=release)
 
         @settings(max_examples=150, deadline=None, derandomize=True)
         @given(script=scripts([BANK, PROVED, sound, Done()]))
@@ -406,7 +412,7 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
 
         recite()
         assert ledger.n_releases == {"spend": 1, "visits": 1, "town": 1}
-        store.verify()
+        ledger.cells.verify()
     assert 0 < n_saved < 75
 
 

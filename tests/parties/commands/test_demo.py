@@ -163,7 +163,7 @@ def test_both_run_folders_are_complete(out: Path) -> None:
     common |= {"report.html", "report.json"}
     predictions = {"fit.json", "metrics.json", "partners.json", "predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
-    assert found == {"bank": common | predictions, "retailer": common | {"resolved.json"}}
+    assert found == {"bank": common | predictions, "retailer": common}
 
 
 @pytest.mark.usefixtures("summary")

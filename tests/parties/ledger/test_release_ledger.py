@@ -26,14 +26,13 @@ from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
 from parties.ledger.release_ledger import Ledger
 from parties.session.termination import last_words
+from parties.tables.blocks import NAME
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
 
 
-def release(
-    column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, data: str = "d", n: int = 3
-) -> Release:
+def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, n: int = 3) -> Release:
     records = np.arange(n, dtype=np.uint64)
     cost = Cost(
         column=column,
@@ -43,7 +42,15 @@ def release(
         unit=Unit(2.0, "2 original units"),
         records=records,
     )
-    return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
+    return Release(schema="s", mechanism="m", terms={"mechanism": "global"}, cost=cost)
+
+
+def store(ledger: Ledger, charge: int, family: str = "") -> None:
+    """Three records' cells."""
+    names = np.array([b"a", b"b", b"c"], NAME)
+    with ledger.changing():
+        cells = ledger.cells.put_names(names), np.arange(3), np.arange(3)
+        ledger.cells.put(charge, family or release().family, *cells)
 
 
 @pytest.fixture
@@ -56,7 +63,7 @@ def charged(path: Path) -> Path:
     """A ledger of a first line and two charges, one of them stored."""
     with Ledger(path) as ledger:
         first, _ = ledger.charge([release(), release("town", category=3.0)], {}, SPRING, NO_LIMIT)
-        ledger.note_stored({first: "c"})
+        store(ledger, first)
     return path
 
 
@@ -82,18 +89,17 @@ def meddle(path: Path, *statements: str) -> None:
 def test_a_charge_says_what_to_whom_at_what_cost_and_when(charged: Path) -> None:
     opened, spend, town, stored = lines(charged)
     assert (opened["kind"], len(opened["name"])) == ("opened", 32)
-    assert {key: spend[key] for key in ("kind", "column", "schema", "mechanism", "data", "ids")} == {
+    assert {key: spend[key] for key in ("kind", "column", "schema", "mechanism", "family")} == {
         "kind": "charge",
         "column": "spend",
         "schema": "s",
         "mechanism": "m",
-        "data": "d",
-        "ids": "i",
+        "family": release().family,
     }
     assert (spend["run_id"], spend["task"], spend["peer"], spend["n_records"]) == ("spring", "train", "bank", 3)
     assert (spend["epsilon"], spend["category_epsilon"], spend["unit"]) == (0.1, 0.0, 2.0)
     assert town["category_epsilon"] == 3.0
-    assert (stored["kind"], stored["charge"], stored["content"]) == ("stored", 2, "c")
+    assert (stored["kind"], stored["charge"], len(stored["names"]), len(stored["content"])) == ("stored", 2, 64, 64)
     assert [line["number"] for line in (opened, spend, town, stored)] == [1, 2, 3, 4]
     assert all(line["at"].endswith("+00:00") for line in (opened, spend, town, stored))
 
@@ -103,9 +109,10 @@ def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
         assert ledger.balances.worst("spend") == (0.1, 0.0, 0.0)
         assert ledger.balances.worst("town") == (0.1, 3.0, 0.0)
         assert ledger.balances.worst_record() == pytest.approx((3.2, 0.0))
-        assert ledger.stored(release().key) == {2: "c"}
-        assert ledger.stored(release("town", category=3.0).key) == {}
-        assert (ledger.content(2), ledger.content(3)) == ("c", None)
+        names = lines(charged)[-1]["names"]
+        assert (ledger.content(2, names), ledger.content(3, names)) == (lines(charged)[-1]["content"], None)
+        assert ledger.n_stored == 1
+        ledger.cells.verify()
         assert (ledger.n_lines, ledger.peers) == (4, {"bank"})
 
 
@@ -163,8 +170,8 @@ def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
 
 
 def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
-    fine = release(data="other")
-    fine = Release(schema="s", mechanism="fine", data="d", ids="i", terms={}, cost=replace(fine.cost, point=0.5))
+    fine = release()
+    fine = Release(schema="s", mechanism="fine", terms={}, cost=replace(fine.cost, point=0.5))
     with Ledger(charged) as ledger:
         ledger.charge([fine], {}, SPRING, NO_LIMIT)
         assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
@@ -192,7 +199,7 @@ def test_the_cells_of_a_local_map_have_a_line_of_their_own(path: Path) -> None:
     with Ledger(path) as ledger:
         assert ledger.balances.worst("spend").cell_bits == math.log2(10)
         with pytest.raises(OverBudget, match=r"column 'spend'.*would have spent 6\.64386 of 4"):
-            ledger.charge([replace(local, data="other")], {}, SPRING, Budget(Limit(cell_bits=4)))
+            ledger.charge([local], {}, SPRING, Budget(Limit(cell_bits=4)))
 
 
 def test_a_charge_says_of_what_difference_it_speaks(charged: Path) -> None:
@@ -364,7 +371,7 @@ def test_rows_are_not_changed_or_removed_by_accident(charged: Path) -> None:
 def other_ledger(path: Path) -> Path:
     with Ledger(path) as ledger:
         ledger.charge([release(), release("town", category=3.0)], {}, SPRING, NO_LIMIT)
-        ledger.note_stored({2: "c"})
+        store(ledger, 2)
     return path
 
 
