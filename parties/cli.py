@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from parties.commands.admin import doctor, keygen, ledger, report
+from parties.commands.admin import backup, doctor, keygen, ledger, report, restore
 from parties.commands.console import (
     DataOption,
     Format,
@@ -221,7 +221,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for inspecting in (keygen, ledger, report, doctor):
+for inspecting in (keygen, ledger, backup, restore, report, doctor):
     app.command()(inspecting)
 
 

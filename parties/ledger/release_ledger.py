@@ -75,7 +75,7 @@ class Ledger:
         self.n_answered: Counter[str] = Counter()
         self.peers: set[str] = set()
         self.old_contents: dict[int, str] = {}
-        self._is_migrated = False
+        self.is_migrated = False
         self._contents: dict[int, dict[str, str]] = {}
         self._families: dict[str, str] = {}
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
@@ -176,7 +176,11 @@ class Ledger:
 
     def records_of(self, charge: int) -> KeySet:
         """The records that a line charges."""
-        return self._records(self._lines.line(charge)["records"])
+        return self._records(self.line(charge)["records"])
+
+    def line(self, number: int) -> Fields:
+        """A line that was verified."""
+        return self._lines.line(number)
 
     def checkpoint(self) -> None:
         """Move what was committed from the write-ahead log, where removed keys may stand, to the file."""
@@ -234,7 +238,7 @@ class Ledger:
                 key = line["peer"], line["run_id"]
                 self._tests.setdefault(key, set()).update(tuple(test) for test in line["tests"])
             case "migrated":
-                self._is_migrated = True
+                self.is_migrated = True
             case _:
                 raise ValueError("a kind of line that this version does not know")
 
@@ -247,7 +251,7 @@ class Ledger:
             self.n_answered[line["column"]] += line["n_records"]
 
     def _refuse_earlier_version(self) -> None:
-        if self.old_contents and not self._is_migrated:
+        if self.old_contents and not self.is_migrated:
             store = self.path.with_suffix(".releases.sqlite")
             lost = "" if store.exists() else f" {store.name}, which belongs to it, is not there: restore it first."
             raise LedgerError(
@@ -266,7 +270,7 @@ class Ledger:
             "families": self._families,
             "contents": [list(self._contents), list(self._contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
-            "is_migrated": self._is_migrated,
+            "is_migrated": self.is_migrated,
             "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
@@ -275,7 +279,7 @@ class Ledger:
         self.balances.take_up(sums["balances"], self._records)
         self.n_releases, self.n_reuses = Counter(sums["releases"]), Counter(sums["reuses"])
         self.n_answered, self._families = Counter(sums["answered"]), sums["families"]
-        self.peers, self._is_migrated = set(sums["peers"]), sums["is_migrated"]
+        self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}

@@ -115,21 +115,31 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     """
     budget = Budget()
     if run_file is not None:
-        if (role := read_role(run_file)) == "active":
-            raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
-        if role != "passive":
-            raise ConfigError(
-                f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
-                "worker, or of an owner in a chain, stands in `opboost report`"
-            )
-        run = read_run(run_file, PassiveRun)
+        run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
-        path = path or run.ledger.path
-    with Ledger(path or DEFAULT_PATH, create=False) as ledger:
+    with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.cells.verify()
         return statement(ledger, budget)
+
+
+def ledger_path(run_file: Path | None, path: Path | None) -> Path:
+    """The ledger that is meant: one that is named, a run file's, or the usual one."""
+    if path is None and run_file is not None:
+        return _passive(run_file).ledger.path
+    return path or DEFAULT_PATH
+
+
+def _passive(run_file: Path) -> PassiveRun:
+    if (role := read_role(run_file)) == "active":
+        raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
+    if role != "passive":
+        raise ConfigError(
+            f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
+            "worker, or of an owner in a chain, stands in `opboost report`"
+        )
+    return read_run(run_file, PassiveRun)
 
 
 def statement(ledger: Ledger, budget: Budget) -> Statement:
