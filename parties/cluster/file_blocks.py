@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import encode
 from parties.errors import TableError
-from parties.ledger.charged_release import Run
+from parties.ledger.due_cells import Run
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.pricing import exact_bytes
 from parties.storage.atomic_files import make_folder, replacing
@@ -52,7 +52,7 @@ class FileBlock(MutableMapping[str, NDArray[Any]]):
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         try:
-            array: NDArray[Any] = np.load(self._path(name), mmap_mode="r", allow_pickle=False)
+            array: NDArray[Any] = np.load(self._path(name), mmap_mode="r")
         except FileNotFoundError:
             raise KeyError(name) from None
         return array
@@ -60,7 +60,7 @@ class FileBlock(MutableMapping[str, NDArray[Any]]):
     def __setitem__(self, name: str, array: NDArray[Any]) -> None:
         make_folder(self.folder)
         with replacing(self._path(name), writer=f".{uuid4().hex}") as unfinished, unfinished.open("wb") as file:
-            np.save(file, array, allow_pickle=False)
+            np.save(file, array)
 
     def __delitem__(self, name: str) -> None:
         self._path(name).unlink()

@@ -20,59 +20,43 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
-from parties.tables.blocks import NAME, NAME_BYTES, Names
+from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
+from parties.tables.blocks import NAME_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from parties.ledger.release_ledger import Ledger
-
-# Names, or codes of one column, that are read and verified together.
-PIECE = 1 << 12
-
 # Stands for a cell that was not drawn, among codes of which a missing cell is -1.
 NOT_DRAWN = -2
 
-# Names per question to the index.
-_BATCH = 500
-
-_PLACE = np.dtype([("first", NAME), ("digest", "V32")])
-
 CELL_TABLES = (
-    "CREATE TABLE IF NOT EXISTS pieces (digest BLOB PRIMARY KEY, content BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS name_sets (number INTEGER PRIMARY KEY, digest BLOB UNIQUE, length INTEGER, "
-    "places BLOB)",
-    "CREATE TABLE IF NOT EXISTS members (name BLOB, number INTEGER, place INTEGER, PRIMARY KEY (name, number)) "
-    "WITHOUT ROWID",
+    *NAME_TABLES,
     "CREATE TABLE IF NOT EXISTS draws (number INTEGER PRIMARY KEY, charge INTEGER, names INTEGER, family BLOB, "
     "places BLOB, UNIQUE (names, family, charge))",
     "CREATE TABLE IF NOT EXISTS draw_keys (charge INTEGER PRIMARY KEY, family BLOB, key BLOB)",
 )
 
 
-class NameSet(NamedTuple):
-    """A stored set of records."""
+class Contents(Protocol):
+    """What a ledger says of its cells."""
 
-    number: int
-    digest: bytes
-
-
-class Hit(NamedTuple):
-    """A set of names with some of those that were asked for: which these are, and where they stand in the set."""
-
-    names: int
-    rows: NDArray[np.intp]
-    places: NDArray[np.int64]
+    @property
+    def path(self) -> Path: ...
+    @property
+    def n_stored(self) -> int: ...
+    def content(self, charge: int, names: str) -> str | None: ...
+    def note_stored(self, charge: int, names: str, content: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +81,9 @@ class Found:
 class CellStore:
     """The drawn cells of a ledger."""
 
-    def __init__(self, ledger: Ledger, database: sqlite3.Connection) -> None:
+    def __init__(self, ledger: Contents, database: sqlite3.Connection) -> None:
+        self.names = NameSets(ledger.path, database)
         self._ledger, self._database = ledger, database
-
-    def locate(self, names: Names) -> list[Hit]:
-        """Find in which sets some records are, whose names ascend, each once.
-
-        Raises
-        ------
-        LedgerError
-            If names are not those that were stored.
-        """
-        hits = []
-        ask = self._database.execute
-        large = ask("SELECT number, digest, places FROM name_sets WHERE length > ?", (PIECE,)).fetchall()
-        for number, digest, packed in large:
-            index = self._index(digest, packed)
-            cuts = [*np.searchsorted(names, index["first"]).tolist(), len(names)]
-            found = []
-            for piece, (start, end) in enumerate(pairwise(cuts)):
-                if start < end:
-                    stored = np.frombuffer(self._piece(bytes(index["digest"][piece])), NAME)
-                    at = np.minimum(np.searchsorted(stored, names[start:end]), len(stored) - 1)
-                    own = np.flatnonzero(stored[at] == names[start:end])
-                    found.append((start + own, piece * PIECE + at[own]))
-            if found:
-                rows, places = (np.concatenate(part) for part in zip(*found, strict=True))
-                hits.append(Hit(number, rows, places))
-        rows_of: dict[int, list[tuple[int, int]]] = {}
-        for row, number, place in self._members(names):
-            rows_of.setdefault(number, []).append((row, place))
-        for number, pairs in rows_of.items():
-            rows, places = np.array(sorted(pairs), np.int64).T
-            hits.append(Hit(number, rows, places))
-        return [hit for hit in hits if len(hit.rows)]
 
     def find(self, family: str, hits: Sequence[Hit], exact: KeptCodes, *, keeps: bool) -> Found:
         """What was drawn of a column for records that were located; the first of several draws counts.
@@ -178,7 +131,7 @@ class CellStore:
     def put(self, charge: int, family: str, names: NameSet, codes: KeptCodes, exact: KeptCodes) -> None:
         """Keep what was drawn at a charge for a set of records, and enter its digest into the ledger."""
         pieces = (_packed(codes[i : i + PIECE], exact[i : i + PIECE]) for i in range(0, len(codes), PIECE))
-        places = b"".join(map(self._put_piece, pieces))
+        places = b"".join(map(self.names.put_piece, pieces))
         self._database.execute(
             "INSERT INTO draws (charge, names, family, places) VALUES (?, ?, ?, ?)",
             (charge, names.number, _short(family), places),
@@ -232,13 +185,13 @@ class CellStore:
         """
         self.check()
         for number, digest, places in self._database.execute("SELECT number, digest, places FROM name_sets").fetchall():
-            for place in self._index(digest, places):
-                self._piece(bytes(place["digest"]))
+            for _ in self.names.pieces_of(digest, places):
+                pass
             draws = "SELECT charge, places FROM draws WHERE names = ?"
             for charge, packed in self._database.execute(draws, (number,)).fetchall():
                 self._check(charge, digest, packed)
                 for i in range(0, len(packed), 32):
-                    self._piece(packed[i : i + 32])
+                    self.names.piece(packed[i : i + 32])
 
     def _codes(
         self, digest: bytes, packed: bytes, places: NDArray[np.int64]
@@ -248,79 +201,13 @@ class CellStore:
         drawn = np.empty((2, len(places)), np.int64)
         for piece, (start, end) in enumerate(pairwise(cuts)):
             if start < end:
-                both = _unpacked(self._piece(packed[32 * piece : 32 * piece + 32]))
+                both = _unpacked(self.names.piece(packed[32 * piece : 32 * piece + 32]))
                 drawn[:, start:end] = both[:, places[start:end] - piece * PIECE]
         return drawn[0], drawn[1]
 
-    def _members(self, names: Names) -> Iterator[tuple[int, int, int]]:
-        """Of the small sets, which of some ascending names they have: row, set and place."""
-        n_members = self._database.execute("SELECT COALESCE(SUM(length), 0) FROM name_sets WHERE length <= ?", (PIECE,))
-        if not (n_all := n_members.fetchone()[0]) or not len(names):
-            return
-        if n_all <= len(names):
-            yield from self._rows(names, self._database.execute("SELECT name, number, place FROM members"))
-            return
-        for start in range(0, len(names), _BATCH):
-            batch = _as_bytes(names[start : start + _BATCH])
-            marks = ", ".join("?" * len(batch))
-            yield from self._rows(
-                names, self._database.execute(f"SELECT name, number, place FROM members WHERE name IN ({marks})", batch)
-            )
-
-    def _rows(self, names: Names, members: Iterable[tuple[bytes, int, int]]) -> Iterator[tuple[int, int, int]]:
-        found = list(members)
-        wanted = np.frombuffer(b"".join(name for name, _, _ in found), NAME)
-        rows = np.minimum(np.searchsorted(names, wanted), len(names) - 1)
-        for row, is_asked, (_, number, place) in zip(rows.tolist(), names[rows] == wanted, found, strict=True):
-            if is_asked:
-                yield row, number, place
-
-    def put_names(self, names: Names) -> NameSet:
-        """Keep a set of records, whose names ascend."""
-        index = np.zeros(-(-len(names) // PIECE), _PLACE)
-        index["first"] = names[::PIECE]
-        pieces = [names[i : i + PIECE].tobytes() for i in range(0, len(names), PIECE)]
-        index["digest"] = np.frombuffer(b"".join(hashlib.sha256(piece).digest() for piece in pieces), "V32")
-        digest = hashlib.sha256(index.tobytes()).digest()
-        row = self._database.execute("SELECT number FROM name_sets WHERE digest = ?", (digest,)).fetchone()
-        if row is not None:
-            return NameSet(row[0], digest)
-        for piece in pieces:
-            self._put_piece(piece)
-        insert = "INSERT INTO name_sets (digest, length, places) VALUES (?, ?, ?)"
-        number = self._database.execute(insert, (digest, len(names), index.tobytes())).lastrowid
-        assert number is not None
-        if len(names) <= PIECE:
-            members = ((name, number, place) for place, name in enumerate(_as_bytes(names)))
-            self._database.executemany("INSERT INTO members VALUES (?, ?, ?)", members)
-        return NameSet(number, digest)
-
-    def _put_piece(self, content: bytes) -> bytes:
-        digest = hashlib.sha256(content).digest()
-        self._database.execute("INSERT OR IGNORE INTO pieces VALUES (?, ?)", (digest, content))
-        return digest
-
-    def _piece(self, digest: bytes) -> bytes:
-        row = self._database.execute("SELECT content FROM pieces WHERE digest = ?", (digest,)).fetchone()
-        if row is None or hashlib.sha256(row[0]).digest() != digest:
-            raise self._damaged("cells")
-        content: bytes = row[0]
-        return content
-
-    def _index(self, digest: bytes, packed: bytes) -> NDArray[np.void]:
-        if hashlib.sha256(packed).digest() != digest:
-            raise self._damaged("names of records")
-        return np.frombuffer(packed, _PLACE)
-
     def _check(self, charge: int, digest: bytes, places: bytes) -> None:
         if self._ledger.content(charge, digest.hex()) != _content(digest, places):
-            raise self._damaged(f"cells that line {charge} charged")
-
-    def _damaged(self, what: str) -> LedgerError:
-        return LedgerError(
-            f"{self._ledger.path}: {what} are not those that were drawn. Restore the file and its head from the same "
-            "backup. Nothing was released"
-        )
+            raise self.names.damaged(f"cells that line {charge} charged")
 
 
 def _packed(codes: KeptCodes, exact: KeptCodes) -> bytes:
@@ -351,12 +238,6 @@ def _codec() -> pa.Codec:
 def _content(digest: bytes, places: bytes) -> str:
     """What the ledger has of a draw."""
     return hashlib.sha256(digest + places).hexdigest()
-
-
-def _as_bytes(names: Names) -> list[bytes]:
-    """Names with all their bytes."""
-    whole: list[bytes] = np.ascontiguousarray(names).view(f"V{NAME_BYTES}").tolist()
-    return whole
 
 
 def _short(digest: str) -> bytes:

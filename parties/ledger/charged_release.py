@@ -18,7 +18,7 @@ looks up again what the first has stored.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -26,34 +26,19 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import KeptCodes
-from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
-from parties.ledger.cell_store import NOT_DRAWN, Found, NameSet
+from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import Block, encoded_column, exact_codes, record_keys, record_names
-from parties.tables.key_sets import KeySet, RecordKeys, is_member, kept_set
+from parties.tables.blocks import Block, exact_codes, record_keys, record_names
+from parties.tables.key_sets import KeySet, RecordKeys, kept_set
 from parties.tables.record_ids import Ids
-
-Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
-"""Calls a function on every block, here or on a cluster."""
-
-
-def here(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
-    """Call a function on every block in this process."""
-    for block in blocks:
-        draw(block)
-
-
-# What a cell is due to, in place of a line of the ledger: nothing, since it was drawn; or a charge that is to be made.
-_DRAWN, _NEW = 0, -1
-
-_ORDER = np.dtype([("due", "<i8"), ("charge", "<i8"), ("key", "V32"), ("is_secure", "?")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +104,7 @@ class Account:
             If a stored draw is not what the ledger says was drawn.
         """
         cells, found, sets = self.ledger.cells, [], _KeySets()
-        located = [cells.locate(block["names"]) for block in blocks]
+        located = [cells.names.locate(block["names"]) for block in blocks]
         keys_of = [record_keys(block["names"]) for block in blocks]
         for c, mechanism in enumerate(mechanisms):
             offer = unpriced(mechanism, is_secure=self.rng.is_secure)
@@ -127,12 +112,12 @@ class Account:
             n_found, paid, due_to, selected = 0, set[int](), set[int](), []
             for block, hits, keys in zip(blocks, located, keys_of, strict=True):
                 known = cells.find(offer.family, hits, block[f"{c}.exact"][block["order"]], keeps=self.keeps)
-                due = _due(known, keys, pending)
-                _note_due(block, c, known.codes, due)
-                n_found += int((due == _DRAWN).sum())
+                due = due_of(known, keys, pending)
+                note_due(block, c, known.codes, due)
+                n_found += int((due == DRAWN).sum())
                 paid.update(known.charges)
                 due_to.update(np.unique(due[due > 0]).tolist())
-                selected.append(keys[due == _NEW])
+                selected.append(keys[due == NEW])
             unfinished = tuple((charge, key) for charge, key, _ in pending if charge in due_to)
             found.append(DueCells(priced(offer, sets.of(selected)), n_found, tuple(sorted(paid)), unfinished))
         return found
@@ -230,9 +215,9 @@ class Account:
             np.array(
                 [
                     *((charge, charge, key, secure) for charge, key in c.unfinished),
-                    *((_NEW, *next(made), secure) for _ in range(c.n_new > 0)),
+                    *((NEW, *next(made), secure) for _ in range(c.n_new > 0)),
                 ],
-                _ORDER,
+                ORDER,
             )
             for c in cells
         ]
@@ -255,11 +240,11 @@ class Account:
                 names, order = block["names"], block["order"]
                 known: dict[str, NameSet] = {}
                 for c, value, charge, _ in wanted:
-                    rows = _rows_due(block, c, value)
+                    rows = rows_due(block, c, value)
                     if not len(own := order[rows]):
                         continue
                     which = str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()
-                    known[which] = known.get(which) or store.put_names(names[rows])
+                    known[which] = known.get(which) or store.names.put(names[rows])
                     codes, exact = block[f"{c}.codes"][own], block[f"{c}.exact"][own]
                     store.put(charge, cells[c].release.family, known[which], codes, exact)
             for c, _, charge, _ in wanted:
@@ -285,62 +270,3 @@ class _KeySets:
         if digest.digest() not in self._known:
             self._known[digest.digest()] = kept_set(iter(pieces), sum(map(len, pieces)))
         return self._known[digest.digest()]
-
-
-def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
-    """Draw what is due in a block; again and wherever this runs, the same codes.
-
-    Every charge draws in the order of the records' names, from bits named after these and after the exact codes.
-    """
-    names, order = block["names"], block["order"]
-    of_all = hashlib.sha256(names)
-    for c, mechanism in enumerate(mechanisms):
-        if (orders := block.get(f"{c}.orders")) is None:
-            continue
-        exact, codes = block[f"{c}.exact"], block.get(f"{c}.found")
-        codes = np.full(len(exact), NOT_DRAWN, np.int8) if codes is None else codes.copy()
-        for one in orders:
-            rows = _rows_due(block, c, int(one["due"]))
-            own = order[rows]
-            if len(own):
-                label = of_all.copy() if isinstance(rows, slice) else hashlib.sha256(names[rows])
-                label.update(f"{one['charge']} {exact.dtype} ".encode())
-                label.update(exact[own].tobytes())
-                rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
-                drawn = desensitize(mechanism, encoded_column(exact[own]), rng=rng).marked
-                codes = codes.astype(np.result_type(codes, drawn), copy=False)
-                codes[own] = drawn
-        block[f"{c}.codes"] = codes
-
-
-def _due(known: Found, keys: RecordKeys, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.int64]:
-    """What each cell is due to: nothing, an earlier charge of its record that it was not drawn under, or a new one."""
-    due = np.where(known.codes == NOT_DRAWN, _NEW, _DRAWN)
-    for charge, _, members in pending:
-        by_key, is_paid = np.argsort(keys), np.zeros(len(keys), np.bool_)
-        is_paid[by_key] = is_member(keys[by_key], members)
-        is_paid[known.drawn_under.get(charge, [])] = False
-        due[is_paid & (due == _NEW)] = charge
-    return due
-
-
-def _note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.int64]) -> None:
-    """Tell a block what of a column was found, by row, and what is due, by name; both absent if all is new."""
-    for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
-        block.pop(entry, None)
-    if len(due) and (due == _NEW).all():
-        return
-    by_row = np.empty_like(codes)
-    by_row[block["order"]] = codes
-    if (due == _DRAWN).all():
-        block[f"{c}.codes"] = by_row
-    block[f"{c}.found"], block[f"{c}.due"] = by_row, due
-
-
-def _rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
-    """Which names have a cell that is due to this."""
-    due = block.get(f"{c}.due")
-    if due is None:
-        return slice(None) if value == _NEW else slice(0)
-    rows = np.flatnonzero(due == value)
-    return slice(None) if len(rows) == len(due) else rows

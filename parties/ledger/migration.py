@@ -113,7 +113,7 @@ def _take(ledger: Ledger, charge: int, content: bytes, table: OldTable | None) -
     names, codes, exact = found
     order = np.argsort(names)
     family = digest_of([line["column"], line["schema"], digest_of(terms)])
-    ledger.cells.put(charge, family, ledger.cells.put_names(names[order]), codes[order], exact[order])
+    ledger.cells.put(charge, family, ledger.cells.names.put(names[order]), codes[order], exact[order])
     return True
 
 

@@ -16,14 +16,13 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from parties.errors import LedgerError
 from parties.ledger.budget import Balances, Budget
 from parties.ledger.cell_store import CELL_TABLES, CellStore
-from parties.ledger.hash_chain import SealedLines, only_added
+from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import (
     Fields,
     Occasion,
@@ -33,21 +32,15 @@ from parties.ledger.ledger_lines import (
     cells_fields,
     charge_fields,
     charged,
-    packed,
     records_digest,
     reuse_fields,
     stored_fields,
     tests_fields,
     unpacked,
 )
+from parties.ledger.record_sets import SET_TABLES, StoredKeys, keep_records
 from parties.storage.spool import WINDOW_ROWS
-from parties.tables.key_sets import KeySet, RecordKeys, windows
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
-    *only_added("record_sets"),
-    *CELL_TABLES,
-)
+from parties.tables.key_sets import KeySet
 
 
 class Ledger:
@@ -81,7 +74,12 @@ class Ledger:
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
         self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
-            path, count=self._count, tables=_TABLES, create=create, sums=self._sums, take_up=self._take_up
+            path,
+            count=self._count,
+            tables=(*SET_TABLES, *CELL_TABLES),
+            create=create,
+            sums=self._sums,
+            take_up=self._take_up,
         )
         self.cells = CellStore(self, self._lines.database)
         try:
@@ -200,22 +198,11 @@ class Ledger:
         """Enter a release's charge and, of a Local-Map, its cells; returns the number of the charge."""
         charge = self.balances.charge_of(release.cost)
         line = charge_fields(release, charge, occasion)
-        self._keep_records(line["records"], charge.records)
+        keep_records(self._lines.database, line["records"], charge.records)
         number = add(line)
         if release.cost.cells is not None:
             add(cells_fields(charge.column, release.cost.cells, line, occasion))
         return number
-
-    def _keep_records(self, digest: str, keys: KeySet) -> None:
-        """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
-        database = self._lines.database
-        if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
-            return
-        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (digest, 8 * len(keys))).lastrowid
-        assert place is not None
-        with database.blobopen("record_sets", "records", place) as blob:
-            for window in windows(keys):
-                blob.write(packed(window))
 
     def _count(self, line: dict[str, Any]) -> None:
         """Take a verified line into the sums."""
@@ -292,25 +279,7 @@ class Ledger:
         """A set of records, verified; a large one stays where it is."""
         question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
         row = self._lines.database.execute(question, (digest,)).fetchone()
-        keys = None if row is None or row[1] % 8 else _StoredKeys(self._lines.database, row[0], row[1] // 8)
+        keys = None if row is None or row[1] % 8 else StoredKeys(self._lines.database, row[0], row[1] // 8)
         if keys is None or records_digest(keys) != digest:
             raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
         return keys if len(keys) > WINDOW_ROWS else keys[:]
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredKeys:
-    """A set of records in the ledger's file, of which slices are read; lines are only added, so it stays the same."""
-
-    database: sqlite3.Connection
-    place: int
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, rows: slice, /) -> RecordKeys:
-        start, end, _ = rows.indices(self.length)
-        with self.database.blobopen("record_sets", "records", self.place, readonly=True) as blob:
-            blob.seek(8 * start)
-            return unpacked(blob.read(8 * max(0, end - start)))

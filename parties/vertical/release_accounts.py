@@ -12,7 +12,8 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
-from parties.ledger.charged_release import Account, Run, here
+from parties.ledger.charged_release import Account
+from parties.ledger.due_cells import Run, here
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder

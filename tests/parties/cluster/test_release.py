@@ -27,7 +27,8 @@ from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, OverBudget, TableError
 from parties.ledger.budget import Budget, Limit
-from parties.ledger.charged_release import Account, here
+from parties.ledger.charged_release import Account
+from parties.ledger.due_cells import here
 from parties.ledger.release_ledger import Ledger
 from parties.tables.data_files import stamp_of
 from parties.vertical.release_offer import ReleasedTable, rank_columns

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,110 +20,40 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, ReleasedColumn
-from opboost.mechanism_settings import MechanismSettings
-from opboost.preprocess import EncodedColumn, encode
-from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.preprocess import EncodedColumn
+from opboost.schema import ColumnSchema
 from parties.errors import LedgerError, OverBudget
-from parties.ledger import cell_store, charged_release
+from parties.ledger import cell_store, due_cells, name_sets
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.cell_store import CellStore
-from parties.ledger.charged_release import Account
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import Block, exact_codes, name_records
-
-N_ROWS = 200
-IDS = pd.Index([f"k{i:03}" for i in range(N_ROWS)], dtype=object)
-SPRING = Occasion(run_id="spring", task="train", peer="bank")
-SCHEMAS = (
-    ColumnSchema(name="spend", lower=0, upper=100),
-    ColumnSchema(name="visits", lower=0, upper=50, missing=Missing.CATEGORY),
-    ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("x", "y", "z"), missing=Missing.CATEGORY),
+from tests.support.released_cells import (
+    IDS,
+    N_ROWS,
+    SCHEMAS,
+    SPRING,
+    Job,
+    by_record,
+    encoded,
+    kinds,
+    lines,
+    mechanisms,
+    n_keys,
+    on_account,
+    order_of,
+    predict,
+    released,
+    same,
+    table,
+    train,
 )
-
-
-def table(seed: int = 4) -> pd.DataFrame:
-    draw = np.random.default_rng(seed)
-    visits = pd.Series(draw.integers(0, 51, N_ROWS).astype(float)).where(draw.random(N_ROWS) > 0.2)
-    town = pd.Series(draw.choice(["x", "y", "z"], N_ROWS), dtype="string").where(draw.random(N_ROWS) > 0.2)
-    return pd.DataFrame({"spend": draw.uniform(0, 100, N_ROWS), "visits": visits, "town": town})
-
-
-def mechanisms(*schemas: ColumnSchema, **settings: Any) -> tuple[ColumnMechanism, ...]:
-    chosen = MechanismSettings(**{"epsilon": 0.1, "domain_size": 101, "category_epsilon": 2.0, **settings})
-    return tuple(ColumnMechanism(schema, chosen) for schema in schemas or SCHEMAS)
-
-
-def encoded(which: Sequence[ColumnMechanism], data: pd.DataFrame | None = None) -> list[EncodedColumn]:
-    data = table() if data is None else data
-    return [encode(data[m.schema.name], m.schema, domain=m.settings.domain) for m in which]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
-
-
-Job = Callable[[Account], Any]
-
-
-def on_account(path: Path, job: Job, **changes: Any) -> Any:
-    """Open the ledger as a process of its own would, with fresh secure bits, and close it."""
-    with Ledger(path) as ledger:
-        account = Account(ledger=ledger, budget=Budget(), occasion=SPRING, rng=rng.secure())
-        return job(replace(account, **changes))
-
-
-def released(
-    account: Account,
-    which: Sequence[ColumnMechanism],
-    columns: Sequence[EncodedColumn],
-    ids: pd.Index,
-    *,
-    cuts: Sequence[int] = (),
-    may_draw: bool = True,
-) -> list[ReleasedColumn]:
-    """Release a table in blocks that are cut at these rows."""
-    bounds = [0, *cuts, len(ids)]
-    blocks: list[Block] = [{} for _ in bounds[1:]]
-    for block, (start, end) in zip(blocks, pairwise(bounds), strict=True):
-        name_records(block, ids[start:end])
-        for c, column in enumerate(columns):
-            block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[start:end], column.is_missing[start:end], 0))
-    account.release(which, blocks, may_draw=may_draw)
-    codes = [np.concatenate([block[f"{c}.codes"] for block in blocks]) for c in range(len(which))]
-    return [ReleasedColumn.of_marked(one.schema, marked) for one, marked in zip(which, codes, strict=True)]
-
-
-def train(*, ids: pd.Index = IDS, data: pd.DataFrame | None = None, may_draw: bool = True, **settings: Any) -> Job:
-    which = mechanisms(**settings)
-    return lambda account: released(account, which, encoded(which, data), ids, may_draw=may_draw)
-
-
-def predict(rows: Sequence[int], *, data: pd.DataFrame | None = None, **settings: Any) -> Job:
-    which = mechanisms(**settings)
-    asked = (table() if data is None else data).iloc[list(rows)]
-    return lambda account: account.records(which, encoded(which, asked), IDS[list(rows)])[0]
-
-
-def same(first: Sequence[ReleasedColumn], second: Sequence[ReleasedColumn]) -> list[bool]:
-    return [
-        np.array_equal(a.codes, b.codes) and np.array_equal(a.is_missing, b.is_missing)
-        for a, b in zip(first, second, strict=True)
-    ]
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    database = sqlite3.connect(path)
-    rows = database.execute("SELECT fields FROM lines ORDER BY number").fetchall()
-    database.close()
-    return [json.loads(fields) for (fields,) in rows]
-
-
-def kinds(path: Path) -> Counter[str]:
-    return Counter(line["kind"] for line in lines(path))
 
 
 def test_a_release_is_drawn_once_and_used_again_to_the_bit_at_no_cost(path: Path) -> None:
@@ -178,16 +105,6 @@ def test_only_what_changed_is_drawn_anew_and_charged(path: Path, job: Job, n_rec
     )
     assert n_changed <= sum(n_records)
     assert same(on_account(path, job), second) == [True] * 3
-
-
-def order_of(rows: Sequence[int], cuts: Sequence[int] = ()) -> Job:
-    """Release some rows in some order, in some blocks; returns what came out by row."""
-    which, data = mechanisms(), table().iloc[list(rows)]
-
-    def job(account: Account) -> Any:
-        return by_record(released(account, which, encoded(which, data), IDS[list(rows)], cuts=cuts), rows)
-
-    return job
 
 
 @given(
@@ -242,7 +159,7 @@ def test_another_schema_is_another_release_even_where_the_codes_are_the_same(pat
 
 
 def test_over_budget_nothing_is_drawn_or_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charged_release, "desensitize", None)
+    monkeypatch.setattr(due_cells, "desensitize", None)
     with pytest.raises(OverBudget, match=r"categories of column 'town' would have spent 4 of 3\. Nothing was released"):
         on_account(path, train(), budget=Budget(Limit(category_epsilon=3)))
     assert kinds(path) == {"opened": 1}
@@ -287,7 +204,7 @@ def crash(*_: object, **__: object) -> None:
 
 STAGES = {
     "before the charge": (Ledger, "charge", 0),
-    "before the draw": (charged_release, "desensitize", 3),
+    "before the draw": (due_cells, "desensitize", 3),
     "before it is put into the store": (CellStore, "put", 3),
     "before the ledger knows what was drawn": (Ledger, "note_stored", 3),
     "before the keys are removed": (CellStore, "remove_keys", 3),
@@ -311,13 +228,6 @@ def test_after_a_crash_the_next_attempt_pays_nothing_and_finishes(
     assert (kinds(path)["charge"], kinds(path)["stored"]) == (3, 3)
     assert n_keys(path) == 0
     assert same(first, on_account(path, job, keeps=keeps)) == [True] * 3
-
-
-def n_keys(path: Path) -> int:
-    database = sqlite3.connect(path)
-    found: int = database.execute("SELECT COUNT(*) FROM draw_keys").fetchone()[0]
-    database.close()
-    return found
 
 
 def test_whoever_comes_after_a_crash_draws_what_was_being_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,7 +257,7 @@ def test_other_records_after_a_crash_take_what_was_paid_and_the_rest_stays_paid(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(charged_release, "desensitize", crash)
+        patch.setattr(due_cells, "desensitize", crash)
         with pytest.raises(Crash):
             on_account(path, order_of(range(100)))
     once = Budget(Limit(0.2, 4.0))
@@ -365,7 +275,7 @@ def test_a_value_that_changed_after_its_draw_is_charged_though_other_cells_of_th
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(charged_release, "desensitize", crash)
+        patch.setattr(due_cells, "desensitize", crash)
         with pytest.raises(Crash):
             on_account(path, predict([1, 2]))
     on_account(path, predict([1]))
@@ -378,7 +288,7 @@ def test_a_value_that_changed_after_its_draw_is_charged_though_other_cells_of_th
 TWICE = """
 import sys
 from pathlib import Path
-from test_charged_release import *
+from tests.support.released_cells import *
 print("ready", flush=True)
 sys.stdin.readline()
 print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train())])
@@ -386,7 +296,7 @@ print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train()
 
 
 def test_a_run_that_is_started_twice_at_once_draws_once(path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{TWICE}"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{TWICE}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     call = [sys.executable, "-c", code, str(path)]
     starts = [subprocess.Popen(call, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
@@ -436,14 +346,6 @@ def test_a_record_whose_value_or_mechanism_changed_is_drawn_anew(path: Path) -> 
     assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [2, 2, 2, 1]
     on_account(path, predict([1, 2], epsilon=0.2))
     assert kinds(path)["charge"] == 6  # the town has no budget per unit
-
-
-def by_record(columns: Sequence[ReleasedColumn], rows: Sequence[int]) -> list[dict[int, tuple[int, bool]]]:
-    """Per column, what came out for each row of the table."""
-    return [
-        dict(zip(rows, zip(column.codes.tolist(), column.is_missing.tolist(), strict=True), strict=True))
-        for column in columns
-    ]
 
 
 ALL = list(range(N_ROWS))
@@ -561,7 +463,8 @@ def test_damaged_cells_are_refused_with_what_to_restore(path: Path, job: Job, st
 def test_large_sets_are_found_by_their_pieces_and_small_ones_by_an_index(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cell_store, "PIECE", 16)
+    for module in (cell_store, name_sets):
+        monkeypatch.setattr(module, "PIECE", 16)
     whole = by_record(on_account(path, train()), ALL)
     for rows in (FEWER, [N_ROWS - 1, 0]):
         assert by_record(on_account(path, predict(rows)), rows) == [{row: one[row] for row in rows} for one in whole]

@@ -52,7 +52,7 @@ def spend(path: Path, n_times: int, *, first: int = 0) -> None:
             with ledger.changing():
                 for number, one in zip(numbers, charged, strict=True):
                     ledger.cells.put(
-                        number, one.family, ledger.cells.put_names(names), np.ones(1, int), np.ones(1, int)
+                        number, one.family, ledger.cells.names.put(names), np.ones(1, int), np.ones(1, int)
                     )
 
 

@@ -24,6 +24,7 @@ from parties.ledger.budget import Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
+from parties.ledger.record_sets import keep_records
 from parties.ledger.release_ledger import Ledger
 from parties.session.termination import termination_message
 from parties.tables.blocks import NAME
@@ -49,7 +50,7 @@ def store(ledger: Ledger, charge: int, family: str = "") -> None:
     """Three records' cells."""
     names = np.array([b"a", b"b", b"c"], NAME)
     with ledger.changing():
-        cells = ledger.cells.put_names(names), np.arange(3), np.arange(3)
+        cells = ledger.cells.names.put(names), np.arange(3), np.arange(3)
         ledger.cells.put(charge, family or release().family, *cells)
 
 
@@ -236,7 +237,7 @@ def test_a_charge_of_a_version_before_keeps_its_meaning_and_its_cells_are_counte
     with Ledger(path) as ledger:
         digest = records_digest(release().cost.records)
         with ledger._lines.adding() as add:
-            ledger._keep_records(digest, release().cost.records)
+            keep_records(ledger._lines.database, digest, release().cost.records)
             add({**CHARGE_BEFORE, "records": digest})
     with Ledger(path) as ledger:
         assert ledger.balances.worst("spend") == (0.1, 0.5, math.log2(10))
@@ -264,6 +265,7 @@ from tests_path import release, SPRING
 from parties.ledger.budget import Budget, Limit
 from parties.errors import OverBudget
 from parties.session.termination import termination_message
+from parties.ledger.record_sets import keep_records
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.hash_chain import SealedLines
 n_charged = 0
