@@ -98,7 +98,7 @@ class SealedLines:
         self.path = path
         self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
         if not path.exists() and (self.head_path.exists() or not create):
-            lost = " although its head is: it was removed" if self.head_path.exists() else ""
+            lost = " although its head is. Restore it from a backup" if self.head_path.exists() else ""
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""
         self.n_lines = 0

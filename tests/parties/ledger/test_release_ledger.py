@@ -417,7 +417,7 @@ def a_cut_file(path: Path) -> None:
     ("exchange", "words"),
     [
         (without_head, r"ledger\.head\.json, which tells how many lines there must be, is not there"),
-        (without_ledger, "is not there although its head is: it was removed"),
+        (without_ledger, "is not there although its head is. Restore it from a backup"),
         (another_head, r"it is not the ledger of ledger\.head\.json"),
         (another_ledger, r"it is not the ledger of ledger\.head\.json"),
         (an_older_copy, r"it has 4 lines where ledger\.head\.json says 5"),
