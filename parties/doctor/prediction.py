@@ -117,7 +117,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
     """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
     mechanisms = [mechanism for mechanism, _ in records.columns]
     with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
         costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=bits(run).is_secure)]
         try:

@@ -117,7 +117,7 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
                 return
             with account_of(run, prepared.schema, Task.TRAIN) as account:
                 ledger = account.ledger
-                ledger.cells.verify()
+                ledger.verify()
                 if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
                     _check_before_alignment(ledger, releases, budget, checks)
                     return

@@ -79,7 +79,7 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
 
 def _verified(path: Path) -> int:
     with Ledger(path, create=False) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
         return ledger.n_lines
 
 

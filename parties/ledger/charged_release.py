@@ -17,7 +17,6 @@ looks up again what the first has stored.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,13 +30,13 @@ from opboost.preprocess import EncodedColumn
 from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
-from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due
+from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due, which_rows
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.tables.blocks import Block, exact_codes, record_keys, record_names
-from parties.tables.key_sets import KeySet, RecordKeys, kept_set
+from parties.tables.key_sets import KeySet, kept_set
 from parties.tables.record_ids import Ids
 
 
@@ -103,23 +102,29 @@ class Account:
         LedgerError
             If a stored draw is not what the ledger says was drawn.
         """
-        cells, found, sets = self.ledger.cells, [], _KeySets()
+        cells, found = self.ledger.cells, []
+        # Columns of which the same records are to be charged share their set.
+        sets: dict[tuple[str, ...], KeySet] = {}
         located = [cells.names.locate(block["names"]) for block in blocks]
-        keys_of = [record_keys(block["names"]) for block in blocks]
         for c, mechanism in enumerate(mechanisms):
             offer = unpriced(mechanism, is_secure=self.rng.is_secure)
             pending = [(charge, key, self.ledger.records_of(charge)) for charge, key in cells.keys(offer.family)]
-            n_found, paid, due_to, selected = 0, set[int](), set[int](), []
-            for block, hits, keys in zip(blocks, located, keys_of, strict=True):
+            n_found, n_new, paid, due_to = 0, 0, set[int](), set[int]()
+            for block, hits in zip(blocks, located, strict=True):
                 known = cells.find(offer.family, hits, block[f"{c}.exact"][block["order"]], keeps=self.keeps)
-                due = due_of(known, keys, pending)
+                due = due_of(known, block, pending)
                 note_due(block, c, known.codes, due)
                 n_found += int((due == DRAWN).sum())
                 paid.update(known.charges)
                 due_to.update(np.unique(due[due > 0]).tolist())
-                selected.append(keys[due == NEW])
+                n_new += int((due == NEW).sum())
             unfinished = tuple((charge, key) for charge, key, _ in pending if charge in due_to)
-            found.append(DueCells(priced(offer, sets.of(selected)), n_found, tuple(sorted(paid)), unfinished))
+            new = [rows_due(block, c, NEW) for block in blocks]
+            which = tuple(map(which_rows, new))
+            if which not in sets:
+                keys = (record_keys(block["names"])[rows] for block, rows in zip(blocks, new, strict=True))
+                sets[which] = kept_set(keys, n_new)
+            found.append(DueCells(priced(offer, sets[which]), n_found, tuple(sorted(paid)), unfinished))
         return found
 
     def release(
@@ -243,7 +248,7 @@ class Account:
                     rows = rows_due(block, c, value)
                     if not len(own := order[rows]):
                         continue
-                    which = str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()
+                    which = which_rows(rows)
                     known[which] = known.get(which) or store.names.put(names[rows])
                     codes, exact = block[f"{c}.codes"][own], block[f"{c}.exact"][own]
                     store.put(charge, cells[c].release.family, known[which], codes, exact)
@@ -255,18 +260,3 @@ class Account:
                     store.remove_keys([charge])
         self.ledger.checkpoint()
         return True
-
-
-class _KeySets:
-    """Sets of records that are to be charged; those of columns that are alike are one."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, KeySet] = {}
-
-    def of(self, pieces: Sequence[RecordKeys]) -> KeySet:
-        digest = hashlib.sha256()
-        for piece in pieces:
-            digest.update(piece)
-        if digest.digest() not in self._known:
-            self._known[digest.digest()] = kept_set(iter(pieces), sum(map(len, pieces)))
-        return self._known[digest.digest()]

@@ -12,8 +12,8 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from parties.ledger.cell_store import NOT_DRAWN, Found
-from parties.tables.blocks import Block, encoded_column
-from parties.tables.key_sets import KeySet, RecordKeys, is_member
+from parties.tables.blocks import Block, encoded_column, record_keys
+from parties.tables.key_sets import KeySet, is_member
 
 Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
 """Calls a function on every block, here or on a cluster."""
@@ -57,10 +57,11 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
         block[f"{c}.codes"] = codes
 
 
-def due_of(known: Found, keys: RecordKeys, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.int64]:
+def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.int64]:
     """What each cell is due to: nothing, an earlier charge of its record that it was not drawn under, or a new one."""
     due = np.where(known.codes == NOT_DRAWN, NEW, DRAWN)
     for charge, _, members in pending:
+        keys = record_keys(block["names"])
         by_key, is_paid = np.argsort(keys), np.zeros(len(keys), np.bool_)
         is_paid[by_key] = is_member(keys[by_key], members)
         is_paid[known.drawn_under.get(charge, [])] = False
@@ -88,3 +89,8 @@ def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
         return slice(None) if value == NEW else slice(0)
     rows = np.flatnonzero(due == value)
     return slice(None) if len(rows) == len(due) else rows
+
+
+def which_rows(rows: slice | NDArray[np.intp]) -> str:
+    """A name for some rows of a block."""
+    return str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()

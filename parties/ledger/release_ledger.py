@@ -86,7 +86,7 @@ class Ledger:
             self._lines.refresh(is_opening=True)
             if not migrates:
                 self._refuse_earlier_version()
-            with self._lines.reading():
+            with self.changing():
                 self.cells.check()
         except BaseException:
             self._lines.close()
@@ -179,6 +179,16 @@ class Ledger:
     def line(self, number: int) -> Fields:
         """A line that was verified."""
         return self._lines.line(number)
+
+    def verify(self) -> None:
+        """Read everything that was drawn and compare it with the lines.
+
+        Raises
+        ------
+        LedgerError
+        """
+        with self.changing():
+            self.cells.verify()
 
     def checkpoint(self) -> None:
         """Move what was committed from the write-ahead log, where removed keys may stand, to the file."""

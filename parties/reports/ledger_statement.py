@@ -120,7 +120,7 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
         return statement(ledger, budget)
 
 

@@ -94,7 +94,7 @@ def assert_finishes_with_one_release(sites: Any, outcomes: Any) -> None:
         assert set(ledger.n_releases) == {"spend", "visits"}
         assert max(ledger.n_releases.values()) == 1
         assert ledger.n_stored == 2
-        ledger.cells.verify()
+        ledger.verify()
 
 
 def prepare(sites: Any, method: str) -> Any:

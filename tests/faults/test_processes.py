@@ -141,7 +141,7 @@ def assert_sound(sites: Any) -> None:
         with Ledger(path) as ledger:
             assert max(ledger.n_releases.values(), default=0) <= 1
             assert ledger.n_stored <= 2
-            ledger.cells.verify()
+            ledger.verify()
 
 
 def assert_finishes(sites: Any, start: Any) -> None:

@@ -412,7 +412,7 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
 
         recite()
         assert ledger.n_releases == {"spend": 1, "visits": 1, "town": 1}
-        ledger.cells.verify()
+        ledger.verify()
     assert 0 < n_saved < 75
 
 

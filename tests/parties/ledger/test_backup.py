@@ -92,7 +92,7 @@ def test_copies_that_are_taken_while_it_is_written_can_each_be_trusted(path: Pat
         with Ledger(tmp_path / f"copy{number}" / "ledger.sqlite", create=False) as ledger:
             assert ledger.n_lines == count
             assert ledger.n_stored % 3 == 0
-            ledger.cells.verify()
+            ledger.verify()
 
 
 def test_an_older_copy_is_not_put_back_unasked_nor_over_a_sound_ledger(path: Path, tmp_path: Path) -> None:

@@ -469,7 +469,7 @@ def test_large_sets_are_found_by_their_pieces_and_small_ones_by_an_index(
     for rows in (FEWER, [N_ROWS - 1, 0]):
         assert by_record(on_account(path, predict(rows)), rows) == [{row: one[row] for row in rows} for one in whole]
     with Ledger(path) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
     assert kinds(path)["charge"] == 3
     meddle(path, "UPDATE name_sets SET places = CAST(substr(places, 1, 48) || places AS BLOB)")
     with pytest.raises(LedgerError, match="names of records are not those"):

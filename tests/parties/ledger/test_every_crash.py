@@ -157,7 +157,7 @@ def assert_one_draw(path: Path, job: Job, before: list[Any]) -> None:
     assert n_keys(path) == 0
     assert [file.name for file in path.parent.iterdir() if "partial" in file.name] == []
     with Ledger(path) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
 
 
 @pytest.mark.parametrize("fail", [die, be_full], ids=["killed", "full disk"])

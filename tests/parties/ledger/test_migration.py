@@ -91,7 +91,7 @@ def test_every_draw_whose_records_are_known_stays_and_is_not_charged_again(path:
     assert kinds(path)["charge"] == charged
     assert kinds(path)["migrated"] == 1
     with Ledger(path) as ledger:
-        ledger.cells.verify()
+        ledger.verify()
     assert path.with_name("ledger.releases.sqlite.migrated").exists()
     with pytest.raises(LedgerError, match="Nothing was changed"):
         migrate(path, None)

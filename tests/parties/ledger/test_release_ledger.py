@@ -113,7 +113,7 @@ def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
         names = lines(charged)[-1]["names"]
         assert (ledger.content(2, names), ledger.content(3, names)) == (lines(charged)[-1]["content"], None)
         assert ledger.n_stored == 1
-        ledger.cells.verify()
+        ledger.verify()
         assert (ledger.n_lines, ledger.peers) == (4, {"bank"})
 
 
