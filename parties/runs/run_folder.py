@@ -7,7 +7,6 @@ file                content
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``resolved.json``   B only: the split tests that it resolved, in all attempts (`parties.vertical.resolution_limit`)
 ``journal/``        A only, while the run is under way (`parties.runs.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
