@@ -20,7 +20,7 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.random_states import bits_of, seed_of
+from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
@@ -34,7 +34,7 @@ from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 # Budget per point of the mapped domain when the user names passive columns but no epsilon.
-DEFAULT_EPSILON = 0.1
+EPSILON_PER_POINT = 0.1
 
 _ACTIVE, _PASSIVE = "active", "passive"
 
@@ -195,7 +195,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             on_round=on_round or (lambda _: None),
             column_order=self._names,
         )
-        bits = bits_of(seed)
+        bits = bit_source(seed)
         passive = PassiveJob(
             party=_PASSIVE,
             run_id="fit",
@@ -221,7 +221,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if self.prediction == "local":
             return predict_locally(self.model_, own, table)
         ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
-        share, bits = self._share, bits_of(self._prediction_seed)
+        share, bits = self._share, bit_source(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
                 self.model_, ids, own, channels,
@@ -255,7 +255,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 )
             return ()
         given = self._parameters_of(MechanismSettings)
-        settings = MechanismSettings(**{**given, "epsilon": DEFAULT_EPSILON if self.epsilon is None else self.epsilon})
+        settings = MechanismSettings(
+            **{**given, "epsilon": EPSILON_PER_POINT if self.epsilon is None else self.epsilon}
+        )
         without = [self._names[i] for i in passive if i not in bounds]
         if without:
             raise SchemaError(

@@ -15,10 +15,11 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions
-from parties.cluster.partitions import Partitions, look_through, partition_files, working_folder
+from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
+from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import EncodedTable
 from parties.tables.data_files import stamp_of
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
@@ -111,7 +112,7 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
         working_folder(run.dask.folder) as folder,
     ):
         stamps = [stamp_of(path) for path in paths]
-        found = look_through(paths, schema, schema.names if run.data.is_dir() else (), run.data, client=client)
+        found = validate_partitions(paths, schema, schema.names if is_folder(run.data) else (), run.data, client=client)
         table, digest = encode_partitions(
             found.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=stamps, client=client
         )

@@ -130,7 +130,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
 
 def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
     """Check the rate limits, and the file that counts them."""
-    limits, n_tests = run.serve.limits(), router.tests.n_tests
+    limits, n_tests = run.serve, router.tests.n_tests
     if not run.allow_routed:
         checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
     elif limits.routed_bits_per_day is None:
@@ -140,7 +140,7 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_tests} tests of the model"
         checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.is_needed:
+    if not limits.has_limits:
         return
     with checks.checking("limits"):
         with Allowance(allowance_path(run.ledger.path), limits, run.active.name) as allowance:
@@ -148,5 +148,5 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")
         else:
-            of_run = run.serve.model_dump(exclude={"reveal"}, exclude_none=True)
+            of_run = limits.model_dump(exclude={"reveal"}, exclude_none=True)
             checks.add("limits", Status.OK, ", ".join(f"{name} {value}" for name, value in of_run.items()))

@@ -20,6 +20,7 @@ from parties.ledger.ledger_lines import Release
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
 from parties.vertical.release_accounts import account_of
@@ -59,7 +60,7 @@ def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wa
     with checks.checking("schema"):
         schema, ignore = read_schema(run.table_schema)
         # A folder of partitions is validated on the cluster.
-        is_on_cluster = run.data.is_dir() and run.engine == "dask"
+        is_on_cluster = is_folder(run.data) and run.engine == "dask"
         if not is_on_cluster and not check_table(TableUse.of(run), schema, ignore, checks):
             return None
         with checks.checking("settings"):

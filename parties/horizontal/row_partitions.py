@@ -27,6 +27,7 @@ from parties.config.reading import read_schema
 from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
+from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import id_keys
 from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
@@ -85,7 +86,7 @@ class PartFile:
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:
     """The file that holds all rows, if a run file names one; None for partitions."""
-    return data if isinstance(data, Path) and not data.is_dir() and "*" not in data.name else None
+    return data if isinstance(data, Path) and not is_folder(data) and "*" not in data.name else None
 
 
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
@@ -118,7 +119,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
         return [path.resolve() for path in data]
-    found = data.glob("*.parquet") if data.is_dir() else data.parent.glob(data.name)
+    found = data.glob("*.parquet") if is_folder(data) else data.parent.glob(data.name)
     paths = sorted(path.resolve() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")

@@ -97,8 +97,10 @@ class SealedLines:
     ) -> None:
         self.path = path
         self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
-        if not path.exists() and (self.head_path.exists() or not create):
-            lost = " although its head is. Restore it from a backup" if self.head_path.exists() else ""
+        with reporting(path):
+            is_there, has_head = path.exists(), self.head_path.exists()
+        if not is_there and (has_head or not create):
+            lost = " although its head is. Restore it from a backup" if has_head else ""
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""
         self.n_lines = 0

@@ -51,7 +51,7 @@ from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT = "opboost-router"
@@ -112,7 +112,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
-                "protocol_version": VERSION,
+                "protocol_version": PROTOCOL_VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },

@@ -44,11 +44,11 @@ def answerer_of(
 
     With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
     """
-    limits = run.serve.limits()
+    limits = run.serve
     with ExitStack() as stack:
         account = stack.enter_context(account_of(run, schema, Task.PREDICT))
         allowance = None
-        if limits.is_needed:
+        if limits.has_limits:
             allowance = stack.enter_context(Allowance(allowance_path(run.ledger.path), limits, run.active.name))
             if behind_s := allowance.seconds_behind():
                 log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")

@@ -32,7 +32,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
-from parties.cluster.partitions import look_through
+from parties.cluster.partitions import validate_partitions
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.config.cluster_section import DaskSection
@@ -83,8 +83,8 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     ]
     schema = TableSchema(columns=tuple(mechanism.schema for mechanism in mechanisms))
     paths = [part.resolve() for part in parts]
-    _, ids_s = timed(client, lambda: look_through(paths, schema, (), folder, client=client))
-    _, look_s = timed(client, lambda: look_through(paths, schema, schema.names, folder, client=client))
+    _, ids_s = timed(client, lambda: validate_partitions(paths, schema, (), folder, client=client))
+    _, look_s = timed(client, lambda: validate_partitions(paths, schema, schema.names, folder, client=client))
     with Ledger(folder / "ledger.sqlite") as ledger:
         account = Account(
             ledger=ledger, budget=Budget(), occasion=Occasion(run_id="bench", task="train", peer="a"), rng=rng.secure()

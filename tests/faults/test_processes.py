@@ -316,7 +316,7 @@ def test_a_line_that_turns_a_bit_ends_or_repeats_the_connection_and_the_run_goes
 
 
 def test_the_same_run_started_twice_is_refused_the_second_time(sites: Any, start: Any) -> None:
-    hurry(sites)
+    hurry(sites, timeout=10, wait=30)
     bank = start(sites.bank)
     wait_for(lambda: "listening" in log_of(sites.bank))
     second = start(sites.bank)

@@ -163,7 +163,7 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
     sites = make_sites(tmp_path)
     bank, shop = sites.bank, sites.shop
     for site in (bank, shop):
-        site.run["report"] = True
+        site.run |= {"report": True, "timeout": 20}  # figures are drawn beside the other party
     # Trees enough that they ask for both columns, whatever the noise.
     bank.run["model"] = {"n_estimators": 40, "max_depth": 5}
 
