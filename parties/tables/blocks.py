@@ -1,6 +1,6 @@
 """Blocks of records: the form in which a table is released, whoever holds it.
 
-A block maps names to arrays of one entry per record. A table in memory has blocks of `BLOCK_ROWS` records, a table in
+A block maps names to arrays of one entry per record. A table in memory has blocks of `PIECE_ROWS` records, a table in
 partitions one for each. Column c of the release has these, and the records themselves the first two:
 
 ===========  ========================================================================================
@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
-from opboost.desensitize import ColumnMechanism
+from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
-from parties.storage.spool import BLOCK_ROWS, ArraySpool
+from parties.storage.spool import ArraySpool
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
 from parties.tables.parquet import encode_column
 from parties.tables.record_ids import Ids, each_id
@@ -100,17 +100,17 @@ def encode_table(
         If a cell does not fit its column's schema.
     """
     n_rows, n_clipped = len(features), {}
-    starts = range(0, n_rows, BLOCK_ROWS)
+    starts = range(0, n_rows, PIECE_ROWS)
     blocks = tuple(SpoolBlock(spool) for _ in starts)
     for c, mechanism in enumerate(mechanisms):
         column = encode_column(features, mechanism)
         for start, block in zip(starts, blocks, strict=True):
-            rows = slice(start, start + BLOCK_ROWS)
+            rows = slice(start, start + PIECE_ROWS)
             block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
         if column.n_clipped:
             n_clipped[mechanism.schema.name] = column.n_clipped
         progress("encoding", c + 1, len(mechanisms))
-    return EncodedTable(blocks, tuple(min(BLOCK_ROWS, n_rows - start) for start in starts), n_clipped)
+    return EncodedTable(blocks, tuple(min(PIECE_ROWS, n_rows - start) for start in starts), n_clipped)
 
 
 def exact_codes(column: EncodedColumn) -> KeptCodes:
@@ -135,7 +135,8 @@ def name_records(block: Block, ids: Ids) -> None:
 
 def record_names(ids: Ids) -> Names:
     """The names of records, in the order of their ids."""
-    return np.frombuffer(b"".join(hashlib.sha256(one.encode()).digest()[:NAME_BYTES] for one in each_id(ids)), NAME)
+    digest = hashlib.sha256
+    return np.frombuffer(b"".join([digest(one.encode()).digest()[:NAME_BYTES] for one in each_id(ids)]), NAME)
 
 
 def record_keys(names: Names) -> RecordKeys:

@@ -61,7 +61,7 @@ def test_a_file_of_a_block_is_its_owners_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_a_table_is_encoded_alike_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(module, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(module, "PIECE_ROWS", rows)
     table = pd.DataFrame({"x": [1.0, np.nan, 12.0, 7.0], "town": ["b", "a", "a", "b"]})
     schemas = (
         ColumnSchema(name="x", lower=0, upper=10, missing=Missing.CATEGORY),
