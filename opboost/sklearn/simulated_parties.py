@@ -195,14 +195,13 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             on_round=on_round or (lambda _: None),
             column_order=self._names,
         )
-        bits = bit_source(seed)
         passive = PassiveJob(
             party=_PASSIVE,
             run_id="fit",
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=bits,
+            rng=(bits := bit_source(seed)),
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
