@@ -127,7 +127,8 @@ def has_all_ranks(bank: Any) -> bool:
     ids=["the shop is killed", "the bank is killed", "the shop is frozen"],
 )
 def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, signal_: int, victim: str) -> None:
-    sites.bank.run["model"] = {"n_estimators": 1_000_000, "max_depth": 6}
+    sites.bank.run |= {"model": {"n_estimators": 1_000_000, "max_depth": 6}, "timeout": 2}
+    sites.shop.run["timeout"] = 2
     processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
     try:
         wait_for(lambda: has_all_ranks(sites.bank))
