@@ -12,7 +12,7 @@ ROUND_DOWN = 1 - 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InPrivateSettings:
+class Settings:
     """What an InPrivate model is made of.
 
     Attributes
