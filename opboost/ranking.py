@@ -43,29 +43,6 @@ class RankTable:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedColumn:
-    """One column of ranks, ready to be sent.
-
-    Attributes
-    ----------
-    source : str
-        The column of the schema that it comes from.
-    category : int or None
-        For an indicator: the position of its category in the schema's list.
-    ranks : ndarray of uint32, shape (n_rows,)
-        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
-    table : RankTable
-    has_missing : bool
-    """
-
-    source: str
-    category: int | None
-    ranks: Ranks
-    table: RankTable
-    has_missing: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Ranking:
     """Which rank every released code of a column has, of a column that is ranked some rows at a time.
 
@@ -97,19 +74,6 @@ class Ranking:
         return found
 
 
-def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
-    """Dense ranks of `codes` (equal codes share one, no gaps) and the distinct codes, ascending.
-
-    Over a domain not much larger than the column this takes two passes and no sort.
-    """
-    distinct, rank_of = _occupied(codes)
-    ranks: Ranks = np.empty(len(codes), np.uint32)
-    for start in range(0, len(codes), PIECE_ROWS):
-        piece = slice(start, start + PIECE_ROWS)
-        ranks[piece] = _look_up(codes[piece], distinct, rank_of)
-    return ranks, distinct
-
-
 def rankings(released: ReleasedColumn) -> Iterator[Ranking]:
     """How a released column is ranked; an unordered one gives an indicator of ranks 0 and 1 per category."""
     is_unordered = released.schema.kind is Kind.UNORDERED
@@ -118,16 +82,6 @@ def rankings(released: ReleasedColumn) -> Iterator[Ranking]:
         codes = released.codes if category is None else indicator(released, category)
         distinct, rank_of = _occupied(codes[~released.is_missing] if has_missing else codes)
         yield Ranking(released.schema.name, category, RankTable(distinct), has_missing, rank_of)
-
-
-def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
-    """Rank a released column as a whole; see `rankings`."""
-    for one in rankings(released):
-        ranks = np.empty(len(released.codes), np.uint32)
-        for start in range(0, len(ranks), PIECE_ROWS):
-            rows = slice(start, start + PIECE_ROWS)
-            ranks[rows] = one.ranks(released, rows)
-        yield RankedColumn(one.source, one.category, ranks, one.table, one.has_missing)
 
 
 def indicator(released: ReleasedColumn, category: int) -> KeptCodes:

@@ -25,7 +25,7 @@ from opboost.rng import BitSource
 
 
 class ReleasedRanks(Protocol):
-    """What the owner knows of a column of ranks that it released; see `opboost.ranking.RankedColumn`."""
+    """A released column of ranks as its owner keeps it."""
 
     @property
     def source(self) -> str: ...

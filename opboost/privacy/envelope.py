@@ -38,9 +38,8 @@ class Weight(IntEnum):
     """The law's weight relative to its mode, as a function of the distance y from it."""
 
     LAPLACE = 0  # exp(-|y| / scale)
-    GAUSSIAN = 1  # exp(-y^2 / (2 spread^2)), y an integer
-    ROUNDED_GAUSSIAN = 2  # the same for a real y, of which the nearest integer is released
-    POISSON = 3  # mean^y mean! / (mean + y)!, the mean an integer
+    ROUNDED_GAUSSIAN = 1  # exp(-y^2 / (2 spread^2)) for a real y, of which the nearest integer is released
+    POISSON = 2  # mean^y mean! / (mean + y)!, the mean an integer
 
 
 @dataclass(frozen=True, slots=True)

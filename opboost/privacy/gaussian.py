@@ -52,15 +52,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _bisect(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, low, high)
 
 
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu that is (epsilon, delta)-DP, rounded down: the noise's deviation is sensitivity over mu."""
-    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
-        raise ParameterError(f"a budget needs epsilon > 0 and 0 < delta < 1; got ({epsilon}, {delta})")
-    if gaussian_delta(_LEAST_MU, epsilon) > delta:
-        raise ParameterError(f"no noise in reach satisfies the budget ({epsilon}, {delta})")
-    return 1.0 / _bisect(lambda std: gaussian_delta(1.0 / std, epsilon) <= delta, 1 / _LARGEST_MU, 1 / _LEAST_MU)
-
-
 def _bisect(holds_at: Callable[[float], bool], low: float, high: float) -> float:
     """The least number at which a condition holds, from above, to some 50 bits; it holds at `high`."""
     while True:

@@ -8,7 +8,6 @@ refuses it (`opboost.privacy.accounting`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -70,20 +69,8 @@ class GaussianRelease:
     Attributes
     ----------
     mu : float
-        L2 sensitivity over standard deviation; for a vector whose coordinates have noise of their own, see `joint_mu`.
+        L2 sensitivity over standard deviation.
     """
-
-    mu: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        _check_positive(self.mu, "mu")
-        _check_count(self.count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscreteGaussianRelease:
-    """An integer query plus `DiscreteGaussian`, by its Renyi guarantee alone."""
 
     mu: float
     count: int = 1
@@ -111,22 +98,6 @@ class SampledGaussianRelease:
         if not 0 < self.rate <= 1:
             raise ParameterError(f"a sampling rate must lie in (0, 1]; got {self.rate}")
         _check_positive(self.mu, "mu")
-        _check_count(self.count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamRelease:
-    """An integer query of sensitivities `l1` and `l2_squared` plus Skellam noise of this variance, all in steps."""
-
-    l1: int
-    l2_squared: int
-    variance: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.l1, int) and isinstance(self.l2_squared, int) and 0 < self.l2_squared <= self.l1**2):
-            raise ParameterError(f"Skellam noise needs whole steps, 0 < l2^2 <= l1^2; got {self.l1}, {self.l2_squared}")
-        _check_positive(self.variance, "variance")
         _check_count(self.count)
 
 
@@ -213,24 +184,11 @@ Release = (
     | SelectionRelease
     | LaplaceRelease
     | GaussianRelease
-    | DiscreteGaussianRelease
     | SampledGaussianRelease
-    | SkellamRelease
     | SkellamRounds
     | FilteredRelease
     | SharedByCoins
 )
-
-
-def joint_mu(ratios: Sequence[float]) -> float:
-    """The mu of a vector with Gaussian noise of its own on every coordinate, from sensitivity over deviation of each.
-
-    Exact when one record can move all coordinates at once; Renyi divergences of independent coordinates add up
-    (S-GBDT, theorem 10).
-    """
-    for ratio in ratios:
-        _check_positive(ratio, "a ratio of sensitivity to deviation")
-    return math.nextafter(math.sqrt(math.fsum(ratio**2 for ratio in ratios)) * (1 + 1e-15), math.inf)
 
 
 def gaussian(l2: float, std: float, *, rate: float = 1.0, count: int = 1) -> GaussianRelease | SampledGaussianRelease:

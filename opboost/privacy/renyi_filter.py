@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.errors import AccountError, ParameterError
-from opboost.privacy.releases import FilteredRelease, check_order
+from opboost.privacy.releases import check_order
 
 # Accounts are whole multiples of this share of the budget, charges rounded up: sums are exact.
 _UNITS = 2**50
@@ -51,15 +51,6 @@ class RenyiFilter:
         """A filter with the budget that lets a record with the largest charge take part in so many rounds."""
         return cls(n_records, order=order, budget=largest_charge * n_rounds * (1 + _HEADROOM))
 
-    @property
-    def n_records(self) -> int:
-        """Number of records that have an account."""
-        return len(self._spent)
-
-    def enrol(self, n_records: int) -> None:
-        """Open accounts for records that arrived since; they start at zero."""
-        self._spent = np.concatenate([self._spent, np.zeros(n_records, dtype=np.int64)])
-
     def admit(self, charges: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Charge every record that can still pay, and say which could: only these may be used in this round.
 
@@ -79,7 +70,7 @@ class RenyiFilter:
         """
         charges = np.asarray(charges, dtype=np.float64)
         if charges.shape != self._spent.shape:
-            raise AccountError(f"one charge per record is needed: {self.n_records}; got shape {charges.shape}")
+            raise AccountError(f"one charge per record is needed: {len(self._spent)}; got shape {charges.shape}")
         if not (charges >= 0).all():
             raise AccountError("a charge is negative or not a number; nothing was charged")
         # The quotient is within an ulp; a charge beyond the budget becomes one that nobody can pay.
@@ -88,7 +79,3 @@ class RenyiFilter:
         is_admitted = self._spent + units <= _UNITS
         self._spent += np.where(is_admitted, units, 0)
         return is_admitted
-
-    def release(self) -> FilteredRelease:
-        """What everything that went through this filter costs, for the account."""
-        return FilteredRelease(order=self.order, rho=self.budget)

@@ -44,7 +44,7 @@ _ADDED = 8
 
 @dataclass(frozen=True, slots=True)
 class PartitionedColumn:
-    """A released column of ranks; see `opboost.ranking.RankedColumn`. Its ranks are ``c0``, ``c1``, ... of a part.
+    """A released column of ranks; see `opboost.routing.ReleasedRanks`. Its ranks are ``c0``, ``c1``, ... of a part.
 
     Attributes
     ----------

@@ -25,7 +25,6 @@ from opboost.privacy.accounting import (
 )
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
@@ -34,7 +33,6 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
-    SkellamRelease,
     SkellamRounds,
 )
 from opboost.privacy.renyi import renyi_epsilon
@@ -141,11 +139,9 @@ def _kind(release: Release) -> str:
             return "discrete Laplace"
         case GaussianRelease():
             return "Gaussian"
-        case DiscreteGaussianRelease():
-            return "discrete Gaussian"
         case SampledGaussianRelease():
             return "Gaussian on sampled records"
-        case SkellamRelease() | SkellamRounds():
+        case SkellamRounds():
             return "Skellam"
         case FilteredRelease():
             return "everything behind an individual filter"
@@ -159,12 +155,10 @@ def _noise(release: Release) -> str:
             return f"epsilon {number(epsilon)}"
         case LaplaceRelease(l1=l1, scale=scale):
             return f"scale {number(scale / l1)} sensitivities"
-        case GaussianRelease(mu=mu) | DiscreteGaussianRelease(mu=mu):
+        case GaussianRelease(mu=mu):
             return f"sigma {number(1 / mu)} sensitivities"
         case SampledGaussianRelease(rate=rate, mu=mu):
             return f"sigma {number(1 / mu)} sensitivities, each record with probability {number(rate)}"
-        case SkellamRelease(variance=variance, l2_squared=squared):
-            return f"sigma {number(math.sqrt(variance / squared))} sensitivities"
         case SkellamRounds(mu=mu):
             return f"in all as one Gaussian release of sigma {number(1 / mu)} sensitivities"
         case FilteredRelease(order=order, rho=rho):

@@ -38,7 +38,7 @@ from protocols.private_files import private_opener
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """A released column of ranks on disk; see `opboost.ranking.RankedColumn`.
+    """A released column of ranks on disk; see `opboost.routing.ReleasedRanks`.
 
     Attributes
     ----------

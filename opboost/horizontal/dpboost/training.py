@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
 from opboost.horizontal.noise.initial_score import InitialScore
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
-from opboost.privacy.additive import DiscreteLaplace
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
@@ -95,6 +94,11 @@ class Settings:
             case _:
                 n = max(1, min(self.trees_per_ensemble, self.n_trees))
                 return RecordCoins.geometric(n, ratio=1 - self.learning_rate)
+
+    @property
+    def clipping(self) -> Clipping:
+        """Bounds of a record's gradient and of its count."""
+        return Clipping(max_grad=self.max_grad, max_hess=1.0)
 
     @property
     def n_ensembles(self) -> int:
@@ -177,13 +181,12 @@ def train(
         is_in[state[-1](is_eligible)] = True
         return is_in
 
-    clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
     placed = columns.place(rows)
     holder = RecordHolder(
         placed.table if isinstance(placed, PointTable) else placed,
         labels,
         gradients=gradients,
-        clipping=clipping,
+        clipping=settings.clipping,
         initial_score=score,
         admit=admit,
     )
@@ -192,7 +195,7 @@ def train(
         place = t % settings.coins.n_parts
         if place == 0:
             state.append(hand_out(len(labels), draws["coins"]))
-        trees.append(_grow(holder, placed, settings, clipping, epsilon, place, draws))
+        trees.append(_grow(holder, placed, settings, epsilon, place, draws))
     return trees, score
 
 
@@ -209,22 +212,15 @@ def _grow(
     holder: RecordHolder,
     placed: BinnedTable | PointTable,
     settings: Settings,
-    clipping: Clipping,
     epsilon: float,
     place: int,
     draws: dict[str, BitSource],
 ) -> Tree:
     """One tree on the records that are dealt to it."""
-    grid = clipping.grid
-    on_sums = settings.leaf == "sums"
+    grid, on_sums = settings.clipping.grid, settings.leaf == "sums"
     half = settings.leaf_epsilon(epsilon) / 2
-    leaves = NoisyHolder(
-        holder,
-        grad_noise=laplace_noise(settings.max_grad, half, grid.grad_scale) if on_sums else None,
-        hess_noise=laplace_noise(1.0, half, grid.hess_scale) if on_sums else None,
-        n_trees=1,
-        rng=draws["leaves"],
-    )
+    of_sums = laplace_noise(settings.max_grad, half, grid.grad_scale), laplace_noise(1.0, half, grid.hess_scale)
+    leaves = NoisyHolder(holder, noises=of_sums if on_sums else (None, None), n_trees=1, rng=draws["leaves"])
     mechanism = ExponentialMechanism(
         epsilon=settings.split_epsilon(epsilon), utility_range=settings.utility_range or gain_range(settings.max_grad)
     )
@@ -251,11 +247,6 @@ def _grow(
     return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
 
-def _value_noise(settings: Settings, place: int, epsilon: float) -> DiscreteLaplace | None:
-    steps = _value_steps(settings, place)
-    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
-
-
 def _value_steps(settings: Settings, place: int) -> int:
     """How far one record moves a leaf's value, in steps; rounding two values may part them by one more."""
     return math.ceil(settings.leaf_sensitivity(place) * (_LEAF_STEPS / settings.max_grad)) + 1
@@ -264,7 +255,7 @@ def _value_steps(settings: Settings, place: int) -> int:
 def _noisy_values(values: Values, settings: Settings, place: int, epsilon: float, rng: BitSource) -> Values:
     scale = _LEAF_STEPS / settings.max_grad
     codes = np.rint(values * scale).astype(np.int64)
-    noise = _value_noise(settings, place, settings.leaf_epsilon(epsilon))
+    noise = laplace_noise(_value_steps(settings, place), settings.leaf_epsilon(epsilon), 1.0)
     return codes / scale if noise is None else (codes + noise.draw(len(codes), rng=rng)) / scale
 
 
@@ -273,15 +264,12 @@ def _tree_releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
     chosen: tuple[Release, ...] = ()
     if settings.max_depth:
         chosen = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
-    grid = Clipping(max_grad=settings.max_grad, max_hess=1.0).grid
-    if settings.leaf == "sums":
-        half = settings.leaf_epsilon(epsilon) / 2
-        for bound, scale in ((settings.max_grad, grid.grad_scale), (1.0, grid.hess_scale)):
-            noise = laplace_noise(bound, half, scale)
-            assert noise is not None
-            chosen += (noise.release(laplace_sensitivity(bound, scale)),)
-        return chosen
-    noise = _value_noise(settings, 0, settings.leaf_epsilon(epsilon))
-    assert noise is not None
-    steps = _value_steps(settings, 0)
-    return (*chosen, noise.release(laplace_sensitivity(float(steps), 1.0)))
+    leaf_epsilon = settings.leaf_epsilon(epsilon)
+    if settings.leaf == "value":
+        return (*chosen, laplace_release(_value_steps(settings, 0), leaf_epsilon, 1.0))
+    grid = settings.clipping.grid
+    return (
+        *chosen,
+        laplace_release(settings.max_grad, leaf_epsilon / 2, grid.grad_scale),
+        laplace_release(1.0, leaf_epsilon / 2, grid.hess_scale),
+    )

@@ -45,11 +45,6 @@ class InPrivateAmongOwners:
         """All that an owner releases; none without noise."""
         return releases(self.settings, self.epsilon) if math.isfinite(self.epsilon) else ()
 
-    @property
-    def most_nodes(self) -> int:
-        """Nodes of the largest tree that these settings allow."""
-        return 2 ** (self.settings.max_depth + 1) - 1
-
     def owner(self, rows: Values, labels: Values, *, coins: BitSource, rng: BitSource) -> Owner:
         """An owner with its records.
 

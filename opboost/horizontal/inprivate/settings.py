@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.coins import RecordCoins
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
@@ -40,6 +41,11 @@ class Settings:
     noise_lambda: float
     max_residual: float = 1.0
     utility_range: float | None = None
+
+    @property
+    def clipping(self) -> Clipping:
+        """Bounds of a record's residual and of its count."""
+        return Clipping(max_grad=self.max_residual, max_hess=1.0)
 
     @property
     def coins(self) -> RecordCoins:

@@ -20,9 +20,9 @@ from scipy.special import expit
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
 from opboost.horizontal.inprivate.settings import Settings
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
+from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.privacy.coins import Deal
@@ -42,14 +42,14 @@ def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
 
 def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
     """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
-    grid = Clipping(max_grad=settings.max_residual, max_hess=1.0).grid
-    tree: tuple[Release, ...] = ()
+    grid, share = settings.clipping.grid, settings.leaf_epsilon(epsilon)
+    leaves = (
+        laplace_release(settings.max_residual, share, grid.grad_scale),
+        laplace_release(1.0, share, grid.hess_scale),
+    )
+    tree: tuple[Release, ...] = leaves
     if settings.max_depth:
-        tree = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
-    for bound, scale in ((settings.max_residual, grid.grad_scale), (1.0, grid.hess_scale)):
-        noise = laplace_noise(bound, settings.leaf_epsilon(epsilon), scale)
-        assert noise is not None
-        tree += (noise.release(laplace_sensitivity(bound, scale)),)
+        tree = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth), *leaves)
     return (SharedByCoins(coins=settings.coins, parts=(tree,) * settings.n_rounds),)
 
 
@@ -89,13 +89,12 @@ class Owner:
         self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
-        self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
         self._placed = columns.place(rows)
         table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
 
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
-                table, labels, gradients=rule, clipping=self._clipping, initial_score=0.0, admit=self._admit
+                table, labels, gradients=rule, clipping=settings.clipping, initial_score=0.0, admit=self._admit
             )
 
         def counted(scores: Values, truth: Values) -> tuple[Values, Values]:
@@ -120,14 +119,16 @@ class Owner:
         -----
         Privacy: `epsilon` for the records of the round, nothing for the others.
         """
-        settings, grid = self._settings, self._clipping.grid
+        settings, grid = self._settings, self._settings.clipping.grid
         self._is_in[:] = False
         self._is_in[self._deal.next_part()] = True
         share = settings.leaf_epsilon(epsilon)
         noisy = NoisyHolder(
             self._holders,
-            grad_noise=laplace_noise(settings.max_residual, share, grid.grad_scale),
-            hess_noise=laplace_noise(1.0, share, grid.hess_scale),
+            noises=(
+                laplace_noise(settings.max_residual, share, grid.grad_scale),
+                laplace_noise(1.0, share, grid.hess_scale),
+            ),
             n_trees=1,
             rng=self._draws["leaves"],
         )

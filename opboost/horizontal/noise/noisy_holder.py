@@ -8,7 +8,8 @@ import numpy as np
 
 from opboost.arrays import Mask, Nodes, Sums
 from opboost.errors import AccountError
-from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian, Sensitivity
+from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian
+from opboost.privacy.releases import LaplaceRelease
 from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
@@ -22,8 +23,8 @@ class NoisyHolder:
     ----------
     holder : RowHolder
         Whose answers are exact: rows here, or the sum of several holders.
-    grad_noise, hess_noise : Noise or None
-        On the integer sums; None for no noise.
+    noises : pair of Noise or None
+        On the integer sums of g and of h; None for no noise.
     n_trees : int
         Trees that the account was made for. The next one is refused.
     rng : BitSource
@@ -35,10 +36,10 @@ class NoisyHolder:
     """
 
     def __init__(
-        self, holder: RowHolder, *, grad_noise: Noise | None, hess_noise: Noise | None, n_trees: int, rng: BitSource
+        self, holder: RowHolder, *, noises: tuple[Noise | None, Noise | None], n_trees: int, rng: BitSource
     ) -> None:
         self._holder = holder
-        self._noises = grad_noise, hess_noise
+        self._noises = noises
         self._n_left = n_trees
         self._may_ask = False
         self._is_split: Mask = np.zeros(1, np.bool_)
@@ -86,12 +87,11 @@ def gaussian_noise(std: float, scale: float) -> RoundedGaussian | None:
 
 
 def laplace_noise(bound: float, epsilon: float, scale: float) -> DiscreteLaplace | None:
-    """Noise that hides a record's contribution of at most `bound` for `epsilon`; none if that is infinite."""
-    steps = math.floor(bound * scale * (1 + 1e-12))
-    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
+    """Laplace noise on sums of integers of ``1 / scale`` that are at most `bound`; None if epsilon is infinite."""
+    return None if math.isinf(epsilon) else DiscreteLaplace(laplace_release(bound, epsilon, scale).scale)
 
 
-def laplace_sensitivity(bound: float, scale: float) -> Sensitivity:
-    """Of a sum of integers that stand for numbers of at most `bound`."""
+def laplace_release(bound: float, epsilon: float, scale: float) -> LaplaceRelease:
+    """The release of such a sum under `laplace_noise`; it costs at most `epsilon`, which must be finite."""
     steps = math.floor(bound * scale * (1 + 1e-12))
-    return Sensitivity(l1=steps, l2_squared=steps**2)
+    return LaplaceRelease(l1=steps, scale=math.nextafter(steps / epsilon, math.inf))

@@ -137,10 +137,8 @@ class SGBDTAmongOwners:
 
         Parameters and privacy are those of `rows`.
         """
-        grad_noise, hess_noise = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
-        answers = NoisyHolder(
-            records, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")
-        )
+        noises = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
+        answers = NoisyHolder(records, noises=noises, n_trees=self.n_trees, rng=rng.fork("noise"))
         return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:

@@ -176,11 +176,9 @@ class SGBDT:
             raise AccountError("there are no records to grow trees on; nothing was released")
         if not noise.has_filter and n_trees > noise.n_trees:
             raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
-        grad_noise, hess_noise = noise.sum_laws
         noisy = NoisyHolder(
             SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
-            grad_noise=grad_noise,
-            hess_noise=hess_noise,
+            noises=noise.sum_laws,
             n_trees=n_trees,
             rng=self._draws["noise"],
         )

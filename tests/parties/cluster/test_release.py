@@ -19,7 +19,6 @@ from opboost import rng
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.ranking import RankedColumn, rank
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.dask_cluster import cluster
@@ -32,6 +31,7 @@ from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account, open_books
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from tests.support.ranked_columns import RankedColumn, rank
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 

@@ -17,7 +17,6 @@ from opboost import rng
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.ranking import rank
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
@@ -25,6 +24,7 @@ from opboost.vertical import RankColumn, train
 from parties.errors import TableError
 from parties.vertical import out_of_core
 from parties.vertical.out_of_core import release_file, stored_pieces
+from tests.support.ranked_columns import rank
 
 N_ROWS = 2_500
 TOWNS = ("north", "south", "east", "west")
