@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opboost.errors import OpBoostError, ParameterError
+from opboost.errors import OpBoostError, ParameterError, is_integer
 from opboost.trees.constraints import ColumnConstraints
 
 Column = int | str
@@ -29,7 +29,7 @@ class ColumnPositions:
 
     def of(self, column: Column) -> int:
         """The position of a column that is given by position, from the end if negative, or by name."""
-        if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
+        if is_integer(column):
             if -len(self.names) <= column < len(self.names):
                 return int(column) % len(self.names)
         elif column in self.names:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, check_delta, check_positive
 from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.releases import (
     FilteredRelease,
@@ -146,8 +146,7 @@ def loss_distribution_profile(releases: Sequence[Release], deltas: Sequence[floa
     """The same at several deltas, from one composition, which is most of the work."""
     _check_list(releases)
     for delta in deltas:
-        if not 0 < delta < 1:
-            raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
+        check_delta(delta)
     found = _loss_distribution(releases)
     return tuple(float(found.get_epsilon_for_delta(delta)) for delta in deltas)
 
@@ -186,8 +185,7 @@ def calibrate(
     AccountError
         If no multiplier up to exp(28) fits.
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(f"a budget needs a positive, finite epsilon; got {epsilon}. Nothing was released")
+    check_positive("the epsilon of a budget", epsilon, outcome=". Nothing was released")
 
     def excess(log_multiplier: float) -> float:
         spent = account(plan(math.exp(log_multiplier)), delta)

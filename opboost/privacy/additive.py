@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_integer, is_integer, is_number
 from opboost.privacy.envelope import Envelope, Weight, poisson_envelope
 from opboost.privacy.sampling import draw_noise
 from opboost.rng import BitSource
@@ -116,10 +116,10 @@ class Skellam:
     mean: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.mean, bool) or not isinstance(self.mean, (int, np.integer)):
-            raise ParameterError(f"Skellam noise needs an integer mean; got {self.mean!r}. Nothing was drawn")
-        if not 1 <= self.mean <= LARGEST_MEAN:
-            raise ParameterError(f"Skellam noise needs a mean between 1 and 2**60; got {self.mean}. Nothing was drawn")
+        if not is_integer(self.mean) or not 1 <= self.mean <= LARGEST_MEAN:
+            raise ParameterError(
+                f"Skellam noise needs an integer mean between 1 and 2**60; got {self.mean!r}. Nothing was drawn"
+            )
         object.__setattr__(self, "mean", int(self.mean))
 
     @classmethod
@@ -140,9 +140,7 @@ class Skellam:
         Their sum is Skellam with ``n_honest`` times the share's mean, exactly: at least this mean, and above it by less
         than `n_honest`.
         """
-        if isinstance(n_honest, bool) or not isinstance(n_honest, (int, np.integer)) or n_honest < 1:
-            raise ParameterError(f"noise is shared among at least one honest party; got {n_honest!r}")
-        return Skellam(-(-self.mean // int(n_honest)))
+        return Skellam(-(-self.mean // check_integer("the number of honest parties", n_honest, least=1)))
 
     def draw(self, count: int, *, rng: BitSource) -> NDArray[np.int64]:
         """Draw independent noise, shape ``(count,)``."""
@@ -151,8 +149,6 @@ class Skellam:
 
 
 def _check_scale(value: float, name: str, least: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ParameterError(f"{name} must be a number of steps; got {value!r}. Nothing was drawn")
-    if not least <= value <= LARGEST_SCALE:
-        raise ParameterError(f"{name} must lie between {least:g} and 2**40 steps; got {value}. Nothing was drawn")
+    if not is_number(value) or not least <= value <= LARGEST_SCALE:
+        raise ParameterError(f"{name} must lie between {least:g} and 2**40 steps; got {value!r}. Nothing was drawn")
     return float(value)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import LEAST_EPSILON, ROUND_UP, Kernel, kernel
 from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap, Positions
 from opboost.privacy.sampling import draw
@@ -50,9 +50,7 @@ class AdjMap(PartitionedMap):
 
     def __post_init__(self) -> None:
         PartitionedMap.__post_init__(self)
-        is_number = isinstance(self.alpha, (int, float, np.integer, np.floating)) and not isinstance(self.alpha, bool)
-        if not is_number or not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
+        check_positive("alpha", self.alpha)
         for place, part in (("inside", self.epsilon_ner), ("between", self.epsilon_prt)):
             if not (part >= LEAST_EPSILON and (math.isfinite(part) or math.isinf(self.epsilon))):
                 raise ParameterError(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from scipy.special import erfcx, log_ndtr
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_delta
 
 # The difference of two Mills ratios loses digits when mu is small; no more than this share of the result is lost down
 # to the least mu. Below it delta is taken there, above the largest mu it is 1.
@@ -40,8 +40,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least epsilon for which noise of this mu is (epsilon, delta)-DP, rounded up."""
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
+    check_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     if mu > _LARGEST_MU:

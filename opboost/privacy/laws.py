@@ -24,7 +24,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_number
 
 # A reported loss may be below the exact one by rounding only; reports are moved up by this much, relatively.
 ROUND_UP = 1.0 + 1e-12
@@ -153,10 +153,8 @@ def calibrated_exponent(n: int, epsilon: float) -> float:
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     """Return a budget that is a positive number (infinity means no noise), or refuse it."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, np.integer, np.floating)):
-        raise ParameterError(f"{name} must be a positive number; got {epsilon!r}. Nothing was drawn")
-    if not epsilon > 0:
-        raise ParameterError(f"{name} must be positive (inf means no noise); got {epsilon}. Nothing was drawn")
+    if not is_number(epsilon) or not epsilon > 0:
+        raise ParameterError(f"{name} must be positive (inf means no noise); got {epsilon!r}. Nothing was drawn")
     if epsilon < LEAST_EPSILON:
         raise ParameterError(f"{name} must be at least {LEAST_EPSILON:g}; got {epsilon}. Nothing was drawn")
     return float(epsilon)

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_choice
 from opboost.privacy.guarantee import plain_values
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
@@ -72,8 +72,7 @@ class RecordGuarantee:
             raise ParameterError(
                 f"a guarantee needs epsilon > 0 and 0 <= delta < 1; got ({self.epsilon}, {self.delta})"
             )
-        if self.mode not in ("certified", "paper"):
-            raise ParameterError(f"the mode must be 'certified' or 'paper'; got {self.mode!r}")
+        check_choice("the mode", self.mode, "certified", "paper")
 
     @property
     def notion(self) -> str:

@@ -11,9 +11,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, ParameterError, check_integer, check_positive
 from opboost.privacy.coins import RecordCoins
 
 
@@ -50,8 +48,7 @@ class LaplaceRelease:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.l1, bool) or not isinstance(self.l1, (int, np.integer)) or self.l1 < 1:
-            raise ParameterError(f"l1 must be a positive number of whole steps; got {self.l1!r}")
+        check_integer("l1", self.l1, least=1)
         _check_positive(self.scale, "scale")
         _check_count(self.count)
 
@@ -201,21 +198,15 @@ def gaussian(l2: float, std: float, *, rate: float = 1.0, count: int = 1) -> Gau
 
 def check_order(order: int) -> int:
     """Return a Renyi order that is an integer of at least 2, or refuse it."""
-    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 2:
-        raise ParameterError(f"a Renyi order must be an integer of at least 2 here; got {order!r}")
-    return int(order)
+    return check_integer("a Renyi order", order, least=2)
 
 
 def _check_positive(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ParameterError(f"{name} must be a positive number; got {value!r}. Nothing was released")
-    if not (value > 0 and math.isfinite(value)):
-        raise ParameterError(f"{name} must be positive and finite; got {value}. Nothing was released")
+    check_positive(name, value, outcome=". Nothing was released")
 
 
 def _check_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ParameterError(f"a release happens a positive whole number of times; got {count!r}")
+    check_integer("the number of times that a release happens", count, least=1)
 
 
 def _at_least(exact: Fraction) -> float:

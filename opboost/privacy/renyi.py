@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, check_delta
 from opboost.privacy.releases import (
     FilteredRelease,
     GaussianRelease,
@@ -137,7 +137,7 @@ def renyi_epsilon(orders: Sequence[int] | Curve, rho: Curve, delta: float) -> tu
 
     Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12: ``rho + log((a - 1) / a) - log(a delta) / (a - 1)``.
     """
-    _check_delta(delta)
+    check_delta(delta)
     alpha = np.array(orders, dtype=np.float64)
     epsilons = np.asarray(rho) + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
     best = int(np.argmin(epsilons))
@@ -192,8 +192,3 @@ def _binomials(orders: tuple[int, ...]) -> tuple[Curve, Curve, NDArray[np.int64]
 def _log_expm1(x: Curve) -> Curve:
     with np.errstate(divide="ignore"):
         return x + np.log(-np.expm1(-x))
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")

@@ -8,12 +8,10 @@ or not a later coin samples it. Who is active, how many are, and what is left ar
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, check_positive
 from opboost.privacy.releases import check_order
 
 # Accounts are whole multiples of this share of the budget, charges rounded up: sums are exact.
@@ -40,10 +38,8 @@ class RenyiFilter:
     """
 
     def __init__(self, n_records: int, *, order: int, budget: float) -> None:
-        if not (math.isfinite(budget) and budget > 0):
-            raise ParameterError(f"a filter needs a positive, finite budget; got {budget}")
         self.order = check_order(order)
-        self.budget = float(budget)
+        self.budget = check_positive("the budget of a filter", budget)
         self._spent = np.zeros(n_records, dtype=np.int64)
 
     @classmethod

@@ -20,7 +20,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import check_epsilon
 from opboost.privacy.settling import Boundary, LazyUniform
 from opboost.rng import BitSource
@@ -59,8 +59,7 @@ class ExponentialMechanism:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not (math.isfinite(self.utility_range) and self.utility_range > 0):
-            raise ParameterError(f"a utility's range must be positive and finite; got {self.utility_range}")
+        check_positive("a utility's range", self.utility_range)
 
     @property
     def rate(self) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from opboost.arrays import HistogramAxes, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_integer, is_number
 from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
@@ -90,7 +90,7 @@ class BoostingParameters:
             ("max_bin", 3, 65535),
             ("max_cat_to_onehot", 0, 65535),
         ):
-            _check(name, getattr(self, name), lowest, highest, is_integer=True)
+            _check(name, getattr(self, name), lowest, highest, counts=True)
         if self.max_depth == 0 and self.max_leaves == 0:
             raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
         if self.max_leaves == 1:
@@ -107,7 +107,7 @@ class BoostingParameters:
         if self.base_score is not None:
             _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
         if self.early_stopping_rounds is not None:
-            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
+            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
 
     @property
     def max_splits(self) -> int:
@@ -282,11 +282,11 @@ def boost_table(
         )
 
 
-def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:
-    kinds = (int, np.integer) if is_integer else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not lowest <= value <= highest or value == math.inf:
-        kind = "an integer" if is_integer else "a number"
+def _check(name: str, value: Any, lowest: float, highest: float, *, counts: bool = False) -> None:
+    """Refuse a parameter that is no number within a range, or no integer where it `counts`."""
+    is_kind = is_integer(value) if counts else is_number(value)
+    if not is_kind or not lowest <= value <= highest or value == math.inf:
+        kind = "an integer" if counts else "a number"
         least = "greater than 0" if lowest == math.ulp(0.0) else f"at least {lowest:g}"
         most = "finite" if highest == math.inf else f"at most {highest:g}"
         raise ParameterError(f"{name} must be {kind}, {least} and {most}; got {value!r}")

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
 from opboost.horizontal.sgbdt.training import Shape
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-# What the estimators of this recipe have been tuned to; a test compares the two.
-_DEFAULTS: dict[str, dict[str, float]] = {
-    "binary:logistic": {
-        "n_estimators": 300,
-        "learning_rate": 0.4,
-        "max_grad": 0.5,
-        "denominator_noise": 2.0,
-        "noise_lambda": 10.0,
-        "columns_per_tree": 1,
-        "max_cells": 16,
-    },
-    "reg:squarederror": {
-        "n_estimators": 150,
-        "learning_rate": 1.0,
-        "max_grad": 0.25,
-        "denominator_noise": 6.0,
-        "noise_lambda": 35.0,
-        "columns_per_tree": 0,
-        "max_cells": 16,
-    },
-}
+# The estimators' defaults; a test compares the two.
+_DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
 
 
 class SGBDTSection(BaseModel):
@@ -65,10 +48,8 @@ class SGBDTSection(BaseModel):
 
     def completed(self, objective: str) -> SGBDTSection:
         """The section with the defaults of an objective for what was left out."""
-        update: dict[str, Any] = {
-            name: value for name, value in _DEFAULTS[objective].items() if name not in self.model_fields_set
-        }
-        return self.model_copy(update=update)
+        left_out = _DEFAULTS[objective].keys() - self.model_fields_set
+        return self.model_copy(update={name: _DEFAULTS[objective][name] for name in left_out})
 
     @property
     def has_filter(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask
-from opboost.errors import ParameterError
+from opboost.errors import check_choice
 from opboost.horizontal.dpboost.training import Deals, Settings
 from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.rng import BitSource
@@ -17,8 +17,7 @@ from opboost.rng import BitSource
 
 def printed_sensitivity(which: Literal["3", "slides"], *, reg_lambda: float, max_grad: float) -> float:
     """Of the gain: the authors' later constant, or the one of their slides, which is too small."""
-    if which not in ("3", "slides"):
-        raise ParameterError(f"gain_sensitivity must be '3' or 'slides'; got {which!r}")
+    check_choice("gain_sensitivity", which, "3", "slides")
     return 3 * max_grad**2 if which == "3" else dpboost_gain_sensitivity(reg_lambda, max_grad)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Sums, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_choice, check_integer
 from opboost.horizontal.federated.noisy_trees import HistogramRule, NoisyRule, OneCutRule, grow_noisy_tree
 from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
@@ -67,13 +67,10 @@ class Choices:
     max_depth: int
 
     def __post_init__(self) -> None:
-        if self.split_method not in ("hist", "pr", "tr"):
-            raise ParameterError(f"split_method must be hist, pr or tr; got {self.split_method!r}")
+        check_choice("split_method", self.split_method, "hist", "pr", "tr")
         least = {"hessian_rounds": 1, "columns_per_tree": 1, "batch_size": 1, "n_trees": 0, "max_depth": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-                raise ParameterError(f"{name} must be an integer of at least {low}; got {value!r}")
+            check_integer(name, getattr(self, name), least=low)
 
     def n_columns_of_a_tree(self, n_columns: int) -> int:
         return n_columns if self.interaction == "all" else min(self.columns_per_tree, n_columns)

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from opboost.arrays import Sums, Values
-from opboost.errors import ParameterError
+from opboost.errors import check_choice
 from opboost.horizontal.rows.record_holder import (
     Clipping,
     Gradients,
@@ -151,6 +151,7 @@ def weight_update(
     max_grad : float
         Bound of the gradients of numbers.
     """
+    check_choice("weight_update", name, "averaging", "gradient", "newton")
     bound = 1.0 if is_classification else max_grad
     match name:
         case "newton" if is_classification:
@@ -182,8 +183,6 @@ def weight_update(
                 clipping=Clipping(max_grad=1.0, max_hess=1.0, max_norm=math.inf if is_printed else 1.0),
                 true_sensitivity=math.sqrt(2) if is_printed else 1.0,
             )
-        case other:
-            raise ParameterError(f"weight_update must be averaging, gradient or newton; got {other!r}")
 
 
 def _labels(scores: Values, labels: Values) -> tuple[Values, Values]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, ParameterError, check_integer
 from opboost.horizontal.noise.leaf_noise import LeafNoise, filter_for_rounds, leaf_noise
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
@@ -51,8 +51,7 @@ def shared_leaf_noise(
     n_extra_trees : int
         Rounds after `n_trees`, with a filter alone.
     """
-    if isinstance(n_honest, bool) or n_honest < 1:
-        raise ParameterError(f"noise is shared among at least one honest owner; got {n_honest!r}")
+    check_integer("the number of honest owners who share the noise", n_honest, least=1)
     if n_extra_trees and not has_filter:
         raise ParameterError("without a filter no record can pay for more trees than the noise is for")
     gauss = leaf_noise(clipping, epsilon=epsilon, delta=delta, n_trees=n_trees, initial_share=0, has_filter=has_filter)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
-from opboost.errors import AccountError, DataError, ParameterError
+from opboost.errors import AccountError, DataError, ParameterError, check_not_negative, check_positive
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
 from opboost.trees.losses import Grid
@@ -76,11 +76,9 @@ class Clipping:
     noise_std: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_std) and self.noise_std >= 0):
-            raise ParameterError(f"noise_std must be finite and not negative; got {self.noise_std}")
+        check_not_negative("noise_std", self.noise_std)
         for name in ("max_grad", "max_hess", "ratio"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)}")
+            check_positive(name, getattr(self, name))
         implied = math.hypot(self.max_grad, self.max_hess / self.ratio)
         if not self.max_norm >= self.max_grad:
             raise ParameterError(f"max_norm must be at least max_grad; got {self.max_norm} and {self.max_grad}")

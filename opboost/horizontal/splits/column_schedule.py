@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.errors import ParameterError
+from opboost.errors import check_choice
 from opboost.rng import BitSource
 from opboost.trees.complete import ColumnTurns, Uniforms, drawn_columns
 
@@ -32,8 +32,7 @@ def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: 
     uniforms : callable
     """
     everything: NDArray[np.int64] = np.arange(n_columns)
-    if interaction not in ("all", "cyclical", "random"):
-        raise ParameterError(f"interaction must be all, cyclical or random; got {interaction!r}")
+    check_choice("interaction", interaction, "all", "cyclical", "random")
     if interaction == "all" or k >= n_columns:
         return lambda: everything
     if interaction == "random":

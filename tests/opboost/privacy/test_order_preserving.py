@@ -395,7 +395,7 @@ def test_bad_codes_are_refused_before_any_bit_is_drawn(mechanism, codes):
         ({"epsilon": 0}, "epsilon must be positive"),
         ({"epsilon": -0.1}, "epsilon must be positive"),
         ({"epsilon": math.nan}, "epsilon must be positive"),
-        ({"epsilon": "1"}, "epsilon must be a positive number"),
+        ({"epsilon": "1"}, "epsilon must be positive"),
         ({"law": "gauss"}, "law must be one of clamped, exponential, calibrated, bounded_laplace"),
     ],
 )
@@ -424,7 +424,7 @@ def test_cells_that_do_not_divide_the_domain_are_refused(kind, change, words):
 
 @pytest.mark.parametrize("alpha", [0, -1, math.nan, math.inf, True])
 def test_a_share_for_the_cells_that_is_not_positive_and_finite_is_refused_by_name(alpha):
-    with pytest.raises(ParameterError, match="alpha must be a positive finite number"):
+    with pytest.raises(ParameterError, match="alpha must be positive and finite"):
         AdjMap(epsilon=1, domain=HUNDRED, theta=10, alpha=alpha)
 
 

@@ -166,7 +166,7 @@ def test_owners_answer_for_no_more_trees_than_the_noise_in_shares_is_for() -> No
 
 
 def test_noise_is_shared_among_at_least_one_honest_owner() -> None:
-    with pytest.raises(ParameterError, match="at least one honest owner"):
+    with pytest.raises(ParameterError, match="honest owners"):
         shared_leaf_noise(CLIPPING, epsilon=1.0, delta=1e-6, n_trees=5, n_honest=0)
 
 
