@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from opboost.errors import OpBoostError, ParameterError, is_integer
 from opboost.trees.constraints import ColumnConstraints
 
-Column = int | str
-Bounds = Mapping[Column, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
+ColumnKey = int | str
+Bounds = Mapping[ColumnKey, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ColumnPositions:
 
     names: tuple[str, ...]
 
-    def of(self, column: Column) -> int:
+    def of(self, column: ColumnKey) -> int:
         """The position of a column that is given by position, from the end if negative, or by name."""
         if is_integer(column):
             if -len(self.names) <= column < len(self.names):
@@ -36,7 +36,7 @@ class ColumnPositions:
             return self.names.index(column)
         raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}")
 
-    def name_of(self, column: Column) -> str:
+    def name_of(self, column: ColumnKey) -> str:
         """The name of a column that is given by position or by name."""
         return self.names[self.of(column)]
 
@@ -58,7 +58,7 @@ class ColumnPositions:
         return {i: (float(lower[i]), float(upper[i])) for i in range(n_columns)}
 
     def constraints(
-        self, monotone: Mapping[Column, int] | Sequence[int] | None, groups: Sequence[Sequence[Column]] | None
+        self, monotone: Mapping[ColumnKey, int] | Sequence[int] | None, groups: Sequence[Sequence[ColumnKey]] | None
     ) -> ColumnConstraints:
         """Constraints by the names of the columns; `monotone` is a mapping by column or one number for each."""
         if monotone is not None and not isinstance(monotone, Mapping):

@@ -16,7 +16,7 @@ import numpy as np
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
-from opboost.preprocess import ROUNDING, EncodedColumn, points_within
+from opboost.preprocess import QUOTIENT_ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import check_epsilon
@@ -155,7 +155,7 @@ class ColumnMechanism:
             parameters["alpha"] = self.value.alpha
         points, cells = self.points(self.unit), self.value.cells if isinstance(self.value, LocalMap) else None
         is_open = cells is not None and cells.n_cells > 1
-        apart = math.floor(self.unit / self.point * (1 + ROUNDING))
+        apart = math.floor(self.unit / self.point * (1 + QUOTIENT_ROUNDING))
         if cells is not None and int(cells.widths.max()) <= apart:
             raise ParameterError(
                 f"column {self.schema.name!r}: neighbouring values are {apart} points apart, so a Local-Map with cells "

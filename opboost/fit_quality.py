@@ -20,7 +20,7 @@ from opboost.vertical import OwnColumn, TrainedTrees
 MOST_ROWS = 20_000
 
 # Rows whose features are held at a time.
-CHUNK_ROWS = 2_000
+SCORED_ROWS = 2_000
 
 # Points of a curve.
 MOST_POINTS = 51
@@ -132,8 +132,8 @@ def _staged_scores(
         for begin, end in zip([0, *ends], ends, strict=False)
     ]
     scores = np.empty((len(ends), n_rows, n_outputs))
-    for first in range(0, n_rows, CHUNK_ROWS):
-        chunk = np.arange(first, min(first + CHUNK_ROWS, n_rows))
+    for first in range(0, n_rows, SCORED_ROWS):
+        chunk = np.arange(first, min(first + SCORED_ROWS, n_rows))
         matrix = features(chunk)
         for stage, part in enumerate(stages):
             scores[stage, chunk] = part.scores(matrix)

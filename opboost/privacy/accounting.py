@@ -40,7 +40,7 @@ from opboost.privacy.releases import (
 from opboost.privacy.renyi import ORDERS, Curve, divergence, renyi_epsilon
 from opboost.privacy.skellam import distance_to_gaussian
 
-Account = Callable[[Sequence[Release], float], float]
+Accountant = Callable[[Sequence[Release], float], float]
 
 # Width of the loss distribution's cells: composed over a thousand releases, epsilon is off by less than a per mille.
 _CELL = 1e-4
@@ -156,7 +156,7 @@ def calibrate(
     *,
     epsilon: float,
     delta: float,
-    account: Account,
+    account: Accountant,
     guess: float = 1.0,
     tolerance: float = 1e-6,
 ) -> float:

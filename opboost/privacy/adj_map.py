@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.arrays import Positions
 from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import LEAST_EPSILON, ROUND_UP, Kernel, kernel
-from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap, Positions
+from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
 

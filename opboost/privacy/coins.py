@@ -98,7 +98,7 @@ class Deal:
     def _dealt(self, is_eligible: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         if self._n_dealt == self.coins.n_parts:
             raise AccountError(f"all {self._n_dealt} parts have been dealt; a record must not be used twice")
-        uniform = (self._rng.words(len(self._is_left)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        uniform = self._rng.uniforms(len(self._is_left))
         wins = self._is_left & (uniform < self.coins.hazard(self._n_dealt))
         if is_eligible is not None:
             if np.shape(is_eligible) != self._is_left.shape or np.asarray(is_eligible).dtype != np.bool_:

@@ -20,7 +20,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cache
 
-from opboost.privacy.settling import Boundary, LazyUniform
+from opboost.privacy.settling import Boundary, LazyUniform, largest_where
 from opboost.rng import BitSource
 
 # A block has at most this share of the envelope's scale, so that few offsets are refused for their place in the block.
@@ -155,14 +155,7 @@ def _last(holds_at: Callable[[int], bool], limit: int) -> int:
     high = 1
     while high < limit and holds_at(high):
         high *= 2
-    low, high = high // 2, min(high, limit)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds_at(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return largest_where(holds_at, high // 2, min(high, limit))
 
 
 def _log_poisson_ratio(mean: int, y: int, context: Context) -> Decimal:

@@ -14,17 +14,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Codes
+from opboost.arrays import Codes, Positions
 from opboost.errors import ParameterError
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.privacy.laws import Kernel, Law, check_epsilon, kernel
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
 
-Positions = NDArray[np.int64]
-
 # Values that are randomised at a time: bounds the memory beyond input and output.
-CHUNK = 1 << 15
+CHUNK_VALUES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +54,8 @@ class _Map:
         positions = self.domain.positions(codes)
         if math.isinf(self.epsilon):
             return positions + self.domain.lo
-        for begin in range(0, len(positions), CHUNK):
-            chunk = positions[begin : begin + CHUNK]
+        for begin in range(0, len(positions), CHUNK_VALUES):
+            chunk = positions[begin : begin + CHUNK_VALUES]
             chunk[:] = self._draw(chunk, rng=rng)
         positions += self.domain.lo
         return positions

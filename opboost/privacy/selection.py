@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import check_epsilon
-from opboost.privacy.settling import Boundary, LazyUniform
+from opboost.privacy.settling import Boundary, LazyUniform, smallest_where
 from opboost.rng import BitSource
 
 # Utilities are rounded to this share of their range.
@@ -152,17 +152,11 @@ class ExponentialMechanism:
             )
             return list(accumulate(weights, context.add))
 
-        def share(count: int) -> Boundary:
-            return lambda context: context.divide(cumulative(context.prec)[count - 1], cumulative(context.prec)[-1])
+        def share_up_to(place: int) -> Boundary:
+            return lambda context: context.divide(cumulative(context.prec)[place], cumulative(context.prec)[-1])
 
-        low, high = 0, len(candidates) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if uniform.is_below(share(middle + 1)):
-                high = middle
-            else:
-                low = middle + 1
-        return int(candidates[low])
+        chosen = smallest_where(lambda place: uniform.is_below(share_up_to(place)), 0, len(candidates) - 1)
+        return int(candidates[chosen])
 
 
 def _check_measure(measure: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

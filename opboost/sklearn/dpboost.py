@@ -11,11 +11,11 @@ from typing import Literal
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Column
+from opboost.column_positions import ColumnKey
 from opboost.errors import ParameterError, check_choice, check_integer, check_positive
 from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes, printed_sensitivity, replacement_epsilon
-from opboost.horizontal.dpboost.training import Scheme, Settings
+from opboost.horizontal.dpboost.training import DPBoostSettings, Scheme
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noise.noisy_holder import laplace_noise
 from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_gradients
@@ -96,7 +96,7 @@ class _DPBoost(DividedRows):
     """Base of the DPBoost estimators."""
 
     delta: float = 0.0
-    categorical_features: Sequence[Column] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
     scheme: Scheme = "eoe"
     n_estimators: int = 10
     trees_per_ensemble: int = 10
@@ -162,7 +162,7 @@ class _DPBoost(DividedRows):
     def _printed_sensitivity(self, max_grad: float) -> float:
         return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
-    def _settings(self, task: PublicTask) -> Settings:
+    def _settings(self, task: PublicTask) -> DPBoostSettings:
         for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
             check_integer(name, getattr(self, name), least=least)
         if not 0 < self.learning_rate < 1 or not 0 <= self.initial_share < 1:
@@ -175,7 +175,7 @@ class _DPBoost(DividedRows):
         check_choice("candidates", self.candidates, "grid", "gridless")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
-        return Settings(
+        return DPBoostSettings(
             n_trees=self.n_estimators,
             trees_per_ensemble=self.trees_per_ensemble,
             max_depth=self.max_depth,
@@ -190,7 +190,7 @@ class _DPBoost(DividedRows):
         )
 
     def _budgets(
-        self, task: PublicTask, settings: Settings, *, n_models: int
+        self, task: PublicTask, settings: DPBoostSettings, *, n_models: int
     ) -> tuple[float, InitialScore, list[Release]]:
         """Epsilon of a tree, how the first scores are found, and everything that will be released of all models."""
         whole = task.epsilon / n_models

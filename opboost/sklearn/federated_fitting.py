@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
-from opboost.column_positions import Column, ColumnPositions
+from opboost.column_positions import ColumnKey, ColumnPositions
 from opboost.errors import ParameterError, check_integer, check_not_negative, check_positive
 from opboost.horizontal.federated.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.federated.training import Choices, Refining, SplitMethod, Trained, train, trees_per_batch
@@ -70,7 +70,7 @@ class FederatedFitting(NamedMethods, DividedRows):
     max_leaf: float = 2.0
     n_candidates: int = 32
     hessian_rounds: int = 5
-    mirrored: Sequence[Column] = ()
+    mirrored: Sequence[ColumnKey] = ()
     local_noise: bool = False
     n_clients: int = 1
 

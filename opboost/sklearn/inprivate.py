@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Column
+from opboost.column_positions import ColumnKey
 from opboost.errors import DataError, ParameterError, check_choice, check_integer, check_positive
 from opboost.horizontal.inprivate import training as inprivate
-from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, run_chain
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
@@ -93,7 +93,7 @@ class _InPrivate(DividedRows):
     """Base of the InPrivate estimators."""
 
     delta: float = 0.0
-    categorical_features: Sequence[Column] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
     owners: int | Sequence[Any] = 5
     n_rounds: int = 1
     least_advance: float | None = None
@@ -153,7 +153,7 @@ class _InPrivate(DividedRows):
             claimed=task.epsilon if is_printed else None,
         )
 
-    def _settings(self, task: PublicTask, *, is_printed: bool) -> Settings:
+    def _settings(self, task: PublicTask, *, is_printed: bool) -> InPrivateSettings:
         check_integer("n_rounds", self.n_rounds, least=1)
         check_integer("max_depth", self.max_depth, least=0)
         if self.least_advance is not None and self.mode != "paper":
@@ -169,7 +169,7 @@ class _InPrivate(DividedRows):
         check_choice("candidates", self.candidates, "grid", "gridless")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
-        return Settings(
+        return InPrivateSettings(
             n_rounds=self.n_rounds,
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
@@ -192,8 +192,7 @@ class _InPrivate(DividedRows):
         """The rows of each owner, in the order of the chain."""
         names = self._names()
         if owners is None:
-            drawn = (rng.words(n_rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            number = (drawn * len(names)).astype(np.int64)
+            number = (rng.uniforms(n_rows) * len(names)).astype(np.int64)
             return [np.flatnonzero(number == i) for i in range(len(names))]
         given = np.asarray(owners)
         if given.shape != (n_rows,):

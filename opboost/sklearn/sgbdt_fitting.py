@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
-from opboost.column_positions import Column
+from opboost.column_positions import ColumnKey
 from opboost.errors import AccountError, ParameterError, check_choice, check_integer, check_not_negative, check_positive
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
@@ -25,7 +25,7 @@ from opboost.horizontal.rows.record_holder import (
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
-from opboost.horizontal.sgbdt.training import SGBDT, Shape, printed_mean
+from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, equal_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 
@@ -35,7 +35,7 @@ class SGBDTFitting(DividedRows):
     """Base of the S-GBDT estimators: from parameters to noise, trees and a guarantee."""
 
     delta: float = 1e-6
-    categorical_features: Sequence[Column] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
     n_estimators: int = FOR_CLASSES.n_estimators
     n_extra_estimators: int = 0
     use_filter: bool | None = None
@@ -113,7 +113,7 @@ class SGBDTFitting(DividedRows):
             models.append(task.ensemble(training.trees, training.initial_score))
         self._keep(task, models)
 
-    def _shape(self, task: PublicTask) -> Shape:
+    def _shape(self, task: PublicTask) -> SGBDTSettings:
         for name in ("n_estimators", "n_extra_estimators", "max_depth", "columns_per_tree"):
             check_integer(name, getattr(self, name), least=0)
         for name in ("learning_rate", "later_rate", "max_grad", "max_leaf", "denominator_noise"):
@@ -121,7 +121,7 @@ class SGBDTFitting(DividedRows):
         for name in ("reg_lambda", "noise_lambda"):
             check_not_negative(name, getattr(self, name))
         is_printed = self.mode == "paper"
-        return Shape(
+        return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             reg_lambda=self.reg_lambda,

@@ -15,14 +15,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column, ColumnPositions, column_names
+from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.random_states import bits_of, seed_of
+from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
@@ -52,7 +52,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     alpha: float = 1.0
     domain_size: int = 1000
     category_epsilon: float | None = None
-    passive_columns: Sequence[Column] | None = None
+    passive_columns: Sequence[ColumnKey] | None = None
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
@@ -74,9 +74,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     base_score: float | None = None
     early_stopping_rounds: int | None = None
     eval_metric: str | Sequence[str] | None = None
-    monotone_constraints: Mapping[Column, int] | Sequence[int] | None = None
-    interaction_constraints: Sequence[Sequence[Column]] | None = None
-    categorical_features: Sequence[Column] | None = None
+    monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
+    interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
     random_state: int | np.random.RandomState | None = None
 
     def fit(
@@ -191,7 +191,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=bits_of(seed),
+            rng=bit_source(seed),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
             allow_routed=self.prediction == "routed",
@@ -212,7 +212,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if self.prediction == "local":
             return predict_locally(self.model_, own, table)
         ids = pd.Index([str(row) for row in range(len(rows))], dtype=object)
-        share, bits = self._share, bits_of(self._prediction_seed)
+        share, bits = self._share, bit_source(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
                 self.model_,

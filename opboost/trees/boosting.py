@@ -18,7 +18,7 @@ from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder, RowHolder
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Logistic, Loss
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
 from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
@@ -109,6 +109,11 @@ class BoostingParameters:
         if self.early_stopping_rounds is not None:
             _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
 
+    def check_objective(self, loss: Loss) -> None:
+        """Refuse a weight of label 1 where labels are not 0 and 1."""
+        if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
+            raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
+
     @property
     def max_splits(self) -> int:
         """The most splits of one tree."""
@@ -143,7 +148,7 @@ def boost(
     parameters: BoostingParameters,
     *,
     axes: HistogramAxes,
-    grid: Grid,
+    grid: GradientGrid,
     constraints: Constraints,
     n_outputs: int,
     validation: ValidationRows | None = None,
@@ -157,7 +162,7 @@ def boost(
     holder : RowHolder
     parameters : BoostingParameters
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     n_outputs : int
         Trees per round.

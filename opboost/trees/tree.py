@@ -20,6 +20,9 @@ from opboost.trees.losses import Loss
 # Categories are numbered 0, 1, 2, ...
 MAX_CATEGORIES = 1 << 16
 
+# A threshold for "every present value goes left": finite, so that model files need no infinity.
+PRESENT = float(np.finfo(np.float64).max)
+
 # What of a tree refers to other nodes.
 _LINKS = ("lefts", "rights", "left_categories")
 
@@ -125,7 +128,16 @@ class Tree:
 
     def scaled(self, factor: float) -> Tree:
         """The same tree with every leaf's value multiplied."""
-        return replace(self, values=self.values * factor)
+        return self if factor == 1 else replace(self, values=self.values * factor)
+
+    def with_children_swapped(self, nodes: Mask) -> Tree:
+        """The tree with left and right exchanged at some nodes, for missing values too; tests stay as they are."""
+        return replace(
+            self,
+            lefts=np.where(nodes, self.rights, self.lefts),
+            rights=np.where(nodes, self.lefts, self.rights),
+            missing_left=self.missing_left ^ nodes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

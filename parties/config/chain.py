@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
@@ -82,7 +82,7 @@ class ChainSection(Section):
             True,
             is_classification,
         )
-        settings = Settings(
+        settings = InPrivateSettings(
             n_rounds=section.n_rounds,
             max_depth=section.max_depth,
             learning_rate=section.learning_rate,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
-from opboost.horizontal.sgbdt.training import Shape
+from opboost.horizontal.sgbdt.training import SGBDTSettings
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -56,9 +56,9 @@ class SGBDTSection(BaseModel):
         """Whether records have accounts of their own."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
-    def shape(self, n_columns: int, *, is_printed: bool) -> Shape:
+    def shape(self, n_columns: int, *, is_printed: bool) -> SGBDTSettings:
         """What the trees look like."""
-        return Shape(
+        return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             reg_lambda=self.reg_lambda,

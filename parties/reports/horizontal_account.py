@@ -14,7 +14,7 @@ import numpy as np
 
 from opboost.errors import AccountError
 from opboost.privacy.accounting import (
-    Account,
+    Accountant,
     by_gaussian,
     by_loss_distribution,
     by_pure,
@@ -44,7 +44,7 @@ from parties.reports.words import number
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 SHOWN_DELTAS = (1e-4, 1e-6, 1e-8, 1e-10)
 
-_ACCOUNTS: dict[str, Account] = {
+_ACCOUNTS: dict[str, Accountant] = {
     "pure composition": by_pure,
     "exact Gaussian": by_gaussian,
     "Renyi": by_renyi,
@@ -114,7 +114,9 @@ def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) 
     )
 
 
-def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def _profile(
+    account: Accountant, releases: Sequence[Release], deltas: Sequence[float]
+) -> tuple[tuple[float, float], ...]:
     """Epsilon at each delta; nothing if the account does not know these releases."""
     try:
         if account is by_loss_distribution:

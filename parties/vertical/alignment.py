@@ -28,7 +28,7 @@ from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
 from parties.tables.party_table import PartyTable
 from parties.tables.record_ids import each_id
-from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, Terms, be_found, find_common
+from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 from protocols.transport.keys import read_shared
@@ -125,8 +125,8 @@ class Aligner:
             theirs = greet_all(channels, hellos)
             sizes = [theirs[channel.peer].n_rows for channel in channels]
 
-            def find(terms: Terms) -> Common:
-                return find_common(channels, _keys(table), sizes=sizes, terms=terms)
+            def find(terms: AlignmentTerms) -> Common:
+                return psi_initiate(channels, _keys(table), sizes=sizes, terms=terms)
 
             aligned = self._align(table, find, place, phase)
             accept(aligned)
@@ -141,14 +141,16 @@ class Aligner:
             phase.enter("greeting")
             size = greet(channel, hello).n_rows
 
-            def find(terms: Terms) -> Common:
-                return be_found(channel, _keys(table), size=size, terms=terms)
+            def find(terms: AlignmentTerms) -> Common:
+                return psi_respond(channel, _keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase)
         self._tell(table, aligned, [channel], [size], place)
         return aligned
 
-    def _align(self, table: PartyTable, find: Callable[[Terms], Common], place: Place, phase: Phase) -> Aligned:
+    def _align(
+        self, table: PartyTable, find: Callable[[AlignmentTerms], Common], place: Place, phase: Phase
+    ) -> Aligned:
         if self.secret is not None:
             place.log.step(
                 "hashed ids",
@@ -157,7 +159,7 @@ class Aligner:
             )
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
-        common = find(Terms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        common = find(AlignmentTerms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
         phase.enter("checking the common records")
         return Aligned(table.take(common.positions), common.orders)
 

@@ -54,14 +54,14 @@ from protocols.messages.fields import (
     MAX_COLUMNS,
     MAX_COUNT,
     MAX_REASON,
+    ColumnNames,
     Count,
     CurvePoint,
     Digest,
     IndexArray,
-    Loss,
     Name,
-    Names,
     PackedBits,
+    PrivacyLoss,
     RankArray,
     StatusArray,
     TestFlags,
@@ -112,8 +112,8 @@ class Terms(Message):
     columns: Count | None = None
     mechanism: Name | None = None
     law: Name | None = None
-    epsilon: Loss | None = None
-    total_epsilon: Loss | None = None
+    epsilon: PrivacyLoss | None = None
+    total_epsilon: PrivacyLoss | None = None
     share_thresholds: bool | None = None
     reveal: Annotated[str, Field(max_length=1000)] | None = None
 
@@ -152,7 +152,7 @@ class Hello(Message):
     max_rows: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = None
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
-    names: Names = ()
+    names: ColumnNames = ()
 
 
 class OfferedColumn(Message):
@@ -165,7 +165,7 @@ class OfferedColumn(Message):
     digest: Digest
     mechanism: Word
     law: Word
-    epsilon: Loss
+    epsilon: PrivacyLoss
 
 
 class Offer(Message):

@@ -22,7 +22,7 @@ FRAME_BYTES = 42
 HANDSHAKE_BYTES = 525
 
 # How often to look: asking the kernel costs some microseconds per connection.
-LOOK_S = 0.05
+QUOTA_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Arrivals:
         """End the connections that are too far ahead, and of those that no peer speaks over the oldest, if too many."""
         if time.monotonic() < self._next_look:
             return []
-        self._next_look = time.monotonic() + LOOK_S
+        self._next_look = time.monotonic() + QUOTA_LOOK_S
         for descriptor, connection in self._open.items():
             connection.received = received_bytes(descriptor)
             # What was taken may have come over an earlier connection on this descriptor.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import zmq
 
-from protocols.transport.receive_quota import LOOK_S, Arrivals, Cut
+from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
 from protocols.transport.zmq_socket import events
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
@@ -79,7 +79,7 @@ class WatchedConnections:
         self._monitor.close(linger=0)
 
     def _watch(self) -> None:
-        while not self._is_over.wait(LOOK_S):
+        while not self._is_over.wait(QUOTA_LOOK_S):
             with self._lock:
                 self._follow()
                 self._cut += self._arrivals.cut_off()

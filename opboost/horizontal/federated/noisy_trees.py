@@ -7,7 +7,6 @@ bins up to the cut go left, so a left child keeps the cut's own bin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.trees.complete import Cuts, Uniforms, splits_of, tree_of
+from opboost.trees.complete import Cuts, LeafValues, Uniforms, splits_of, tree_of
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 # A split is taken if it gains more than this.
-MIN_GAIN = 1e-7
-
-LeafValues = Callable[[Sums], Values]
+LEAST_NOISY_GAIN = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,7 @@ class HistogramRule:
         histograms = np.where(((bins >= low) & (bins <= high))[:, None], histograms, 0)
         left = np.cumsum(histograms, axis=3)
         right = left[..., -1:] - left
-        gains = split_gains(level.sums, left, right, self._update, self._leaf)
+        gains = noisy_split_gains(level.sums, left, right, self._update, self._leaf)
         gains = np.where((bins >= low) & (bins < high), gains, -np.inf).reshape(len(level.nodes), -1)
         best, at = gains.argmax(axis=1), np.arange(len(level.nodes))
         places, cuts = np.divmod(best, len(bins))
@@ -158,14 +155,14 @@ class OneCutRule:
         missing_left = drawn[:, 0] < 0.5
         left = holder.left_sums(level.nodes, self._columns, cuts, missing_left)
         right = level.sums[:, :, None] - left
-        gains = np.where(high > low, split_gains(level.sums, left, right, self._update, self._leaf), -np.inf)
+        gains = np.where(high > low, noisy_split_gains(level.sums, left, right, self._update, self._leaf), -np.inf)
         places, at = gains.argmax(axis=1), np.arange(n_nodes)
         return Chosen(
             gains[at, places], places, cuts[at, places], missing_left, left[at, :, places], right[at, :, places]
         )
 
 
-def split_gains(sums: Sums, left: Sums, right: Sums, update: WeightUpdate, leaf: LeafRule) -> Values:
+def noisy_split_gains(sums: Sums, left: Sums, right: Sums, update: WeightUpdate, leaf: LeafRule) -> Values:
     """Half of what the children gain more than the node, shape of `left` without its second axis."""
     node = leaf.gain(*update.read(sums)).reshape(len(sums), *[1] * (left.ndim - 2))
     return (leaf.gain(*update.read(left)) + leaf.gain(*update.read(right)) - node) / 2
@@ -213,7 +210,7 @@ def grow_noisy_tree(
     n_nodes = 1
     for _ in range(depth):
         chosen = rule.choose(level, holder)
-        is_split = (chosen.gains > MIN_GAIN) & (update.read(level.sums)[1] >= 0)
+        is_split = (chosen.gains > LEAST_NOISY_GAIN) & (update.read(level.sums)[1] >= 0)
         if not is_split.any():
             break
         done = _splits(level, chosen, is_split, columns, axes, n_nodes)

@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.horizontal.federated.question_verifier import AskedRows
 from opboost.horizontal.federated.training import Choices, Trained, train
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
+from opboost.horizontal.noise.distributed_noise import owner_laws, owners_guarantee
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
+from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, RecordSettings, client_records
 from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.horizontal.tree_rules import TreeRules
-from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule
 from opboost.trees.tree import Ensemble, Tree
@@ -108,15 +106,7 @@ class FederatedAmongOwners:
         Privacy: answers what `choices` ask for and no more. With noise in shares the answers may be summed in anybody's
         sight; otherwise only by someone who is trusted with exact sums.
         """
-        exact = ClientRows(
-            rows,
-            self.task.scaled(labels),
-            columns=self.task.grid,
-            gradients=self.update.gradients,
-            clipping=self.update.clipping,
-            walks=self.choices.split_method == "tr",
-        )
-        return self.answering(exact, rng=rng)
+        return self.answering(ClientRows(rows, self.task.scaled(labels), **self._of_records), rng=rng)
 
     @property
     def needs_coins(self) -> bool:
@@ -135,14 +125,16 @@ class FederatedAmongOwners:
         coins : BitSource or None
             Not needed.
         """
-        return client_records(
-            rows,
-            self.task.scaled(labels),
-            columns=self.task.grid,
-            gradients=self.update.gradients,
-            clipping=self.update.clipping,
-            walks=self.choices.split_method == "tr",
-        )
+        return client_records(rows, self.task.scaled(labels), **self._of_records)
+
+    @property
+    def _of_records(self) -> RecordSettings:
+        return {
+            "columns": self.task.grid,
+            "gradients": self.update.gradients,
+            "clipping": self.update.clipping,
+            "walks": self.choices.split_method == "tr",
+        }
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> PlacedHolder:
         """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
@@ -184,30 +176,12 @@ class FederatedAmongOwners:
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """What the model promises, and to whom not."""
-        epsilon = self.noise.epsilon(self.delta)
-        weaker: tuple[WeakerPromise, ...] = ()
-        if isinstance(self.noise, LeafNoise):
-            weaker = weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known)
-            account = f"{self.noise.basis}, Skellam noise in shares"
-            whom = (
-                f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
-                "the noise"
-            )
-        else:
-            account = "exact Gaussian composition" if epsilon < np.inf else "no noise"
-            whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
-        return RecordGuarantee(
-            epsilon=epsilon,
-            delta=self.delta if epsilon < np.inf else 0.0,
-            account=account,
-            mode="certified",
+        return owners_guarantee(
+            self.noise,
+            delta=self.delta,
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
-            claimed_epsilon=None,
-            weaker=weaker,
-            protected=(
-                f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
-            ),
+            are_owners_known=self.are_owners_known,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import DataError
-from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, releases
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import squared_gradients
@@ -29,11 +29,11 @@ class InPrivateAmongOwners:
     ----------
     task : PublicTask
         Trees are in bins of its grid until the model is put together.
-    settings : Settings
+    settings : InPrivateSettings
     """
 
     task: PublicTask
-    settings: Settings
+    settings: InPrivateSettings
 
     @property
     def epsilon(self) -> float:

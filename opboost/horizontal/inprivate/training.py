@@ -19,7 +19,7 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, squared_gradients
@@ -30,7 +30,7 @@ from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
 from opboost.trees.complete import grow_complete_tree
-from opboost.trees.splitting import Splits
+from opboost.trees.holder import SummedHolders
 from opboost.trees.tree import Tree
 
 
@@ -40,7 +40,7 @@ def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
     return 2 * (p - labels), 4 * p * (1 - p)
 
 
-def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+def releases(settings: InPrivateSettings, epsilon: float) -> tuple[Release, ...]:
     """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
     grid, share = settings.clipping.grid, settings.leaf_epsilon(epsilon)
     leaves = (
@@ -63,7 +63,7 @@ class Owner:
         In [-1, 1], or 0 and 1 for classes.
     columns : PublicGrid or GridlessColumns
         The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
-    settings : Settings
+    settings : InPrivateSettings
     gradients : callable
         `squared_gradients` or `boosted_residuals`.
     rng : BitSource
@@ -77,7 +77,7 @@ class Owner:
         rows: Values,
         labels: Values,
         columns: PublicGrid | GridlessColumns,
-        settings: Settings,
+        settings: InPrivateSettings,
         *,
         gradients: Gradients,
         rng: BitSource,
@@ -224,36 +224,24 @@ def messages_of_round(n_owners: int, *, broadcast: bool) -> tuple[int, int]:
     return (long, short) if broadcast else (short, long)
 
 
-class _Holders:
+class _Holders(SummedHolders):
     """Two views of the same rows: counts for splits, and what leaves are divided by."""
 
     def __init__(self, splits: RecordHolder, leaves: RecordHolder) -> None:
+        super().__init__([leaves] if splits is leaves else [splits, leaves])
         self._splits = splits
         self._leaves = leaves
-        self._each = [leaves] if splits is leaves else [splits, leaves]
 
     @property
     def scores(self) -> Values:
         return self._leaves.scores
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
-        for holder in self._each:
+        for holder in {self._splits, self._leaves}:
             holder.catch_up(trees)
-
-    def start_tree(self, output: int) -> None:
-        for holder in self._each:
-            holder.start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._splits.add_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._leaves.totals(nodes)
-
-    def divide(self, splits: Splits) -> None:
-        for holder in self._each:
-            holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        for holder in self._each:
-            holder.finish_tree(tree)

@@ -16,11 +16,12 @@ from dataclasses import replace
 
 from opboost.errors import AccountError, ParameterError, check_integer
 from opboost.horizontal.noise.leaf_noise import LeafNoise, filter_for_rounds, leaf_noise
+from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import by_skellam, calibrate
 from opboost.privacy.additive import Skellam
-from opboost.privacy.record_guarantee import WeakerPromise
+from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
 from opboost.privacy.releases import Release, SkellamRounds
 
 
@@ -115,17 +116,19 @@ def _in_part(release: Release, part: float) -> SkellamRounds:
     return replace(release, mu=release.mu / math.sqrt(part) * (1 + 1e-15), variances=variances)
 
 
-def weaker_promises(noise: LeafNoise, *, delta: float, are_owners_known: bool) -> tuple[WeakerPromise, ...]:
+def weaker_promises(
+    noise: LeafNoise | QueryAccount, *, delta: float, are_owners_known: bool
+) -> tuple[WeakerPromise, ...]:
     """Against whom noise in shares promises less than to everybody else; nobody, if one share is all of it.
 
     Parameters
     ----------
-    noise : LeafNoise
+    noise : LeafNoise or QueryAccount
     delta : float
     are_owners_known : bool
         Whether owners have each other's public keys, so that nobody can make up owners.
     """
-    if noise.n_honest < 2 or not noise.releases:
+    if isinstance(noise, QueryAccount) or noise.n_honest < 2 or not noise.releases:
         return ()
     shares_left = {"a worker that takes part, which knows its own share of the noise": noise.n_honest - 1}
     if not are_owners_known:
@@ -133,4 +136,53 @@ def weaker_promises(noise: LeafNoise, *, delta: float, are_owners_known: bool) -
     return tuple(
         WeakerPromise(against=whom, epsilon=epsilon_of_shares(noise, n_shares, delta=delta))
         for whom, n_shares in shares_left.items()
+    )
+
+
+def owners_guarantee(
+    noise: LeafNoise | QueryAccount,
+    *,
+    delta: float,
+    is_secure: bool,
+    bounds_are_public: bool,
+    are_owners_known: bool,
+    is_noise_of_each: bool = False,
+    claimed: float | None = None,
+) -> RecordGuarantee:
+    """The guarantee of a model over several owners' records, and whether it holds against the coordinator.
+
+    Parameters
+    ----------
+    noise : LeafNoise or QueryAccount
+        Added by the coordinator, or with `n_honest` in shares by the owners.
+    delta : float
+    is_secure, bounds_are_public, are_owners_known : bool
+    is_noise_of_each : bool
+        Whether every owner adds all of the noise to its own sums.
+    claimed : float, optional
+        What a publication says that this costs, where it is followed to the letter.
+    """
+    epsilon, account = noise.epsilon(delta), noise.basis
+    if is_noise_of_each:
+        whom = "the coordinator too"
+    elif noise.n_honest:
+        account = f"{account}, Skellam noise in shares"
+        whom = (
+            f"the coordinator too, as long as {noise.n_honest} of the workers in every sum add their share of the noise"
+        )
+    else:
+        whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
+    return RecordGuarantee(
+        epsilon=epsilon,
+        delta=delta if math.isfinite(epsilon) else 0.0,
+        account=account,
+        mode="certified" if claimed is None else "paper",
+        is_secure=is_secure,
+        bounds_are_public=bounds_are_public,
+        claimed_epsilon=claimed,
+        neighbours=noise.neighbours,
+        weaker=weaker_promises(noise, delta=delta, are_owners_known=are_owners_known),
+        protected=(
+            f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
+        ),
     )

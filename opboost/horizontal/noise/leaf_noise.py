@@ -26,7 +26,7 @@ from opboost.horizontal.noise.leaf_sensitivity import static_sensitivity
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import (
-    Account,
+    Accountant,
     by_gaussian,
     by_loss_distribution,
     by_renyi,
@@ -84,7 +84,7 @@ class LeafNoise:
     rate: float
     order: int | None
     releases: tuple[Release, ...]
-    account: Account
+    account: Accountant
     value_std: float | None = None
     cells_std: float = 0.0
     n_honest: int = 0
@@ -209,7 +209,7 @@ def leaf_noise(
         # The order is found without looking at any data: it is the best one for rounds at the full price.
         multiplier = plan.calibrated(None, by_renyi, epsilon=epsilon, delta=delta)
         order = renyi_account(plan.releases(multiplier, None), delta)[1]
-    multiplier = plan.calibrated(order, account_of(rate, order), epsilon=epsilon, delta=delta)
+    multiplier = plan.calibrated(order, accountant_for(rate, order), epsilon=epsilon, delta=delta)
     grad_std = clipping.sensitivity * multiplier * (1 + 1e-14)
     return LeafNoise(
         clipping=clipping,
@@ -221,14 +221,14 @@ def leaf_noise(
         rate=rate,
         order=order,
         releases=plan.releases(multiplier, order),
-        account=account_of(rate, order),
+        account=accountant_for(rate, order),
         value_std=None
         if static_lambda is None
         else static_sensitivity(clipping, static_lambda) * multiplier * (1 + 1e-14),
     )
 
 
-def account_of(rate: float, order: int | None) -> Account:
+def accountant_for(rate: float, order: int | None) -> Accountant:
     """The sharpest account that knows the releases."""
     if order:
         return by_renyi
@@ -264,7 +264,7 @@ class _Plan:
         of_trees = (1 - self.initial_share - self.cells_share) / (self.n_models * self.n_trees * self.rate**2)
         return multiplier * math.sqrt(of_trees / share) if share else 0.0
 
-    def calibrated(self, order: int | None, account: Account, *, epsilon: float, delta: float) -> float:
+    def calibrated(self, order: int | None, account: Accountant, *, epsilon: float, delta: float) -> float:
         guess = math.sqrt(self.n_models * self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon
         return calibrate(
             lambda multiplier: self.releases(multiplier, order),
@@ -283,7 +283,7 @@ def filter_for_rounds(n_records: int, mu: float, prices: ChargeTable | None, n_t
     return RenyiFilter.for_rounds(n_records, order=order, largest_charge=largest * (1 + _SLACK), n_rounds=n_trees)
 
 
-_NAMES: dict[Account, str] = {
+_NAMES: dict[Accountant, str] = {
     by_gaussian: "exact Gaussian composition",
     by_loss_distribution: "numerical loss distribution",
     by_renyi: "Renyi composition",

@@ -11,12 +11,11 @@ from opboost.errors import AccountError
 from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian
 from opboost.privacy.releases import LaplaceRelease
 from opboost.rng import BitSource
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
 
 
-class NoisyHolder:
+class NoisyHolder(ForwardingHolder):
     """Answers one question per tree, for the sums of (g, h) in nodes that share no row, with noise.
 
     Parameters
@@ -38,7 +37,7 @@ class NoisyHolder:
     def __init__(
         self, holder: RowHolder, *, noises: tuple[Noise | None, Noise | None], n_trees: int, rng: BitSource
     ) -> None:
-        self._holder = holder
+        super().__init__(holder)
         self._noises = noises
         self._n_left = n_trees
         self._may_ask = False
@@ -51,7 +50,7 @@ class NoisyHolder:
         self._n_left -= 1
         self._may_ask = True
         self._is_split = np.zeros(1, np.bool_)
-        self._holder.start_tree(output)
+        super().start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("histograms are not in the account of this holder; nothing was released")
@@ -62,7 +61,7 @@ class NoisyHolder:
         if len(np.unique(nodes)) < len(nodes) or self._is_split[nodes].any():
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         self._may_ask = False
-        totals = self._holder.totals(nodes)
+        totals = super().totals(nodes)
         for column, noise in enumerate(self._noises):
             if noise is not None:
                 totals[:, column] += noise.draw(len(nodes), rng=self._rng)
@@ -75,10 +74,7 @@ class NoisyHolder:
         is_split[: len(self._is_split)] = self._is_split
         is_split[splits.nodes] = True
         self._is_split = is_split
-        self._holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
+        super().divide(splits)
 
 
 def gaussian_noise(std: float, scale: float) -> RoundedGaussian | None:

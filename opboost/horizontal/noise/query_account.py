@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from opboost.privacy.accounting import by_gaussian, by_renyi, calibrate
+from opboost.privacy.record_guarantee import ADDED_OR_REMOVED
 from opboost.privacy.releases import Release, gaussian
 
 
@@ -27,9 +29,16 @@ class QueryAccount:
         The sensitivity that the noise is scaled by, over the true one: 1 or more.
     """
 
+    n_honest: ClassVar[int] = 0
+    neighbours: ClassVar[str] = ADDED_OR_REMOVED
     n_queries: int
     multiplier: float
     excess: float = 1.0
+
+    @property
+    def basis(self) -> str:
+        """How the guarantee was obtained, in words."""
+        return "exact Gaussian composition" if self.releases else "no noise"
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -17,7 +17,7 @@ from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import AccountError, DataError, ParameterError, check_not_negative, check_positive
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -27,7 +27,7 @@ from opboost.trees.walked_rows import WalkedRows
 Gradients = Callable[[Values, Values], tuple[Values, Values]]
 
 # From g and h of every record, in steps, to who takes part in the round.
-Admission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
+RecordFilter = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
 
 # Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
 _HESS_SHIFT = 35
@@ -85,9 +85,9 @@ class Clipping:
         object.__setattr__(self, "max_norm", min(self.max_norm, implied))
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> GradientGrid:
         """Steps of the integers."""
-        finest = Grid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
+        finest = GradientGrid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
         if not self.noise_std:
             return finest
         scales = (
@@ -171,7 +171,7 @@ class RecordHolder:
         gradients: Gradients,
         clipping: Clipping,
         initial_score: float,
-        admit: Admission | None = None,
+        admit: RecordFilter | None = None,
     ) -> None:
         self._table = table
         self._labels = labels
@@ -261,7 +261,9 @@ class WalkingHolder(RecordHolder):
         return WalkedRows(table.bins, table.axes, self._scores)
 
 
-def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None) -> NDArray[np.int64]:
+def contributions(
+    gradients: tuple[Values, Values], clipping: Clipping, admit: RecordFilter | None
+) -> NDArray[np.int64]:
     """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
     grad, hess = clipping.encode(*gradients)
     packed = (hess << _HESS_SHIFT) + grad

@@ -14,21 +14,20 @@ import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
+from opboost.horizontal.noise.distributed_noise import owner_laws, owners_guarantee
 from opboost.horizontal.noise.initial_score import score_of_nothing
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
-from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
+from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule
-from opboost.trees.holder import RowHolder
-from opboost.trees.splitting import Splits
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.tree import Ensemble, Tree
 
 
@@ -39,7 +38,7 @@ class SGBDTAmongOwners:
     Attributes
     ----------
     task : PublicTask
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
         Added to all owners' sum, or with `LeafNoise.n_honest` in shares by the owners.
     n_trees : int
@@ -59,7 +58,7 @@ class SGBDTAmongOwners:
     """
 
     task: PublicTask
-    shape: Shape
+    shape: SGBDTSettings
     noise: LeafNoise
     n_trees: int
     delta: float
@@ -169,29 +168,14 @@ class SGBDTAmongOwners:
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """What the model promises, and to whom not."""
-        epsilon = self.noise.epsilon(self.delta)
-        if self.is_mean_of_values:
-            whom = "the coordinator too"
-        elif self.noise.n_honest:
-            whom = (
-                f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
-                "the noise"
-            )
-        else:
-            whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
-        return RecordGuarantee(
-            epsilon=epsilon,
-            delta=self.delta if epsilon < np.inf else 0.0,
-            account=f"{self.noise.basis}, Skellam noise in shares" if self.noise.n_honest else self.noise.basis,
-            mode="paper" if self.claimed is not None else "certified",
+        return owners_guarantee(
+            self.noise,
+            delta=self.delta,
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
-            claimed_epsilon=self.claimed,
-            neighbours=self.noise.neighbours,
-            weaker=weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known),
-            protected=(
-                f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
-            ),
+            are_owners_known=self.are_owners_known,
+            is_noise_of_each=self.is_mean_of_values,
+            claimed=self.claimed,
         )
 
     @property
@@ -199,38 +183,26 @@ class SGBDTAmongOwners:
         return logistic_gradients if self.task.is_classification else squared_gradients
 
 
-class OwnLeafValues:
+class OwnLeafValues(ForwardingHolder):
     """An owner's noisy leaf values in place of its noisy sums, each with a 1, so that the sum has their number too.
 
     Parameters
     ----------
     holder : RowHolder
         Whose answers may be released.
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
     """
 
-    def __init__(self, holder: RowHolder, *, shape: Shape, noise: LeafNoise) -> None:
-        self._holder = holder
+    def __init__(self, holder: RowHolder, *, shape: SGBDTSettings, noise: LeafNoise) -> None:
+        super().__init__(holder)
         self._shape = shape
         self._noise = noise
 
-    def start_tree(self, output: int) -> None:
-        self._holder.start_tree(output)
-
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._holder.add_histograms(nodes, out)
-
     def totals(self, nodes: Nodes) -> Sums:
-        values = self._shape.leaf_values(self._holder.totals(nodes), self._noise)
+        values = self._shape.leaf_values(super().totals(nodes), self._noise)
         codes = np.rint(values * VALUE_STEPS).astype(np.int64)
         return np.column_stack([codes, np.ones_like(codes)])
-
-    def divide(self, splits: Splits) -> None:
-        self._holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
 
 
 def mean_of_values(totals: Sums) -> Values:

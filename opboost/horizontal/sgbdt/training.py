@@ -25,13 +25,13 @@ from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import DiscreteLaplace
 from opboost.rng import BitSource
-from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, Uniforms, drawn_columns, grow_complete_tree
+from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class SGBDTSettings:
     """What the trees look like and how leaves become values; nothing here touches the account.
 
     Attributes
@@ -87,7 +87,7 @@ class SGBDT:
     ----------
     columns : PublicGrid
     gradients : callable
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
     initial : callable
     rng : BitSource
@@ -108,7 +108,7 @@ class SGBDT:
         columns: PublicGrid,
         *,
         gradients: Gradients,
-        shape: Shape,
+        shape: SGBDTSettings,
         noise: LeafNoise,
         initial: InitialScore,
         rng: BitSource,
@@ -125,7 +125,7 @@ class SGBDT:
         n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
         self._learnt: LearntColumns | None = None
         if shape.learns_columns and 0 < n_drawn < n_columns:
-            self._learnt = LearntColumns(n_columns, n_drawn, uniforms_of(bits))
+            self._learnt = LearntColumns(n_columns, n_drawn, bits.uniforms)
         self._rule = random_rule(columns, shape, bits, turns=self._learnt)
         self._given_values = leaf_values
         self._holders: list[RowHolder] = []
@@ -177,7 +177,7 @@ class SGBDT:
         if not noise.has_filter and n_trees > noise.n_trees:
             raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
         noisy = NoisyHolder(
-            SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
+            SummedHolders(self._holders.copy()) if len(self._holders) > 1 else self._holders[0],
             noises=noise.sum_laws,
             n_trees=n_trees,
             rng=self._draws["noise"],
@@ -243,16 +243,12 @@ def record_rows(
     )
 
 
-def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:
+def random_rule(
+    columns: PublicGrid, shape: SGBDTSettings, bits: BitSource, *, turns: ColumnTurns | None = None
+) -> RandomRule:
     """Shapes of trees, which depend on nothing but these bits, and on the columns whose turn it is."""
-    uniforms = uniforms_of(bits)
-    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, uniforms)
-    return RandomRule(columns.axes, columns=drawn, uniforms=uniforms)
-
-
-def uniforms_of(bits: BitSource) -> Uniforms:
-    """Uniform numbers in [0, 1) from random bits."""
-    return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, bits.uniforms)
+    return RandomRule(columns.axes, columns=drawn, uniforms=bits.uniforms)
 
 
 def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:

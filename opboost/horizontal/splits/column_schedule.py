@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Values
 from opboost.errors import check_choice
-from opboost.rng import BitSource
+from opboost.rng import BitSource, DrawnAhead
 from opboost.trees.complete import ColumnTurns, Uniforms, drawn_columns
 
 # Uniform numbers that are drawn at a time.
@@ -50,19 +48,6 @@ def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: 
     return following
 
 
-def uniforms_of(rng: BitSource) -> Uniforms:
-    """Uniform numbers in [0, 1) from a bit source, drawn ahead by some thousands: a draw of a few is as dear."""
-    stock: Values = np.empty(0)
-    turn = Lock()
-
-    def uniforms(count: int) -> Values:
-        nonlocal stock
-        rng.check_process()
-        with turn:
-            if len(stock) < count:
-                words = rng.words(max(count, _AHEAD))
-                stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])
-            taken, stock = stock[:count], stock[count:]
-        return taken
-
-    return uniforms
+def uniforms_ahead(rng: BitSource) -> Uniforms:
+    """Uniform numbers in [0, 1) from a bit source, drawn ahead."""
+    return DrawnAhead(rng.uniforms, rng, n_ahead=_AHEAD).take

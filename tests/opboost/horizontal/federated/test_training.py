@@ -14,7 +14,7 @@ from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.training import Choices, train
 from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
-from opboost.horizontal.splits.column_schedule import column_turns, uniforms_of
+from opboost.horizontal.splits.column_schedule import column_turns, uniforms_ahead
 from opboost.horizontal.splits.split_candidates import uniform_candidates
 from opboost.trees.complete import RandomRule, grow_complete_tree
 
@@ -319,7 +319,7 @@ def test_rounds_and_bytes_are_those_of_appendix_b(batch):
 
 
 def test_turns_go_round():
-    draws = uniforms_of(rng.seeded(0))
+    draws = uniforms_ahead(rng.seeded(0))
     turn = column_turns("cyclical", 5, 2, uniforms=draws)
     assert [turn().tolist() for _ in range(5)] == [[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]
     drawn = column_turns("random", 5, 2, uniforms=draws)
@@ -346,15 +346,15 @@ def test_choices_out_of_range_are_refused(name, value):
 
 
 def test_noise_that_is_drawn_ahead_is_the_same_stream():
-    drawn = uniforms_of(rng.seeded(3))
+    drawn = uniforms_ahead(rng.seeded(3))
     pieces = np.concatenate([drawn(n) for n in (1, 5000, 7, 4096)])
-    np.testing.assert_array_equal(pieces, uniforms_of(rng.seeded(3))(len(pieces)))
+    np.testing.assert_array_equal(pieces, uniforms_ahead(rng.seeded(3))(len(pieces)))
 
 
 def test_a_random_tree_of_one_turn_is_complete():
     update = weight_update("newton", is_classification=True)
     holder = client(*data(), update, choices("tr"))
     holder.start_tree(0)
-    rule = RandomRule(COLUMNS.axes, columns=lambda: np.array([1]), uniforms=uniforms_of(rng.seeded(0)))
+    rule = RandomRule(COLUMNS.axes, columns=lambda: np.array([1]), uniforms=uniforms_ahead(rng.seeded(0)))
     tree = grow_complete_tree(holder, rule=rule, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=COLUMNS.axes, depth=3)
     assert set(tree.columns[:7].tolist()) == {1}

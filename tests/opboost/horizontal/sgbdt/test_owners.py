@@ -16,13 +16,13 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.training import Shape
+from opboost.horizontal.sgbdt.training import SGBDTSettings
 from opboost.rng import BitSource, seeded
 from opboost.trees.holder import SummedHolders
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SHAPE = Shape(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
+SHAPE = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
 CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
 GRID = PublicGrid([(0, 1)] * 3, 16)
 
