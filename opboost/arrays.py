@@ -1,4 +1,4 @@
-"""One dtype per unit, so that a rank can never be taken for a code, a bin or a value.
+"""Array types: one alias and dtype per unit, so that a rank can never be taken for a code, a bin or a value.
 
 ===========  =========  ======================================================================
 alias        dtype      unit
@@ -37,7 +37,7 @@ Nodes = NDArray[np.int32]
 
 
 class RankRows(Protocol):
-    """Ranks of one column of which some rows are looked at after the other; an array is one."""
+    """Ranks of one column that are read by slices of rows; an array is one."""
 
     def __len__(self) -> int: ...
 
@@ -46,7 +46,7 @@ class RankRows(Protocol):
 
 @dataclass(frozen=True)
 class HistogramAxes:
-    """Where each column's bins lie in a flat histogram.
+    """Layout of a flat histogram: where each column's bins lie.
 
     Column ``c`` owns the bins ``offsets[c] .. offsets[c + 1] - 1``; the last of them counts the missing values.
 

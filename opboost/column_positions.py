@@ -1,4 +1,4 @@
-"""Columns as users name them, by position or by name, and bounds in either form."""
+"""Column references by position or by name, and bounds in either form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bounds = Mapping[ColumnKey, tuple[float, float]] | tuple[ArrayLike, ArrayLike] |
 
 @dataclass(frozen=True, slots=True)
 class ColumnPositions:
-    """The columns of a table.
+    """The columns of a table, by position and by name.
 
     Attributes
     ----------

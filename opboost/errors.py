@@ -22,7 +22,7 @@ from typing import TypeGuard
 
 
 class OpBoostError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
 
 class ParameterError(OpBoostError, ValueError):

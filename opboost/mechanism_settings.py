@@ -20,7 +20,7 @@ MAX_DOMAIN_SIZE = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSettings:
-    """How a party wants its columns randomised.
+    """Mechanism, budget and domain with which a party desensitizes its columns.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Step 1: raw columns to numbers, by the public schema alone.
+"""Step 1, preprocessing: raw columns to numbers, by the public schema alone.
 
 The passive party's columns become integer codes of the mapped domain (`encode`); the active party keeps its own
 columns as they are (`own_features`). Categories that are published as one indicator each are spread only after
@@ -81,7 +81,7 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
 
 
 def points_within(difference: float, point: float) -> int:
-    """How many points of a mapped domain, each so wide, two values with this difference can be encoded apart."""
+    """Largest distance, in points of this width, of the codes of two values with this difference."""
     return max(1, math.ceil(difference / point * (1 - QUOTIENT_ROUNDING)))
 
 

@@ -1,4 +1,4 @@
-"""Step 3: released codes to dense ranks, and back from a rank to a threshold."""
+"""Step 3, ranking: released codes to dense ranks, and a rank back to a threshold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RankTable:
         return len(self.codes)
 
     def threshold(self, rank: int) -> float:
-        """The place between rank `rank` and its right neighbour: ``x <= threshold`` means "rank <= r".
+        """Threshold between rank `rank` and its right neighbour: ``x <= threshold`` means "rank <= r".
 
         Raises
         ------
@@ -44,7 +44,7 @@ class RankTable:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Which rank every released code of a column has, of a column that is ranked some rows at a time.
+    """Dense ranking of a released column that is read some rows at a time.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Ranking:
 
 
 def rankings(released: ReleasedColumn) -> Iterator[Ranking]:
-    """How a released column is ranked; an unordered one gives an indicator of ranks 0 and 1 per category."""
+    """Dense rankings of a released column; an unordered column gives one indicator per category."""
     is_unordered = released.schema.kind is Kind.UNORDERED
     has_missing = bool(released.is_missing.any())
     for category in range(len(released.schema.categories)) if is_unordered else (None,):

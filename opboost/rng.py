@@ -1,4 +1,4 @@
-"""Where random bits come from.
+"""Random bit sources: secure ones, and seeded ones for tests and simulations.
 
 One construction serves both cases: an AES-256 key stream in counter mode. `secure` takes its key from the operating
 system; `seeded` derives it from a number, for tests and simulations, and is flagged so that no guarantee can rest

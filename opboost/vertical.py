@@ -173,7 +173,7 @@ def train(
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
-    """Grow trees on own columns and rank columns side by side.
+    """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins.

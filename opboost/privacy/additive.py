@@ -28,7 +28,7 @@ LARGEST_MEAN = 2**60
 
 
 class Noise(Protocol):
-    """A law of integer noise with mean zero."""
+    """A distribution of integer noise with mean zero."""
 
     @property
     def variance(self) -> float:
@@ -42,7 +42,7 @@ class Noise(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplace:
-    """``Pr[z]`` proportional to ``exp(-|z| / scale)`` on all integers (the two-sided geometric law).
+    """Discrete Laplace (two-sided geometric) noise: ``Pr[z]`` proportional to ``exp(-|z| / scale)``.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True, slots=True)
 class RoundedGaussian:
-    """A normal variable of standard deviation `std`, rounded to the nearest integer.
+    """Rounded Gaussian noise: a normal variable rounded to the nearest integer.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class RoundedGaussian:
 
 @dataclass(frozen=True, slots=True)
 class Skellam:
-    """The difference of two independent Poisson variables of the same mean; independent ones sum within the family.
+    """Skellam noise: the difference of two independent Poisson variables of one mean. Sums of it are Skellam.
 
     Parameters
     ----------

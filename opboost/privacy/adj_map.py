@@ -1,4 +1,4 @@
-"""Adj-Map (OpBoost, VLDB 2023, section 4.2): a noisy cell, then noise inside it; and the loss that this comes to."""
+"""Adj-Map (OpBoost, VLDB 2023, section 4.2): a noisy cell, then noise inside it; and its exact privacy loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_UNEVEN_DOMAIN = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjMap(PartitionedMap):
-    """Adj-Map: the law over the cells' indices, then the law inside the cell that was drawn.
+    """Adj-Map: noise on the cell's index, then noise inside the drawn cell.
 
     Inside the drawn cell the law is centred on the input if that is its own cell, else on the edge nearest to it.
 

@@ -1,4 +1,4 @@
-"""Numeric mechanisms under plain epsilon-LDP, to compare the order-preserving maps with.
+"""Numeric epsilon-LDP mechanisms, as baselines for the order-preserving mechanisms.
 
 Each maps the domain to [-1, 1], draws a real number, maps it back, rounds it and clips it to the domain; rounding and
 clipping are post-processing. They protect all values alike, whatever their distance, and keep far less order.

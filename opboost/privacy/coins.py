@@ -1,4 +1,4 @@
-"""Which records a tree may touch, by a coin per record: the only ground for parallel composition here.
+"""Assignment of records to disjoint parts by a coin per record: the basis of parallel composition.
 
 Trees that touch disjoint records cost as much as one of them only if a record's part does not depend on the other
 records. Drawing a fixed number of records, or a fraction of ``len(data)``, does: one record more moves the others
@@ -57,12 +57,12 @@ class RecordCoins:
         return 1.0 if left <= self.probabilities[part] else self.probabilities[part] / left
 
     def deal(self, n_records: int, *, rng: BitSource) -> Deal:
-        """Begin to hand out records."""
+        """Start the assignment of records to parts."""
         return Deal(self, n_records, rng=rng)
 
 
 class Deal:
-    """Records handed out part after part, each at most once in all.
+    """Assignment of records part after part, each record at most once in all.
 
     Parameters
     ----------

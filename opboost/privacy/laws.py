@@ -1,4 +1,4 @@
-"""Step 2a: the laws of noise on ``n`` integer points, with exact tables and exact losses.
+"""Step 2a, noise distributions ("laws") on ``n`` integer points, with exact tables and exact privacy losses.
 
 Every law is one of two shapes with some exponent: weight ``q**|x - y|``, ``q = exp(-exponent)``, either normalised
 over the n points, or drawn on all integers and clamped to them.
@@ -34,7 +34,7 @@ LEAST_EPSILON = 1e-9
 
 
 class Law(StrEnum):
-    """Names of the laws, as users write them."""
+    """Names of the noise distributions, the parameter `law`."""
 
     CLAMPED = "clamped"
     EXPONENTIAL = "exponential"
@@ -43,7 +43,7 @@ class Law(StrEnum):
 
     @property
     def promise(self) -> float:
-        """What the law promises per unit of distance, as a multiple of the budget it is given."""
+        """Guaranteed loss per unit of distance, as a multiple of the budget."""
         return 2.0 if self is Law.BOUNDED_LAPLACE else 1.0
 
 

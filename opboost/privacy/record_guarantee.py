@@ -1,4 +1,4 @@
-"""What a model trained on noisy answers promises to every person whose record was used, in numbers and in words."""
+"""Differential privacy guarantee of a model for every record, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REPLACED = "two data sets of the same, public, size that differ in one record's 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeakerPromise:
-    """Somebody against whom a model promises less, and what it does.
+    """A weaker guarantee of a model, and against whom it holds.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class WeakerPromise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordGuarantee:
-    """What a model trained on noisy answers promises to every person whose record was used.
+    """Differential privacy guarantee of a model trained on noisy sums, per record.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What was released, as frozen values: the only things that an account adds up.
+"""Releases as frozen values, which privacy accounting composes.
 
 Each kind states what its mechanism promises between data sets that differ by one record, added or removed. `count`
 releases of a kind may follow each other, each chosen after seeing those before. An account that does not know a kind
@@ -17,7 +17,7 @@ from opboost.privacy.coins import RecordCoins
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureRelease:
-    """Anything that is `epsilon`-DP, by a proof elsewhere."""
+    """An `epsilon`-DP release, by a proof elsewhere."""
 
     epsilon: float
     count: int = 1

@@ -1,4 +1,4 @@
-"""Renyi divergences of releases at integer orders, and what they mean as (epsilon, delta).
+"""Renyi divergences of releases at integer orders, and their conversion to (epsilon, delta).
 
 Everything is rounded up. Orders are integers from 2: at the budgets of interest a finer choice gains less than one part
 in a thousand.
@@ -93,7 +93,7 @@ def sampled_gaussian(rate: float, mu: float, orders: tuple[int, ...]) -> Curve:
 
 
 class ChargeTable:
-    """What a record pays per round for a sampled Gaussian query, by its own size; rounded up.
+    """Charge of a record per round of a sampled Gaussian query, by the size of its contribution; rounded up.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def pure_divergence(epsilon: float, alpha: Curve) -> Curve:
 
 
 def _laplace_divergence(l1: int, scale: float, alpha: Curve) -> Curve:
-    """Exact for the discrete law, summed over the three ranges of outputs.
+    """Exact divergence of discrete Laplace noise, summed over the three ranges of outputs.
 
     A convex function of the shift that is 0 at 0, so that a vector's shift costs most when it is all in one coordinate.
     On a fine grid it is the continuous law's: ``alpha / (2 alpha - 1) exp((alpha - 1) epsilon) + ...``.

@@ -1,4 +1,4 @@
-"""The individual Renyi filter: every record pays for what it contributes, and leaves when its budget is spent.
+"""Individual Renyi privacy filter: every record is charged for its contribution, until its budget is spent.
 
 Feldman and Zrnic (NeurIPS 2021), algorithm 3, at one order that is fixed with the budget before any data are seen. It
 is sound if every charge is a function of the record itself and of what was released before, and covers the record's
@@ -22,7 +22,7 @@ _HEADROOM = 1e-9
 
 
 class RenyiFilter:
-    """Accounts of the records, in the divergence at one order.
+    """Privacy budgets of the records, in the Renyi divergence at one order.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RenyiFilter:
         return cls(n_records, order=order, budget=largest_charge * n_rounds * (1 + _HEADROOM))
 
     def admit(self, charges: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Charge every record that can still pay, and say which could: only these may be used in this round.
+        """Charge every record with budget left; returns which may be used in this round.
 
         Parameters
         ----------

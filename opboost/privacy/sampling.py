@@ -1,4 +1,4 @@
-"""Exact draws by compiled loops: from a kernel (step 2b), and of additive noise.
+"""Exact compiled samplers: of order-preserving kernels (step 2b) and of additive noise.
 
 A draw from a kernel takes one uniform word per value, no table and no loop that depends on the secret. It inverts the
 kernel's distribution function in closed form at a uniform number U of which the first 64 bits are known. Double
@@ -84,7 +84,7 @@ def draw(
 
 
 def draw_noise(envelope: Envelope, count: int, *, rng: BitSource) -> NDArray[np.int64]:
-    """Draw distances from the mode, independent and exactly of the envelope's law, shape ``(count,)``."""
+    """Draw independent distances from the mode, exactly of the envelope's distribution, shape ``(count,)``."""
     out = np.empty(count, dtype=np.int64)
     n_drawn = 0
     while n_drawn < count:

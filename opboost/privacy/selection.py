@@ -1,4 +1,4 @@
-"""The exponential mechanism: one candidate among many, by noisy preference for a high utility.
+"""The exponential mechanism: private selection of one candidate with a high utility.
 
 ``Pr[r]`` is proportional to ``measure(r) * exp(epsilon * u(r) / R)`` for a measure that no data enter and the *range* R
 of the utility: the largest, over neighbouring data sets D and D', of ``max_r v(r) - min_r v(r)``, where v(r) is the
@@ -38,7 +38,7 @@ _LARGEST_UTILITY = 2**46
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialMechanism:
-    """Chooses one candidate per choice to be made.
+    """Exponential mechanism, exact to the last bit.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class ExponentialMechanism:
     def log_probabilities(
         self, utilities: NDArray[np.float64], measure: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """The exact law of a choice, shape of `utilities`; candidates of measure zero have ``-inf``."""
+        """Exact log-probabilities of a choice, shape of `utilities`; candidates of measure zero have ``-inf``."""
         rounded = self.rounded(utilities)
         measure = np.ones(rounded.shape) if measure is None else _check_measure(measure, rounded.shape)
         if math.isinf(self.epsilon):

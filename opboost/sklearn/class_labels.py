@@ -1,4 +1,4 @@
-"""Classes over divided rows: one model for two, and for more one per class against the rest, on a shared budget."""
+"""Classification over partitioned rows: one model for two classes, else one-vs-rest on a shared budget."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _named(classes: ArrayLike) -> NDArray[Any]:
 
 
 def _occurring(targets: NDArray[Any]) -> NDArray[Any]:
-    """The classes of the labels: a single record can change them, so they are for fits without a budget."""
+    """Classes that occur among the labels. A single record can change them: for fits without a budget only."""
     check_classification_targets(targets)
     found = np.unique(targets)
     if len(found) < 2:

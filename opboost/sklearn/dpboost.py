@@ -1,4 +1,4 @@
-"""DPBoost behind scikit-learn's interface."""
+"""scikit-learn estimators of DPBoost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The federated DP-GBDT framework behind scikit-learn's interface."""
+"""scikit-learn estimators of the federated DP-GBDT framework."""
 
 from __future__ import annotations
 

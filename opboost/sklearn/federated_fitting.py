@@ -1,4 +1,4 @@
-"""What both estimators of the federated framework do: from parameters to noise, to trees, to a promise."""
+"""Fitting of the federated framework's estimators: from parameters to noise, trees and a guarantee."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Candidates = Literal["uniform", "log", "quantile", "ih", "ih_equal_mass", "ih_pr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Communication:
-    """What one client sends in a training, if it takes part in every round.
+    """Communication of one client that takes part in every round of a training.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class FederatedFitting(NamedMethods, DividedRows):
     n_clients: int = 1
 
     def explain(self) -> Shapes:
-        """What each column adds to the score, where every tree uses one column (``cyclical``, ``columns_per_tree=1``).
+        """Shape functions, where every tree uses one column (``cyclical``, ``columns_per_tree=1``).
 
         Of several classes, the shapes of one are those of its entry in `models_`: ``shapes_of(model.models_[k])``.
 
@@ -240,7 +240,7 @@ class FederatedFitting(NamedMethods, DividedRows):
     def _account(
         self, task: PublicTask, choices: Choices, update: WeightUpdate, delta: float, *, n_models: int
     ) -> QueryAccount:
-        """All models together: each of several classes is as many queries more."""
+        """Query account of all models together, one per class."""
         n_queries = choices.n_batches if self.local_noise else choices.n_queries(len(task.names))
         is_scaled_up = self.mode == "paper" and not self.local_noise
         excess = update.clipping.sensitivity / update.true_sensitivity if is_scaled_up else 1.0

@@ -1,4 +1,4 @@
-"""What a training of the federated framework promises, and at which delta."""
+"""Privacy guarantee of a training of the federated framework, and its delta."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def promise(
     delta_is_said: bool,
     is_secure: bool,
 ) -> RecordGuarantee:
-    """What the account is worth, between whom, and what it leaves out.
+    """Privacy guarantee of a query account: epsilon, neighbouring data sets, and what is not protected.
 
     Parameters
     ----------

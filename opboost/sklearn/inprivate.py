@@ -1,4 +1,4 @@
-"""InPrivate Digging behind scikit-learn's interface, all owners in one process."""
+"""scikit-learn estimators of InPrivate Digging, all owners in one process."""
 
 from __future__ import annotations
 

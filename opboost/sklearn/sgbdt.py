@@ -1,4 +1,4 @@
-"""S-GBDT behind scikit-learn's interface."""
+"""scikit-learn estimators of S-GBDT."""
 
 from __future__ import annotations
 

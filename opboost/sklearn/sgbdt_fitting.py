@@ -1,4 +1,4 @@
-"""What both S-GBDT estimators do: from parameters to noise, to trees, to a promise."""
+"""Fitting of the S-GBDT estimators: from parameters to noise, trees and a guarantee."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SGBDTFitting(DividedRows):
     max_cells: int = FOR_CLASSES.max_cells
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy takes along the model, not the training rows and their accounts."""
+        """State of a copy: the model, without the training rows and their privacy filters."""
         return {key: value for key, value in super().__getstate__().items() if key != "_trainings"}
 
     def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
@@ -175,7 +175,7 @@ class SGBDTFitting(DividedRows):
         )
 
     def _initial(self, noise: LeafNoise, *, is_classification: bool, is_printed: bool) -> InitialScore:
-        """How the first score is found."""
+        """How the initial score is found."""
         if is_printed and noise.initial_epsilon:
             return functools.partial(printed_mean, epsilon=noise.initial_epsilon)
         if is_printed or self.initial_share == 0:

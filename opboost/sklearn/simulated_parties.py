@@ -1,4 +1,4 @@
-"""All parties of a vertical run in one process, running their own code, behind scikit-learn's interface."""
+"""Simulation of all parties of a vertical run in one process, for the scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """What the fit promises about the passive party's columns."""
+        """Privacy guarantee of the fit for the passive party's columns."""
         check_is_fitted(self, "model_")
         return self.model_.guarantees.get(_PASSIVE, nothing_released())
 

@@ -1,4 +1,4 @@
-"""What the estimators over divided rows share: public bounds, labels to a public scale, and the model they end with."""
+"""Base classes of the estimators over partitioned rows: public bounds, scaled labels, guarantee."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         """What each model is trained to predict."""
 
     def _public(self, X: Values, labels: Values) -> PublicTask:
-        """What may be known without the data; bounds come from them only where nothing is promised."""
+        """Public description of the training; bounds come from the data only where there is no certified guarantee."""
         check_choice("mode", self.mode, *self._modes)
         epsilon = self._budget()
         names = column_names(self)
@@ -156,11 +156,11 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         )
 
     def _keep(self, task: PublicTask, models: Sequence[Ensemble]) -> None:
-        """End with these models: one, or one per class."""
+        """Keep the trained models: one, or one per class."""
         self._task, self.models_, self.model_ = task, tuple(models), models[0]
 
     def _scores(self, X: ArrayLike) -> Values:
-        """What the models say of rows, shape ``(n_rows, n_models)``."""
+        """Predictions of the models for rows, shape ``(n_rows, n_models)``."""
         check_is_fitted(self, "models_")
         rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         return np.column_stack([model.predict(rows) for model in self.models_])
@@ -196,7 +196,7 @@ class BoundedNumbers:
 
 
 def account_of_models(account: str, n_models: int) -> str:
-    """How a budget was accounted for, in words, if one model or several, one per class, spend it."""
+    """How epsilon was obtained, in words, for one model or for one model per class."""
     return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
 
 

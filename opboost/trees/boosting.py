@@ -26,7 +26,7 @@ from opboost.trees.validation import FollowedHolder, History, Metric, Validation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingParameters:
-    """What XGBoost's users set, under XGBoost's names.
+    """Parameters of boosting, under XGBoost's names.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class BoostingParameters:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Where training stands.
+    """Progress of training after a round.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a node may do: the columns it may split on, and the values its leaves may take."""
+"""Monotone and interaction constraints: allowed columns and bounds of leaf values per node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opboost.errors import ParameterError
 
 @dataclass(frozen=True, slots=True)
 class NodeLimits:
-    """The limits of several nodes.
+    """Allowed columns and value bounds of several nodes.
 
     Attributes
     ----------

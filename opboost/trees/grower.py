@@ -1,4 +1,4 @@
-"""Grow one tree by asking a row holder for sums: level by level, or the best leaf first."""
+"""Tree growth from a row holder's sums: level by level, or best leaf first."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def grow_tree(
 
 
 class HistogramRoom:
-    """Memory for the histograms of two levels, used by one tree after the other.
+    """Reusable memory for the histograms of two levels.
 
     Fresh memory for every level would be mapped and cleared by the operating system each time, and smaller pieces from
     earlier levels would lie about unused. What is reserved takes no memory until it is used.

@@ -1,4 +1,4 @@
-"""Who holds the rows: the seam between growing trees and the place where the data are.
+"""Row holders: the interface between growing trees and the place where the data are.
 
 The grower and the boosting loop number nodes and ask for sums; they see neither rows nor labels. Sums are integers on
 the loss's grid, so the answers do not depend on how the rows are divided among holders.
@@ -21,7 +21,7 @@ from opboost.trees.tree import Tree
 
 
 class RowHolder(Protocol):
-    """What the core asks of whoever holds the rows. Node 0 is the root that holds them all."""
+    """Interface of a row holder. Node 0 is the root that holds all rows."""
 
     def start_tree(self, output: int) -> None:
         """Begin a round's tree for this output; for output 0, with fresh gradients at the current scores.
@@ -70,7 +70,7 @@ class ForwardingHolder:
 
 
 class LocalHolder:
-    """Rows in this process.
+    """Row holder of rows in this process.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> 
 
 
 class SummedHolders:
-    """Several holders of disjoint rows, asked as one.
+    """Sum of several row holders with disjoint rows.
 
     Parameters
     ----------

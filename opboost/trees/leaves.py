@@ -1,4 +1,4 @@
-"""Rules that give leaves their values."""
+"""Leaf rules: values of leaves from sums."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _scale(n_bits: int, bound: float) -> float:
 
 
 class Loss(Protocol):
-    """What the core needs to know of an objective."""
+    """Interface of a loss (objective)."""
 
     name: ClassVar[str]
     score_type: ClassVar[type[np.floating]]

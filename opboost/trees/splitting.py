@@ -1,4 +1,4 @@
-"""Rules that choose where nodes split."""
+"""Split rules."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class GreedySplitter:
         return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
 
     def part_categories(self, splits: Splits, histogram_of: Callable[[int], Sums]) -> dict[int, tuple[int, ...]]:
-        """Put right which bins go left, for the splits on columns of categories.
+        """Set which bins go left, for the splits on columns of categories.
 
         Parameters
         ----------

@@ -65,7 +65,7 @@ class Tree:
     left_categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse anything that a walk from the root could not finish, as a file might hold."""
+        """Validate the tree: every walk from the root must end in a leaf."""
         numbers = self.thresholds, self.values, self.gains, self.covers
         links = self.columns, self.lefts, self.rights
         lengths = {len(array) for array in (*links, *numbers, self.missing_left)}

@@ -1,4 +1,4 @@
-"""Rows that nobody trains on: scored after every round, so that training can stop in time."""
+"""Validation rows: scored after every round, for early stopping."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opboost.trees.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score of predictions.
+    """An evaluation metric.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Metric:
 
 
 class ValidationRows:
-    """Rows that follow the trees which others grow.
+    """Rows that are not trained on, routed through the trees as they grow.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Record ids as points of the curve P-256 under a secret key, or as keyed hashes; and the comparison of either.
+"""Blinding of record ids, as points of the curve P-256 or as keyed hashes, and matching of blinded ids.
 
 Nothing else imports openmined-psi.
 The package multiplies points in compiled code and lets other threads run meanwhile. Its own protocol ends with the
@@ -35,7 +35,7 @@ IdPositions = NDArray[np.int64]
 
 
 class Cipher:
-    """A fresh secret key, which never leaves this object.
+    """Commutative cipher on P-256 with a fresh secret key, which never leaves this object.
 
     Parameters
     ----------
@@ -67,12 +67,12 @@ class Cipher:
         self._pool.shutdown()
 
     def blind(self, ids: Sequence[bytes]) -> ByteRows:
-        """Put ids under this key, in their order."""
+        """Blind ids with this key, in their order."""
         pieces = self._pool.map(lambda worker, piece: worker.CreateRequest(piece), self._clients, self._split(ids))
         return np.concatenate([_rows(piece.encrypted_elements) for piece in pieces])
 
     def reblind(self, rows: ByteRows) -> ByteRows:
-        """Put points that are under another key under this one too, in their order.
+        """Blind points with this key that are already blinded with another one, in their order.
 
         Raises
         ------
@@ -106,7 +106,7 @@ def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ByteRows:
 
 
 def match(mine: ByteRows, theirs: ByteRows, peer: str) -> IdPositions:
-    """Per own id, where it stands in the peer's list, or -1."""
+    """Match ids: position of each own id in the peer's list, or -1."""
     own, others = _as_words(mine), _as_words(theirs)
     order = np.argsort(others, kind="stable")
     others = others[order]

@@ -1,4 +1,4 @@
-"""Which record ids do all parties know? Found without showing the others.
+"""Private set intersection of record ids, for record alignment.
 
 Private set intersection: every id becomes a point under the secret keys of both sides, and the points are compared
 (`protocols.alignment.blinding`). With three parties or more A does this with each B, and only ids that all know take
@@ -60,7 +60,7 @@ OnStep = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignmentTerms:
-    """What both sides bring to an alignment beside their ids.
+    """Inputs of an alignment beside the ids.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class AlignmentTerms:
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The outcome at one party.
+    """Result of an alignment at one party: the common ids, and the order of the ranks.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Common:
 def psi_initiate(
     channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: AlignmentTerms
 ) -> Common:
-    """A's side: find the ids that it and the parties at the other ends all know, and tell those which they are.
+    """Active party's side of private set intersection: finds the common ids of all parties and tells the peers.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def psi_initiate(
 
 
 def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: AlignmentTerms) -> Common:
-    """B's side: let A find the common ids, and be told which they are.
+    """Passive party's side of private set intersection: answers A, and is told which ids are common.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def keyed_order(ids: Sequence[bytes], key: bytes) -> IdPositions:
 
 
 def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: bool) -> bytes:
-    """The seed that both sides make from their random bytes.
+    """Exchange random bytes; returns the seed made of both sides' bytes.
 
     Nobody commits to a share before seeing the other's: whoever speaks last could choose between orders, but every one
     of them is a function of ids that both know, so there is nothing to gain.
@@ -201,7 +201,7 @@ def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: b
 def _blinded_by_all(
     channels: Sequence[Channel], ids: Sequence[bytes], cipher: Cipher, progress: OnStep
 ) -> list[ByteRows]:
-    """Per peer, the own ids under both keys. One chunk is on its way while the next is being computed."""
+    """Own ids blinded with both keys, per peer. One chunk is in transit while the next is computed."""
     answers: list[list[ByteRows]] = [[] for _ in channels]
     starts = range(0, len(ids), CHUNK_IDS)
     for start in starts:
@@ -227,14 +227,14 @@ def _read_answers(channels: Sequence[Channel], answers: Sequence[list[ByteRows]]
 
 
 def _answer(channel: Channel, size: int, cipher: Cipher, progress: OnStep) -> None:
-    """Put the peer's ids under the own key too, and send them back."""
+    """Blind the peer's ids with the own key too, and send them back."""
     for start, rows in _receive(channel, size, POINT_BYTES):
         channel.send(ReblindedIds(start=start, rows=_reblind(channel, cipher, rows)))
         progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
 
 
 def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: OnStep) -> ByteRows:
-    """The peer's ids as they are to be compared with the own ones."""
+    """Receive the peer's ids, blinded for comparison with the own ones."""
     collected = []
     for start, rows in _receive(channel, size, POINT_BYTES if cipher else HASH_BYTES):
         if start + WINDOW * CHUNK_IDS < size:
@@ -245,7 +245,7 @@ def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: OnSte
 
 
 def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, ByteRows]]:
-    """Every chunk of a peer's blinded ids, in order, with the position of its first."""
+    """Receive a peer's blinded ids by chunks, in order, with the position of each chunk."""
     start = 0
     while start < size:
         chunk = expect(channel, BlindedIds)
@@ -267,7 +267,7 @@ def _reblind(channel: Channel, cipher: Cipher, rows: ByteRows) -> ByteRows:
 
 
 def _read_flags(channel: Channel, size: int, *, most: int) -> NDArray[np.bool_]:
-    """Which of so many ids the peer calls common: not more than it has itself."""
+    """Receive the flags of common ids; refuses more of them than the peer has ids."""
     bits = expect(channel, CommonIds).bits
     if len(bits) != -(-size // 8) or np.unpackbits(bits)[size:].any():
         raise UnexpectedMessage(f"{channel.peer} sent {8 * len(bits)} bits about {size} ids, or bits beyond the last")

@@ -1,4 +1,4 @@
-"""Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
+"""Messages of vertical training, in the order of the protocol. A is the active party; each passive party B talks to A.
 
 Training; what is in brackets is left out where the files are aligned already (`protocols.alignment`)::
 
@@ -128,7 +128,7 @@ class Held(Message):
 
 
 class Hello(Message):
-    """Who speaks, what must be the same on both sides, and what each was told that the other will do.
+    """Handshake message: who speaks, what must agree on both sides, and what each expects the other to do.
 
     `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
@@ -233,7 +233,7 @@ class Answers(Message):
 
 
 class Heartbeat(Message):
-    """The sender's program goes on: it works or waits, and has nothing else to say."""
+    """Application-level heartbeat: the sender's program works or waits."""
 
     kind: ClassVar[str] = "heartbeat"
 
@@ -245,7 +245,7 @@ class Done(Message):
 
 
 class Abort(Message):
-    """The run is over; `reason` is a sentence without any value from the data."""
+    """Termination message: the run is over; `reason` is a sentence without any value from the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name

@@ -1,4 +1,4 @@
-"""What the connections of one socket make this party hold: bytes that were not taken yet, and file descriptors.
+"""Receive quotas per connection: unread bytes and file descriptors; connections that exceed them are cut off.
 
 ZeroMQ bounds the size of a frame and the number of *whole* messages in a queue. It bounds neither the number of frames
 of a message, which it keeps from the first to the last, nor the bytes of a queue, nor the number of connections. The
@@ -27,7 +27,7 @@ QUOTA_LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Outsiders:
-    """What connections that no peer speaks over may have together.
+    """Quota of all connections that belong to no peer.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class Arrivals:
-    """The connections of one socket, by file descriptor.
+    """Receive quotas of one socket's connections, by file descriptor.
 
     Parameters
     ----------

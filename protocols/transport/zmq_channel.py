@@ -1,4 +1,4 @@
-"""A passive party's end over ZeroMQ with CURVE: connects to the active party and waits for it to appear.
+"""ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
 Used by the thread that made it.
 """
@@ -36,7 +36,7 @@ MAX_UNREAD_BYTES = 256 << 20
 
 
 class ConnectedChannel:
-    """A passive party's end: connects to the active party and waits for it to appear.
+    """Channel of a passive party: connects to the active party and waits for it.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class ConnectedChannel:
         return bool(self._inbox)
 
     def _refuse_to_wait(self) -> None:
-        """Raise if the peer will not come, did not come in time, or sends without end."""
+        """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
             raise UnexpectedMessage(
                 f"{self.peer} sent more than {MAX_UNREAD_BYTES >> 20} MiB ahead of its turn, and was cut off"

@@ -1,4 +1,4 @@
-"""The connections of a listening socket, followed by a thread of its own while the party is busy.
+"""Monitor thread of a listening socket's connections: events and receive quotas.
 
 ZeroMQ tells of connections that begin and end through a queue of a thousand events, and stops where that is full: then
 no heartbeat goes out any more. It accepts whoever connects, as long as there are file descriptors. So somebody has to
@@ -20,7 +20,7 @@ MAX_NEWS = 10_000
 
 
 class WatchedConnections:
-    """Follows the connections of a socket until it is closed; what it found is fetched by the party's own thread.
+    """Monitors the connections of a socket; its findings are fetched by the party's own thread.
 
     Parameters
     ----------

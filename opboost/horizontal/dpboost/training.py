@@ -49,7 +49,7 @@ Deals = Callable[[int, BitSource], Callable[[Mask], NDArray[np.int64]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPBoostSettings:
-    """What a DPBoost model is made of.
+    """Settings of a DPBoost model, and how its budget divides.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class DPBoostSettings:
 
     @property
     def coins(self) -> RecordCoins:
-        """In which tree of an ensemble a record is."""
+        """Probabilities with which a record is in each tree of an ensemble."""
         match self.scheme:
             case "seq":
                 return RecordCoins((1.0,))
@@ -105,11 +105,11 @@ class DPBoostSettings:
         return -(-self.n_trees // self.coins.n_parts)
 
     def split_epsilon(self, epsilon: float) -> float:
-        """What one level of splits may spend of a tree's epsilon."""
+        """Epsilon of one level of splits, of a tree's epsilon."""
         return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
 
     def leaf_epsilon(self, epsilon: float) -> float:
-        """What the leaves may spend of a tree's epsilon."""
+        """Epsilon of the leaves, of a tree's epsilon."""
         return epsilon / 2 if self.max_depth else epsilon
 
     def leaf_bound(self, place: int) -> float:
@@ -117,12 +117,12 @@ class DPBoostSettings:
         return self.max_grad * (1 - self.learning_rate) ** place if self.clips_leaves else self.max_grad
 
     def leaf_sensitivity(self, place: int) -> float:
-        """How far one record can move a leaf's value: ``min(g / (1 + lambda), 2 g (1 - eta)^t)``."""
+        """Sensitivity of a leaf's value: ``min(g / (1 + lambda), 2 g (1 - eta)^t)``."""
         return min(self.max_grad / (1 + self.reg_lambda), 2 * self.leaf_bound(place))
 
 
 def releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
-    """All that is released of the trees, each worth `epsilon` to the records that it may touch."""
+    """Releases of all trees; each tree costs `epsilon` for the records that it may use."""
     tree = _tree_releases(settings, epsilon)
     parts = (tree,) * settings.coins.n_parts
     return (SharedByCoins(coins=settings.coins, parts=parts, count=settings.n_ensembles),)
@@ -200,7 +200,7 @@ def train(
 
 
 def by_coins(settings: DPBoostSettings) -> Deals:
-    """Records handed out by a coin of their own."""
+    """Assignment of records to trees by a coin per record."""
 
     def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
         return settings.coins.deal(n_records, rng=rng).next_part
@@ -216,7 +216,7 @@ def _grow(
     place: int,
     draws: dict[str, BitSource],
 ) -> Tree:
-    """One tree on the records that are dealt to it."""
+    """Grow one tree on the records that are assigned to it."""
     grid, on_sums = settings.clipping.grid, settings.leaf == "sums"
     half = settings.leaf_epsilon(epsilon) / 2
     of_sums = laplace_noise(settings.max_grad, half, grid.grad_scale), laplace_noise(1.0, half, grid.hess_scale)
@@ -248,7 +248,7 @@ def _grow(
 
 
 def _value_steps(settings: DPBoostSettings, place: int) -> int:
-    """How far one record moves a leaf's value, in steps; rounding two values may part them by one more."""
+    """Sensitivity of a leaf's value in steps; rounding two values may add one step."""
     return math.ceil(settings.leaf_sensitivity(place) * (_LEAF_STEPS / settings.max_grad)) + 1
 
 
@@ -260,7 +260,7 @@ def _noisy_values(values: Values, settings: DPBoostSettings, place: int, epsilon
 
 
 def _tree_releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
-    """What one tree releases; the same for every place in an ensemble."""
+    """Releases of one tree; the same for every place in an ensemble."""
     chosen: tuple[Release, ...] = ()
     if settings.max_depth:
         chosen = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)

@@ -1,4 +1,4 @@
-"""Trees whose splits are chosen by noisy sums: from histograms, or among one random cut per column.
+"""Trees grown on noisy sums: splits from noisy histograms, or among one random cut per column.
 
 A node inherits the sums that its parent's split left for it, and leaves are made of them: the last level asks nothing.
 Each level is asked as a whole. A child cuts a column only within the bins that its ancestors' cuts have left to it:
@@ -67,7 +67,7 @@ class Chosen:
 
 
 class NoisyRule(Protocol):
-    """Chooses splits by noisy sums."""
+    """Split rule on noisy sums."""
 
     def root_sums(self, holder: QueryHolder, columns: NDArray[np.int64]) -> Sums:
         """Begin a tree: the sums of its root, shape ``(1, 2)``."""
@@ -77,7 +77,7 @@ class NoisyRule(Protocol):
 
 
 class HistogramRule:
-    """Every cut of every column, by noisy histograms.
+    """Split rule on noisy histograms: every cut of every column.
 
     With a single column, the histogram of the root serves all levels: the bins of a node are some of its bins.
 
@@ -128,7 +128,7 @@ class HistogramRule:
 
 
 class OneCutRule:
-    """One random cut per node and column; the best column wins ("partially random").
+    """Partially random split rule: one random cut per node and column, of which the best is taken.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class OneCutRule:
 
 
 def noisy_split_gains(sums: Sums, left: Sums, right: Sums, update: WeightUpdate, leaf: LeafRule) -> Values:
-    """Half of what the children gain more than the node, shape of `left` without its second axis."""
+    """Half of the gain of each cut, shape of `left` without its second axis."""
     node = leaf.gain(*update.read(sums)).reshape(len(sums), *[1] * (left.ndim - 2))
     return (leaf.gain(*update.read(left)) + leaf.gain(*update.read(right)) - node) / 2
 
@@ -178,7 +178,7 @@ def grow_noisy_tree(
     axes: HistogramAxes,
     depth: int,
 ) -> Tree:
-    """Grow a tree, level by level, as far as splits gain.
+    """Grow a tree level by level, as long as splits have a gain.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ from opboost.trees.tree import Ensemble, Tree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedAmongOwners:
-    """Everything public of a training.
+    """Public settings of a training, and the parts of workers and coordinator in it.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class FederatedAmongOwners:
 
     @property
     def tree_rules(self) -> TreeRules:
-        """What the trees may look like, and what may be asked of them."""
+        """Limits of the trees and of the questions about them."""
         choices, leaf = self.choices, self.leaf
         is_moved = choices.refining != "none"
         n_refined = choices.n_trees if choices.split_method == "hist" else choices.hessian_rounds
@@ -87,11 +87,11 @@ class FederatedAmongOwners:
         )
 
     def public_rule(self, bits: BitSource) -> RandomRule | None:
-        """None: the account holds for any splits, so nobody has to follow a rule."""
+        """None: the privacy accounting holds for any splits, so no public rule fixes them."""
         return None
 
     def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> PlacedHolder:
-        """An owner's records.
+        """A worker's holder of its records.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class FederatedAmongOwners:
         return False
 
     def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
-        """Records in their first cells, whose answers are exact: all of an owner's, or a part of them.
+        """Holder of records in their first cells with exact answers: all of a worker's records, or a part.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class FederatedAmongOwners:
         }
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> PlacedHolder:
-        """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
+        """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
 
         Parameters and privacy are those of `rows`.
         """
@@ -148,7 +148,7 @@ class FederatedAmongOwners:
         return AskedRows(exact, noisy, choices=self.choices, n_columns=n_columns)
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
-        """The coordinator's part, on the sum of all owners' `rows`.
+        """Train as the coordinator, on the sum of all workers' `rows`.
 
         Notes
         -----
@@ -157,7 +157,7 @@ class FederatedAmongOwners:
         return self.model(self.trained(holder, shape_bits=shape_bits, rng=rng).trees)
 
     def trained(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Trained:
-        """The same, with the number of questions and rounds."""
+        """Train as the coordinator, and count queries and rounds."""
         multiplier = self.noise.multiplier if isinstance(self.noise, QueryAccount) else 0.0
         return train(
             holder,
@@ -171,11 +171,11 @@ class FederatedAmongOwners:
         )
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that trees on values are, their leaves on the scale of training."""
+        """Make a model of trees on values, whose leaves are on the scale of training."""
         return self.task.model(trees, has_scores=self.update.name != "averaging")
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What the model promises, and to whom not."""
+        """Privacy guarantee of the model, and against whom it does not hold."""
         return owners_guarantee(
             self.noise,
             delta=self.delta,
@@ -186,7 +186,7 @@ class FederatedAmongOwners:
 
 
 def check_noise_in_shares(choices: Choices) -> None:
-    """Refuse choices whose questions have no account of noise that owners add."""
+    """Refuse choices for which noise in shares has no privacy accounting."""
     if choices.split_method != "tr" or choices.refining != "none":
         raise ParameterError(
             "noise in shares is for random trees on candidates that stay where they are (tr; uniform or log): other "

@@ -1,4 +1,4 @@
-"""A row holder that counts what it is asked, adds noise to every answer, and answers no more than was paid for."""
+"""Row holder with a query budget: counts queries, adds Gaussian noise to every answer, refuses what is not paid for."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class QueryHolder(ForwardingHolder):
 
     @property
     def n_bytes(self) -> int:
-        """Of all messages of one client together, without what secure aggregation adds."""
+        """Bytes of all messages of one client, without the overhead of secure aggregation."""
         return _BYTES * self.n_numbers
 
     def place(self, columns: PublicGrid) -> None:
@@ -107,7 +107,7 @@ class QueryHolder(ForwardingHolder):
         return self.totals_later(nodes)()
 
     def totals_later(self, nodes: Nodes) -> Later:
-        """The same, to be had by a call, so that trees of a batch are asked together."""
+        """Deferred `totals`, so that trees of a batch are asked together."""
         self._charge(1, nodes)
         later = self._clients.totals_later(nodes)
         # However often it is called, noise is drawn once.
@@ -163,7 +163,7 @@ class QueryHolder(ForwardingHolder):
         super().divide(splits)
 
     def _charge(self, n_queries: int, nodes: Nodes, *, is_round: bool = False) -> None:
-        """Refuse what is not in the account, before anything is drawn."""
+        """Charge queries before any noise is drawn; refuse those that the account does not have."""
         asked = set(nodes.tolist())
         if len(asked) < len(nodes) or not asked.isdisjoint(self._split):
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
@@ -185,7 +185,7 @@ class QueryHolder(ForwardingHolder):
         return out.reshape(len(nodes), 2, self._axes.n_columns, -1)
 
     def _released(self, sums: Sums) -> Sums:
-        """Add noise of its own to every number."""
+        """Add independent noise to every number."""
         self.n_numbers += sums.size
         noisy = np.ascontiguousarray(sums)
         for place, noise in enumerate(self._noises):

@@ -1,4 +1,4 @@
-"""A client's own look at the questions: that they are those of the recipe, and no more of them than it has."""
+"""Verification by a client that the questions are those of the recipe, and no more than the recipe has."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opboost.trees.splitting import Splits
 
 
 class AskedRows(ForwardingHolder):
-    """A row holder that answers what a recipe of the federated framework asks for.
+    """Row holder that answers only the questions of a recipe of the federated framework.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class AskedRows(ForwardingHolder):
         self._split.append(splits.nodes)
 
     def _n_histograms(self, number: int) -> int:
-        """Of the tree with this number."""
+        """Number of histogram questions of the tree with this number."""
         choices = self._choices
         is_refined = choices.refining != "none" and number < choices.hessian_rounds
         match choices.split_method:

@@ -40,7 +40,7 @@ Refining = Literal["none", "printed", "equal_mass"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """A point in the framework's space, but for the weight update.
+    """The choices of the framework, except the weight update.
 
     Attributes
     ----------
@@ -77,11 +77,11 @@ class Choices:
 
     @property
     def n_batches(self) -> int:
-        """How often gradients are computed."""
+        """Number of batches, each of which computes gradients once."""
         return math.ceil(self.n_trees / self.batch_size)
 
     def n_queries(self, n_columns: int) -> int:
-        """The paper's kappa: how many queries the account must be for (table 1)."""
+        """Number of queries that the account must cover, the paper's kappa (table 1)."""
         k = self.n_columns_of_a_tree(n_columns)
         match self.split_method:
             case "hist":
@@ -96,7 +96,7 @@ class Choices:
 
 
 def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate) -> int:
-    """A number of trees, or a share of all of them; all of them if vectors do not depend on scores.
+    """Trees per batch from a number or a share of all trees; all trees if contributions do not depend on scores.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a training ends with.
+    """Result of a training: trees and what they cost in queries and messages.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ def train(
 
 @dataclass(frozen=True, slots=True)
 class _Unfinished:
-    """A tree whose leaves were asked for, in the bins of its time."""
+    """A tree whose leaf sums were asked for but not yet read, in the bins of that time."""
 
     shape: CompleteShape
     columns: PublicGrid
@@ -238,7 +238,7 @@ class _Training:
         )
 
     def _share(self, number: int) -> float:
-        """What a tree's values are multiplied by: batches, and forests as a whole, are averaged."""
+        """Factor of a tree's values: the trees of a batch, or of a whole forest, are averaged."""
         choices = self.choices
         if self.update.name == "averaging":
             return 1.0 / choices.n_trees
@@ -260,7 +260,7 @@ class _Training:
         )
 
     def _grow_at_random(self) -> None:
-        """Begin a tree whose shape needs no answer; the batch's leaves are asked for together."""
+        """Grow a random tree's shape; the leaf sums of a batch are asked for together."""
         depth = self.choices.max_depth
         shape = grow_complete_shape(self.holder, rule=self.random, axes=self.axes, depth=depth)
         self.unfinished.append(_Unfinished(shape, self.columns, self.holder.totals_later(shape.leaves)))
@@ -275,7 +275,7 @@ class _Training:
         self.trees.append(columns.in_values(tree))
 
     def _refined(self, number: int) -> PublicGrid | None:
-        """Candidates for the next tree, from a question of their own."""
+        """Refined candidates for the next tree, from a query of their own."""
         choices, refinement = self.choices, self.refinement
         if refinement is None or choices.split_method == "hist" or number >= choices.hessian_rounds:
             return None
@@ -283,7 +283,7 @@ class _Training:
         return refinement.learn(which, self.holder.weights(which))
 
     def _refined_by_root(self) -> PublicGrid | None:
-        """Candidates for the next tree, from the histograms that this one's root was asked for; at no cost."""
+        """Refined candidates for the next tree, from the released histograms of this tree's root; no privacy cost."""
         if self.refinement is None:
             return None
         assert isinstance(self.noisy, HistogramRule)

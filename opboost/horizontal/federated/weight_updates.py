@@ -1,4 +1,4 @@
-"""How leaves get their values: averaging, gradient and Newton updates (Maddock et al., CCS 2022, section 4.4).
+"""Weight updates: averaging, gradient and Newton leaf values (Maddock et al., CCS 2022, section 4.4).
 
 Each update is a vector (G, H) that every record adds to sums, and a rule from noisy sums to a leaf's value.
 
@@ -36,7 +36,7 @@ UpdateName = Literal["averaging", "gradient", "newton"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightUpdate:
-    """What records contribute, and what becomes of the sums.
+    """Weight update: the contribution of a record to sums, and leaf values from sums.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class WeightUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafRule:
-    """Numbers that turn sums into values and scores.
+    """Settings that turn sums into leaf values and gains.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class LeafRule:
     is_printed: bool = False
 
     def gain(self, grad: Values, hess: Values) -> Values:
-        """What a node's best value within bounds gains, twice: ``G^2 / (H + reg_lambda)`` if it is not clipped."""
+        """Twice the gain of a node's best bounded value: ``G^2 / (H + reg_lambda)`` if it is not clipped."""
         weight = hess + self.reg_lambda
         safe = np.where(np.abs(weight) < 1e-12, 1e-12, weight)
         value = -grad / safe
@@ -132,14 +132,14 @@ _LEAST_LAMBDA = 1.0
 
 
 def strength_for(std: float, *, is_printed: bool = False) -> float:
-    """The regulariser for noise of a deviation on the leaves' sums; as printed, 1 whatever the noise."""
+    """L2 regularisation for a standard deviation of the noise on leaf sums; 1 as published."""
     return _LEAST_LAMBDA if is_printed else max(_LEAST_LAMBDA, _NOISE_LAMBDA * std)
 
 
 def weight_update(
     name: UpdateName, *, is_classification: bool, is_printed: bool = False, max_grad: float = 1.0
 ) -> WeightUpdate:
-    """An update by its name.
+    """Make the weight update of this name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""InPrivate Digging (Zhao et al., INFOCOM 2018): owners in a chain, each adding private trees to those it received.
+"""InPrivate Digging (Zhao et al., INFOCOM 2018): a chain of owners, each adding private trees to those received.
 
 Owners take turns in a fixed order; the trees are public and go along the chain. A turn trains one tree on residuals of
 some of the owner's records: round r uses half of those that no round used before, by a coin of each record's own, so
@@ -41,7 +41,7 @@ def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
 
 
 def releases(settings: InPrivateSettings, epsilon: float) -> tuple[Release, ...]:
-    """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
+    """Releases of one owner: one tree per record. Owners' records are disjoint by ownership, which is public."""
     grid, share = settings.clipping.grid, settings.leaf_epsilon(epsilon)
     leaves = (
         laplace_release(settings.max_residual, share, grid.grad_scale),
@@ -54,7 +54,7 @@ def releases(settings: InPrivateSettings, epsilon: float) -> tuple[Release, ...]
 
 
 class Owner:
-    """One member of the chain, with its records.
+    """A chain owner with its records.
 
     Parameters
     ----------
@@ -104,11 +104,11 @@ class Owner:
         self._holders = _Holders(leaves if gradients is squared_gradients else holder(counted), leaves)
 
     def receive(self, tree: Tree) -> None:
-        """Take a tree of another owner into the residuals."""
+        """Update the residuals with a tree of another owner."""
         self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
 
     def take_back(self, tree: Tree) -> None:
-        """Count a turn as taken that gave this tree in an earlier process; the same coins use its records up."""
+        """Replay a turn that gave this tree in an earlier process; the same coins use its records up."""
         self._deal.next_part()
         self.receive(tree)
 
@@ -153,7 +153,7 @@ class Owner:
         return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
     def mean_error(self) -> float:
-        """How wrong the trees so far are on the owner's records: absolute, or the share of wrong classes.
+        """Error of the trees so far on the owner's records: mean absolute error, or share of wrong classes.
 
         Notes
         -----
@@ -175,7 +175,7 @@ class Owner:
 def run_chain(
     owners: Sequence[Owner], *, n_rounds: int, epsilon: float, least_advance: float | None = None
 ) -> list[Tree]:
-    """Let every owner take its turns in order; each tree reaches all the others before the next turn.
+    """Run the chain: owners take turns in order, and each tree reaches all others before the next turn.
 
     Parameters
     ----------

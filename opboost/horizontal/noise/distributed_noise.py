@@ -1,4 +1,4 @@
-"""Leaf noise that the owners of the rows draw in shares, so that nobody has to be trusted with exact sums.
+"""Distributed noise: owners draw leaf noise in shares, so that nobody has to be trusted with exact sums.
 
 Every owner adds Skellam noise of a part of the variance to its own sums, and secure aggregation shows their sum alone.
 A part is such that `n_honest` owners make up the whole; of whoever else takes part nothing is expected. The account is
@@ -86,7 +86,7 @@ def shared_leaf_noise(
 
 
 def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:
-    """What one owner adds to its own sums of g and of h; nothing if the noise is added to everybody's sum."""
+    """Noise distributions of one owner's share on its sums of g and h; None if the coordinator adds the noise."""
     if not noise.n_honest or noise.grad_std == 0:
         return None, None
     grad, hess = skellam_laws(noise.clipping, noise.grad_std)
@@ -94,7 +94,7 @@ def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:
 
 
 def epsilon_of_shares(noise: LeafNoise, n_shares: int, *, delta: float) -> float:
-    """What everything released costs a record that so many owners' shares of the noise hide.
+    """Epsilon of all releases against somebody from whom only so many shares of the noise are hidden.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def epsilon_of_shares(noise: LeafNoise, n_shares: int, *, delta: float) -> float
 
 
 def _in_part(release: Release, part: float) -> SkellamRounds:
-    """The same with a part of the noise's variance."""
+    """The release with a part of the noise's variance."""
     if not isinstance(release, SkellamRounds):
         raise AccountError(f"a {type(release).__name__} has no noise that comes in shares; nothing was released")
     variances = tuple(variance * part for variance in release.variances)
@@ -119,7 +119,7 @@ def _in_part(release: Release, part: float) -> SkellamRounds:
 def weaker_promises(
     noise: LeafNoise | QueryAccount, *, delta: float, are_owners_known: bool
 ) -> tuple[WeakerPromise, ...]:
-    """Against whom noise in shares promises less than to everybody else; nobody, if one share is all of it.
+    """Parties against whom noise in shares has a weaker guarantee; none if one share is all of the noise.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How much Gaussian noise the leaf sums of data-free trees need for a budget, and what it then promises.
+"""Calibration of Gaussian noise on the leaf sums of data-independent trees, and its privacy accounting.
 
 ========================  =======================================  ================================================
 records                   without a filter                         with a filter
@@ -47,7 +47,7 @@ _SLACK = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafNoise:
-    """The noise of a model, and its account.
+    """The noise of a model, and its privacy accounting.
 
     Attributes
     ----------
@@ -113,31 +113,31 @@ class LeafNoise:
         return gaussian_noise(self.grad_std, grid.grad_scale), gaussian_noise(self.hess_std, grid.hess_scale)
 
     def prices(self) -> ChargeTable | None:
-        """What contributions cost at the filter's order; None where they cost ``mu^2``."""
+        """Charge table at the filter's order; None where contributions cost ``mu^2``."""
         if not self.order or self.grad_std == 0:
             return None
         return ChargeTable(self.rate, order=self.order, largest_mu_squared=self.mu**2)
 
     def filter_for(self, n_records: int) -> RenyiFilter | None:
-        """Accounts for newly arrived records."""
+        """Individual privacy filter for newly arrived records."""
         if self.order is None or self.grad_std == 0:
             return None
         return filter_for_rounds(n_records, self.mu, self.prices(), self.n_trees)
 
     def epsilon(self, delta: float) -> float:
-        """What everything released costs between `neighbours`; infinite without noise."""
+        """Epsilon of all releases between `neighbours`; infinite without noise."""
         if self.initial_epsilon:
             return self.initial_epsilon + by_renyi_replaced(self.releases, delta)
         return self.account(self.releases, delta) if self.releases else math.inf
 
     @property
     def neighbours(self) -> str:
-        """Between whom `epsilon` holds, in words."""
+        """The neighbouring data sets of `epsilon`, in words."""
         return REPLACED if self.initial_epsilon else ADDED_OR_REMOVED
 
     @property
     def basis(self) -> str:
-        """How the promise was obtained, in words."""
+        """How the guarantee was obtained, in words."""
         if not self.releases:
             return "no noise"
         words = _NAMES[self.account]
@@ -157,7 +157,7 @@ def leaf_noise(
     static_lambda: float | None = None,
     n_models: int = 1,
 ) -> LeafNoise:
-    """The least noise for a budget.
+    """Calibrate the least noise for a budget.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def leaf_noise(
 
 
 def accountant_for(rate: float, order: int | None) -> Accountant:
-    """The sharpest account that knows the releases."""
+    """The sharpest accountant for these releases."""
     if order:
         return by_renyi
     return by_gaussian if rate == 1 else by_loss_distribution
@@ -277,7 +277,7 @@ class _Plan:
 
 
 def filter_for_rounds(n_records: int, mu: float, prices: ChargeTable | None, n_trees: int) -> RenyiFilter:
-    """Accounts that last for so many rounds at the full price. At order 2 the divergence of a Gaussian is ``mu^2``."""
+    """Filter that lasts for so many rounds at the full charge. At order 2 a Gaussian's divergence is ``mu^2``."""
     largest = mu**2 if prices is None else float(prices.charges(np.array([mu**2]))[0])
     order = 2 if prices is None else prices.order
     return RenyiFilter.for_rounds(n_records, order=order, largest_charge=largest * (1 + _SLACK), n_rounds=n_trees)

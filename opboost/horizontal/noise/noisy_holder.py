@@ -1,4 +1,4 @@
-"""Noise after aggregation: a row holder whose answers may be released, and no more of them than are paid for."""
+"""Row holder that adds noise after aggregation, and releases no more answers than its account covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of clients whose cells may be drawn anew between trees, one client or several asked as one."""
+"""Client row holders whose split candidates may change between trees, and their sum."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Later = Callable[[], Sums]
 
 @runtime_checkable
 class PlacedHolder(RowHolder, Protocol):
-    """A row holder that is told new split candidates."""
+    """Row holder whose split candidates can be changed."""
 
     def place(self, columns: PublicGrid) -> None:
-        """Put the rows into these cells, from the next tree on."""
+        """Bin the rows by these candidates, from the next tree on."""
 
 
 class ClientHolder(PlacedHolder, Protocol):
-    """One that may be asked first and heard later."""
+    """Row holder with deferred answers."""
 
     def totals_later(self, nodes: Nodes) -> Later:
-        """What `totals` gives, to be had by a call.
+        """Ask for `totals`; the answer is returned by a call.
 
         Further trees may be started before that, and are finished in the order in which they were started. Whatever was
         asked by then is one message.
@@ -74,13 +74,13 @@ class ClientRows(ForwardingHolder):
 def client_records(
     rows: Values, labels: Values, *, columns: PublicGrid, gradients: Gradients, clipping: Clipping, walks: bool
 ) -> RecordHolder:
-    """The records of `ClientRows` in their first cells, of which the values need not be kept."""
+    """Record holder of a client's rows in their first cells; does not keep the values."""
     kind = WalkingHolder if walks else RecordHolder
     return kind(columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=0.0)
 
 
 class SummedClients(SummedHolders):
-    """Several clients of disjoint rows, asked as one."""
+    """Sum of several clients with disjoint rows."""
 
     def __init__(self, clients: Sequence[ClientHolder]) -> None:
         super().__init__(clients)

@@ -33,7 +33,7 @@ from opboost.trees.tree import Ensemble, Tree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGBDTAmongOwners:
-    """Everything public of a training.
+    """Public settings of a training, and the parts of workers and coordinator in it.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class SGBDTAmongOwners:
 
     @property
     def tree_rules(self) -> TreeRules:
-        """What the trees may look like, and what may be asked of them."""
+        """Limits of the trees and of the questions about them."""
         rounding = 1 / VALUE_STEPS if self.is_mean_of_values else 0.0
         return TreeRules(
             n_trees=self.n_trees,
@@ -82,11 +82,11 @@ class SGBDTAmongOwners:
         )
 
     def public_rule(self, bits: BitSource) -> RandomRule:
-        """The shapes of all trees, which follow from public bits (algorithm 9); nobody can choose splits."""
+        """Random rule of all trees' shapes from public bits (algorithm 9); nobody can choose splits."""
         return random_rule(self.task.grid, self.shape, bits)
 
     def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> RowHolder:
-        """An owner's records.
+        """A worker's holder of its records.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class SGBDTAmongOwners:
         return self.noise.rate != 1
 
     def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
-        """Records in cells, whose answers are exact: all of an owner's, or a part of them.
+        """Holder of records in cells with exact answers: all of a worker's records, or a part.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class SGBDTAmongOwners:
         )
 
     def answering(self, records: RowHolder, *, rng: BitSource) -> RowHolder:
-        """What may be asked of `records`, which are one holder of all of an owner's; noise is drawn here, once.
+        """Verifying holder of all of a worker's records, with the noise that the worker adds.
 
         Parameters and privacy are those of `rows`.
         """
@@ -141,7 +141,7 @@ class SGBDTAmongOwners:
         return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
-        """The coordinator's part, on the sum of all owners' `rows`.
+        """Train as the coordinator, on the sum of all workers' `rows`.
 
         Notes
         -----
@@ -163,11 +163,11 @@ class SGBDTAmongOwners:
         return self.model([self.task.grid.in_values(tree) for tree in training.trees])
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that trees on values are, their leaves on the scale of training."""
+        """Make a model of trees on values, whose leaves are on the scale of training."""
         return self.task.model(trees)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What the model promises, and to whom not."""
+        """Privacy guarantee of the model, and against whom it does not hold."""
         return owners_guarantee(
             self.noise,
             delta=self.delta,
@@ -184,7 +184,7 @@ class SGBDTAmongOwners:
 
 
 class OwnLeafValues(ForwardingHolder):
-    """An owner's noisy leaf values in place of its noisy sums, each with a 1, so that the sum has their number too.
+    """Row holder that answers with a worker's noisy leaf values, each with a count of 1, in place of noisy sums.
 
     Parameters
     ----------
@@ -206,5 +206,5 @@ class OwnLeafValues(ForwardingHolder):
 
 
 def mean_of_values(totals: Sums) -> Values:
-    """Leaf values from the sum of `OwnLeafValues`."""
+    """Mean leaf values from the sum of `OwnLeafValues`."""
     return totals[:, 0] / (VALUE_STEPS * np.maximum(totals[:, 1], 1))

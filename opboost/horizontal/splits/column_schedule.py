@@ -1,4 +1,4 @@
-"""Which columns a tree may use: all, the next k in turn, or k that are drawn (Maddock et al., section 5.1)."""
+"""Column schedule of the trees: all columns, the next k in turn, or k at random (Maddock et al., section 5.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Interaction = Literal["all", "cyclical", "random"]
 
 
 def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: Uniforms) -> ColumnTurns:
-    """The columns of one tree after the other.
+    """Make the schedule that gives each tree's columns.
 
     Parameters
     ----------

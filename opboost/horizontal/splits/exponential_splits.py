@@ -89,7 +89,7 @@ class ExponentialRule(ScoredRule):
 
 
 def gain_range(max_grad: float) -> float:
-    """The range of the gain's change by one record more or less, ``4 g^2``: it rises by at most g^2, falls by 3 g^2."""
+    """Range of the gain's change by one record, ``4 g^2``: it rises by at most g^2 and falls by at most 3 g^2."""
     return 4.0 * max_grad**2
 
 

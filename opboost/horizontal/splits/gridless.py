@@ -1,4 +1,4 @@
-"""Splits chosen by the exponential mechanism among all thresholds of a column, rather than a few cuts of a grid.
+"""Exponential mechanism over all thresholds of a column, rather than the cuts of a grid.
 
 S-GBDT (Kirschte et al., 2023), algorithm 2; `opboost.privacy.thresholds` has the law. Thresholds are 32,768 points
 between public bounds, so that a column never has more distinct points than bins hold, whatever the data. Inside, rows
@@ -81,7 +81,7 @@ class GridlessColumns:
         return PointTable(BinnedTable(bins, cuts, axes), tuple(distinct), 1 << self.n_bits)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
-        """A tree on points as one on values, its leaves multiplied by `scale`."""
+        """Convert a tree on points to a tree on values, its leaves multiplied by `scale`."""
         thresholds = tree.thresholds.copy()
         for node in _cut_nodes(tree):
             thresholds[node] = self.scales[tree.columns[node]].thresholds(thresholds[node])
@@ -106,7 +106,7 @@ class PointTable:
     n_points: int
 
     def in_bins(self, tree: Tree) -> Tree:
-        """A tree on points as one on these bins: who lies at or below a point lies in a bin up to the cut."""
+        """Convert a tree on points to a tree on these bins."""
         thresholds = tree.thresholds.copy()
         for node in _cut_nodes(tree):
             distinct = self.distinct[tree.columns[node]]
@@ -190,7 +190,7 @@ def exponential_rule(
     holder: RowHolder,
     rng: BitSource,
 ) -> ExponentialRule | GridlessRule:
-    """The rule for rows as they were placed: in cells of a public grid, or in bins of their own points."""
+    """Make the split rule for rows in cells of a public grid, or in bins of their own points."""
     shared: dict[str, Any] = {"reg_lambda": reg_lambda, "mechanism": mechanism, "holder": holder, "rng": rng}
     if isinstance(placed, PointTable):
         return GridlessRule(placed=placed, grid=grid, **shared)
