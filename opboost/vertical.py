@@ -13,7 +13,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Logistic, Loss
+from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
 from opboost.trees.xgboost_engine import boost_with_xgboost
@@ -173,7 +173,7 @@ def train(
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
-    """Grow trees on own columns and rank columns side by side.
+    """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins.
@@ -197,7 +197,9 @@ def train(
         table, labels, weights = table.of_rows(~rows), labels[~rows], weights[~rows]
         if not len(labels) or not rows.any():
             raise DataError(f"{len(labels)} rows are left to train on and {rows.sum()} to validate; both need one")
-    weights = _with_positive_weight(labels, weights, loss, parameters.scale_pos_weight)
+    parameters.check_objective(loss)
+    if parameters.scale_pos_weight != 1:
+        weights = np.where(labels == 1, weights * parameters.scale_pos_weight, weights)
     if parameters.base_score is None:
         base_scores = loss.initial_scores(labels, weights)
     else:
@@ -227,13 +229,10 @@ def train(
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
     is_before = ~tree.is_leaf & (tree.thresholds < 0)
-    return replace(
-        tree,
-        thresholds=np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds),
-        missing_left=tree.missing_left ^ is_before,
-        lefts=np.where(is_before, tree.rights, tree.lefts),
-        rights=np.where(is_before, tree.lefts, tree.rights),
-    )
+    if not is_before.any():
+        return tree
+    behind_last = np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds)
+    return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
 
 
 def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
@@ -241,15 +240,6 @@ def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
         if length != n_rows:
             raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
-
-
-def _with_positive_weight(labels: Values, weights: Values, loss: Loss, factor: float) -> Values:
-    """The weights with those of label 1 multiplied."""
-    if factor == 1:
-        return weights
-    if not isinstance(loss, Logistic):
-        raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
-    return np.where(labels == 1, weights * factor, weights)
 
 
 def _bin(column: Column, *, max_bin: int) -> BinnedColumn:

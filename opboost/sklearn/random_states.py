@@ -1,4 +1,4 @@
-"""Seeds and bits of an estimator's `random_state`."""
+"""Seeds and bit sources from an estimator's `random_state`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int | None:
     return int(random_state.randint(np.iinfo(np.int32).max))
 
 
-def bits_of(seed: int | None) -> rng.BitSource:
+def bit_source(seed: int | None) -> rng.BitSource:
     """Secure bits, or with a seed bits that can be drawn again and that no guarantee rests on."""
     return rng.secure() if seed is None else rng.seeded(seed)

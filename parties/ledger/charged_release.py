@@ -1,4 +1,4 @@
-"""Release through the privacy ledger: cells that were drawn before stay, all others are charged, drawn and stored.
+"""ChargedColumn through the privacy ledger: cells that were drawn before stay, all others are charged, drawn and stored.
 
 ::
 
@@ -31,7 +31,7 @@ from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
 from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
@@ -46,7 +46,7 @@ class DueCells:
 
     Attributes
     ----------
-    release : Release
+    release : ChargedColumn
         Of the records that are to be charged.
     n_found : int
         Cells that were drawn before.
@@ -56,7 +56,7 @@ class DueCells:
         Earlier charges with their keys of which something is to be drawn.
     """
 
-    release: Release
+    release: ChargedColumn
     n_found: int
     charges: tuple[int, ...]
     unfinished: tuple[tuple[int, bytes], ...]
@@ -130,7 +130,7 @@ class Account:
     def release(
         self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, may_draw: bool = True, run: Run = here
     ) -> list[DueCells]:
-        """Release columns of some records; afterwards every block has the codes of each.
+        """ChargedColumn columns of some records; afterwards every block has the codes of each.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Account:
     def records(
         self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
     ) -> tuple[list[ReleasedColumn], list[DueCells]]:
-        """Release single records, for prediction: whoever was released before gets the same draw again.
+        """ChargedColumn single records, for prediction: whoever was released before gets the same draw again.
 
         Parameters
         ----------

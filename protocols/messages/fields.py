@@ -55,14 +55,14 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Word = Annotated[str, Field(max_length=200)]
 
 
-Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+ColumnNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
 
 
 Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
 # A privacy loss: not NaN, and infinite where there is no noise.
-Loss = Annotated[float, Field(ge=0)]
+PrivacyLoss = Annotated[float, Field(ge=0)]
 
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
-from protocols.messages.fields import ByteRows, Count, FlagArray, Loss, Name, RandomBytes, array_of
+from protocols.messages.fields import ByteRows, Count, FlagArray, Name, PrivacyLoss, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
@@ -59,7 +59,7 @@ NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 WorkerFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_WORKERS)]
 Confirmations = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2, width=CONFIRMATION_BYTES, max_rows=MAX_WORKERS)]
-Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
+WorkerNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
 # What nonces have room for, and one more.
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
 RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -67,7 +67,7 @@ SealedBytes = Annotated[bytes, Field(max_length=4096)]
 
 
 class Join(Message):
-    """A worker is there. `answered` is the number of trees that an earlier process of it answered for."""
+    """Handshake of a worker. `answered` is the number of trees that an earlier process of it answered for."""
 
     kind: ClassVar[str] = "join"
     party: Name
@@ -90,7 +90,7 @@ class Commitments(Message):
     """One row per worker that was there at the beginning; while it `is_open`, each of them reveals its bytes now."""
 
     kind: ClassVar[str] = "commitments"
-    names: Names
+    names: WorkerNames
     rows: ByteRows
     is_open: bool
 
@@ -110,11 +110,11 @@ class Reveals(Message):
 
 
 class Members(Message):
-    """Who takes part from now on, with keys of 32 bytes, and the number of the round that comes next."""
+    """Members of secure aggregation from now on, their keys of 32 bytes, and the number of the next round."""
 
     kind: ClassVar[str] = "members"
     epoch: EpochNumber
-    names: Names
+    names: WorkerNames
     keys: ByteRows
     round: RoundNumber
 
@@ -208,7 +208,7 @@ class Masked(Message):
 
 
 class Survivors(Message):
-    """Whose vectors came."""
+    """Survivors of a round: the workers whose masked vectors arrived."""
 
     kind: ClassVar[str] = "survivors"
     epoch: EpochNumber
@@ -217,7 +217,7 @@ class Survivors(Message):
 
 
 class Confirmed(Message):
-    """Who was present and who survived, as the sender was told: a MAC per worker, for its eyes."""
+    """Confirmation of who was present and who survived, as the sender was told: one MAC per worker."""
 
     kind: ClassVar[str] = "confirmed"
     epoch: EpochNumber
@@ -246,7 +246,7 @@ class Shares(Message):
 
 
 class TakeTurns(Message):
-    """An owner of a chain is there. It holds the trees of the first `n_held` turns."""
+    """Handshake of a chain owner, which holds the trees of the first `n_held` turns."""
 
     kind: ClassVar[str] = "take turns"
     party: Name
@@ -260,7 +260,7 @@ class PassTree(Message):
 
     kind: ClassVar[str] = "pass tree"
     turn: Count
-    epsilon: Loss
+    epsilon: PrivacyLoss
     is_secure: bool
     columns: NodeArray
     thresholds: NumberArray

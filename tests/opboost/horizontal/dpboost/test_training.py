@@ -11,12 +11,12 @@ from opboost import DPBoostClassifier, DPBoostRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes
-from opboost.horizontal.dpboost.training import Settings
+from opboost.horizontal.dpboost.training import DPBoostSettings
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.releases import LaplaceRelease, SelectionRelease
-from opboost.rng import seeded
+from opboost.rng import BitSource, seeded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -36,8 +36,8 @@ PLAIN = {
 PUBLIC = {"bounds": (0, 1), "label_bounds": (-1, 1), "random_state": 0}
 
 
-def settings(**changes) -> Settings:
-    return Settings(**(PLAIN | changes))
+def settings(**changes) -> DPBoostSettings:
+    return DPBoostSettings(**(PLAIN | changes))
 
 
 def table(n_rows: int = 300, seed: int = 0):
@@ -46,7 +46,7 @@ def table(n_rows: int = 300, seed: int = 0):
     return X, np.where(X[:, 0] > 0.5, 0.6, -0.6)
 
 
-def deals_seen(chosen: Settings, epsilon: float = math.inf, n_rows: int = 300) -> list[np.ndarray]:
+def deals_seen(chosen: DPBoostSettings, epsilon: float = math.inf, n_rows: int = 300) -> list[np.ndarray]:
     """The records of every tree."""
     seen: list[np.ndarray] = []
 
@@ -100,6 +100,8 @@ class OneCoinEach:
     def words(self, count: int) -> np.ndarray:
         self._n_drawn += 1
         return self._columns[self._n_drawn - 1, :count]
+
+    uniforms = BitSource.uniforms
 
 
 def parts_with(draw, n_records: int, is_eligible=lambda part, n: np.ones(n, np.bool_), seed: int = 4) -> list[set[int]]:

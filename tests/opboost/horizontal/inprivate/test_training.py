@@ -10,7 +10,7 @@ import pytest
 from opboost import InPrivateClassifier, InPrivateRegressor
 from opboost.errors import AccountError, DataError, ParameterError
 from opboost.horizontal.inprivate import training as inprivate
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, messages_of_round, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import squared_gradients
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 PUBLIC = {"bounds": (0, 1), "random_state": 0}
 
 
-def settings(**changes) -> Settings:
+def settings(**changes) -> InPrivateSettings:
     plain = {"n_rounds": 3, "max_depth": 2, "learning_rate": 1.0, "reg_lambda": 1.0, "noise_lambda": 2.0}
-    return Settings(**(plain | changes))
+    return InPrivateSettings(**(plain | changes))
 
 
 def table(n_rows: int = 400, seed: int = 0):
@@ -33,7 +33,7 @@ def table(n_rows: int = 400, seed: int = 0):
     return X, np.where(X[:, 0] > 0.5, 0.6, -0.6)
 
 
-def owner(chosen: Settings, n_rows: int = 400, seed: int = 0) -> Owner:
+def owner(chosen: InPrivateSettings, n_rows: int = 400, seed: int = 0) -> Owner:
     return Owner(
         *table(n_rows, seed), PublicGrid([(0, 1)] * 2, 8), chosen, gradients=squared_gradients, rng=seeded(seed)
     )

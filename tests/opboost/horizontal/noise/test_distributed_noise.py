@@ -15,7 +15,8 @@ from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients
 from opboost.privacy.accounting import by_gaussian, by_renyi
-from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from opboost.privacy.gaussian import gaussian_epsilon
+from tests.support.gaussian_budget import gaussian_mu
 
 CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
 DELTA = 1e-6

@@ -9,7 +9,7 @@ import pytest
 
 from opboost import DPBoostRegressor, InPrivateRegressor, SGBDTRegressor, load_model
 from opboost.errors import DataError, ParameterError
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, WalkingHolder, squared_gradients
@@ -141,7 +141,9 @@ def point_gains(rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
     columns = GridlessColumns(BOUNDS, n_bits=4, categorical=(0, 2))
     placed, holder = holder_of(rows, labels, columns)
     mechanism = ExponentialMechanism(epsilon=1.0, utility_range=gain_range(1.0))
-    rule = GridlessRule(placed, CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0))
+    rule = GridlessRule(
+        placed=placed, grid=CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0)
+    )
     buckets = rule.buckets(0, np.array([True]))
     gains = [np.repeat(each.utilities, each.widths) for each in buckets]
     weights = [np.full(int(each.widths.sum()), each.weight_per_point) for each in buckets]
@@ -190,7 +192,7 @@ def test_one_record_changes_the_probability_of_no_category_by_more_than_epsilon(
 def test_owners_pass_on_categories(columns):
     rows, labels = table(90)
     whose = np.arange(90) % 3
-    settings = Settings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     owners = [
         Owner(rows[whose == i], labels[whose == i], columns, settings, gradients=squared_gradients, rng=seeded(i))
         for i in range(3)

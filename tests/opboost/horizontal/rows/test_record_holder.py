@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opboost.errors import AccountError, DataError
 from opboost.horizontal.noise.leaf_sensitivity import joint_norm
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import (
     Clipping,
@@ -177,9 +177,7 @@ def test_rows_that_walk_refuse_what_they_cannot_answer():
 
 
 def noisy(n_trees: int = 2, **noise):
-    return NoisyHolder(
-        holder(), grad_noise=noise.get("grad"), hess_noise=noise.get("hess"), n_trees=n_trees, rng=seeded(0)
-    )
+    return NoisyHolder(holder(), noises=(noise.get("grad"), noise.get("hess")), n_trees=n_trees, rng=seeded(0))
 
 
 def test_a_tree_is_released_once_and_trees_are_counted():
@@ -224,7 +222,9 @@ def test_laplace_noise_costs_no_more_than_it_was_asked_for(bound, epsilon):
     scale = Clipping(max_grad=bound, max_hess=1.0).grid.grad_scale
     noise = laplace_noise(bound, epsilon, scale)
     assert noise is not None
-    spent = noise.release(laplace_sensitivity(bound, scale)).epsilon
+    release = laplace_release(bound, epsilon, scale)
+    assert release.scale == noise.scale
+    spent = release.epsilon
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
     assert laplace_noise(bound, math.inf, scale) is None

@@ -104,7 +104,7 @@ def test_without_noise_the_best_cut_is_taken():
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=math.inf, utility_range=gain_range(1.0))
     rule = ExponentialRule(
-        COLUMNS.axes, CLIPPING.grid, reg_lambda=1.0, mechanism=mechanism, holder=holder, rng=rng.seeded(0)
+        axes=COLUMNS.axes, grid=CLIPPING.grid, reg_lambda=1.0, mechanism=mechanism, holder=holder, rng=rng.seeded(0)
     )
     chosen = rule.choose(np.zeros(1, np.int32), holder)
     assert (int(chosen.columns[0]), int(chosen.cuts[0])) == (1, 1)

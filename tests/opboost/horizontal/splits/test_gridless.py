@@ -9,7 +9,7 @@ import pytest
 
 from opboost import DPBoostRegressor, InPrivateRegressor
 from opboost.errors import ParameterError
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, run_chain
 from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
@@ -36,7 +36,9 @@ def rule_on(rows: np.ndarray, labels: np.ndarray) -> GridlessRule:
     )
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=1.0, utility_range=gain_range(1.0))
-    return GridlessRule(placed, CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0))
+    return GridlessRule(
+        placed=placed, grid=CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0)
+    )
 
 
 def gains_of_points(rule: GridlessRule, missing_left: bool = True) -> np.ndarray:
@@ -110,7 +112,7 @@ def test_owners_pass_on_thresholds_and_place_their_own_rows_by_them():
     """What an owner learns of a tree is its points: scores after the chain are those of the published model."""
     rows, labels = table(60, 4)
     whose = np.arange(60) % 3
-    settings = Settings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     owners = [
         Owner(rows[whose == i], labels[whose == i], COLUMNS, settings, gradients=squared_gradients, rng=seeded(i))
         for i in range(3)
