@@ -56,6 +56,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         bounds: Bounds = None,
         missing: Literal["refuse", "category"] = "refuse",
         prediction: Literal["local", "desensitized", "routed"] = "routed",
+        correct_noise: bool = True,
         objective: str | None = None,
         engine: Literal["native", "xgboost"] = "native",
         n_estimators: int = 100,
@@ -90,6 +91,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.bounds = bounds
         self.missing = missing
         self.prediction = prediction
+        self.correct_noise = correct_noise
         self.objective = objective
         self.engine = engine
         self.n_estimators = n_estimators
@@ -161,7 +163,6 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             raise ParameterError(f"missing must be refuse or category; got {self.missing!r}")
         if self.engine not in ("native", "xgboost"):
             raise ParameterError(f"engine must be native or xgboost; got {self.engine!r}")
-        parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
         self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
         is_used = weights > 0
@@ -169,10 +170,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             raise DataError("all sample weights are zero; there is nothing to learn from")
         X, labels, weights, plan = X[is_used], labels[is_used], weights[is_used], None
         if validation is not None:
-            n_held_out = len(validation[0])
-            plan = ValidationPlan(np.arange(len(X) + n_held_out) >= len(X), self._metrics(loss))
+            plan = ValidationPlan(np.arange(len(X) + len(validation[0])) >= len(X), self._metrics(loss))
             X, labels = np.concatenate([X, validation[0]]), np.concatenate([labels, validation[1]])
-            weights = np.concatenate([weights, np.ones(n_held_out)])
+            weights = np.concatenate([weights, np.ones(len(validation[0]))])
         self._mechanisms = self._plan(X)
         categorical = self._categorical()
         seed = seed_of(self.random_state)
@@ -187,10 +187,12 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             labels=labels,
             weights=weights,
             loss=loss,
-            parameters=parameters,
+            parameters=BoostingParameters(**self._parameters_of(BoostingParameters)),
             constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
             engine=self.engine,
+            # Trees on noised codes are the right predictor of noised codes.
+            correct_noise=self.correct_noise and self.prediction != "desensitized",
             seed=seed,
             on_round=on_round or (lambda _: None),
             column_order=self._names,
@@ -210,6 +212,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.model_: JointModel = self._run(
             lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
         )
+        self.noise_choice_ = self.model_.choice.value
         self._share = shares[0] if shares else None
         self._prediction_seed = seed
 

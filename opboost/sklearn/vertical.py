@@ -44,6 +44,9 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
+    correct_noise : bool
+        Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
+        costs no privacy. False takes the released codes for exact ones.
     objective : str, optional
         For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
     engine : {"native", "xgboost"}
@@ -66,6 +69,9 @@ eval_metric
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
+    noise_choice_ : str
+        What of the passive columns the trees were grown on: ``corrected``, ``corrected and plain``, ``plain``, or
+        ``alone`` where the passive columns add nothing at this budget.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Shares in the gain of all splits.
     evals_result_ : dict of str to list of float

@@ -52,6 +52,8 @@ class ActiveJob:
         What grows the trees.
     grow : Grower, optional
         Grows them in place of `engine`: for rows that lie elsewhere.
+    correct_noise : bool
+        Whether to learn through the noise of columns whose owner shares the released codes.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -80,6 +82,7 @@ class ActiveJob:
     validation: ValidationPlan | None = None
     engine: Engine = "native"
     grow: Grower | None = None
+    correct_noise: bool = True
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
