@@ -6,7 +6,7 @@ All of it works on what was released already, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.denoise.comparison import is_worse, squared_errors
 from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
-from opboost.denoise.sources import sources_of
+from opboost.denoise.sources import RankSource, sources_of
 from opboost.noised_table import Choice, Noised, bins_of_ranks, places, plain_bins, versions_of
 from opboost.trees.alternating import Alternates, FollowedVersions
-from opboost.trees.binning import BinnedTable
+from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
 from opboost.trees.losses import Loss, SquaredError
@@ -44,9 +44,20 @@ AHEAD = 1.0
 # released codes: on seven tables, blends lost up to .07 at a whole-range loss of 2 to 8, and won up to .02 at 32.
 OPEN_SHARE = 0.25
 
+# Parameters that suit noise, for those that are left open: chosen by cross-validation inside the training parts of
+# eleven tables at three budgets (`docs/privacy/noise.md`).
+CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 150, "learning_rate": 0.08}
+
 # Trees of the active party's own columns that sum up what these say of the label.
 _OWN_TREES = BoostingParameters(n_estimators=60, max_depth=4, learning_rate=0.1, max_bin=256)
 _FOLDS = 3
+
+
+def calmed(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
+    """The parameters, those that are left open as suits noise; the rate of learning and the rounds go together."""
+    pair = {"n_estimators", "learning_rate"}
+    changed = set(left_open) if pair <= set(left_open) else set(left_open) - pair
+    return replace(parameters, **{name: value for name, value in CALM.items() if name in changed})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,33 +103,51 @@ class Filled:
 
     Attributes
     ----------
-    choice : Choice
+    choice : Choice or None
+        None where no column is noised.
     table : BinnedTable
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
     """
 
-    choice: Choice
+    choice: Choice | None
     table: BinnedTable
     alternates: Alternates | None = None
 
 
-def fill(noised: Noised, labels: Values, weights: Values, is_trained: Mask, recipe: Recipe, *, max_bin: int) -> Filled:
-    """Fill in the noised columns as is likely to serve best.
+def fill(
+    binned: Iterable[BinnedColumn | None],
+    sources: Mapping[int, RankSource],
+    labels: Values,
+    weights: Values,
+    is_trained: Mask,
+    recipe: Recipe,
+    *,
+    n_columns: int,
+) -> Filled:
+    """Bin a table, its noised columns filled in as is likely to serve best.
 
     Candidates are trees without the noised columns, on the released ranks, and on draws; they are compared on rows
     held out of the training rows, by draws made without the label.
 
     Parameters
     ----------
-    noised : Noised
+    binned : iterable of BinnedColumn or None
+        None where a column is noised.
+    sources : mapping of int to RankSource
+        The noised columns, by number.
     labels, weights : ndarray of float64, shape (n_rows,)
     is_trained : ndarray of bool, shape (n_rows,)
         The other rows are drawn without their labels.
     recipe : Recipe
-    max_bin : int
-        Of the released ranks.
+    n_columns : int
+        Each is let go of before the next one is asked for.
     """
+    nothing, max_bin = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0)), recipe.parameters.max_bin
+    table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
+    if not sources:
+        return Filled(None, table)
+    noised = Noised(table, tuple(sources), tuple(sources.values()))
     rng = np.random.default_rng(recipe.seed)
     trained = np.flatnonzero(is_trained)
     if len(trained) < LEAST_ROWS:

@@ -26,6 +26,16 @@ class Choice(StrEnum):
     CORRECTED = "corrected"
     """Draws of the exact codes."""
 
+    @property
+    def sentence(self) -> str:
+        """For people: what the trees were grown on."""
+        return {
+            Choice.ALONE: "the passive columns add nothing at this budget: trees use the own columns alone",
+            Choice.PLAIN: "trees take the released codes for exact ones, which serves best here",
+            Choice.CORRECTED_AND_PLAIN: "trees learn through the noise, by turns with the released codes",
+            Choice.CORRECTED: "trees learn through the noise",
+        }[self]
+
     def turns(self, n_draws: int) -> tuple[int, ...]:
         """Which version each round looks at; the released codes are number `n_draws`, nothing is the next one."""
         draws, plain, nothing = range(n_draws), n_draws, n_draws + 1

@@ -12,8 +12,8 @@ from opboost.arrays import Mask, RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
-from opboost.noise_correction import Filled, Recipe, fill, held_out_table
-from opboost.noised_table import Choice, Noised
+from opboost.noise_correction import Recipe, calmed, fill, held_out_table
+from opboost.noised_table import Choice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
@@ -93,8 +93,8 @@ class TrainedTrees:
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
         Scores of the validation rows.
-    choice : Choice
-        What of noised columns the trees were trained on.
+    choice : Choice or None
+        What of noised columns the trees were grown on; None if there are none whose release is known.
     """
 
     trees: tuple[Tree, ...]
@@ -103,7 +103,7 @@ class TrainedTrees:
     columns: tuple[Column, ...]
     cuts: tuple[Values, ...]
     history: History
-    choice: Choice = Choice.PLAIN
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +181,7 @@ def train(
     validation: ValidationPlan | None = None,
     engine: Engine = "native",
     correct_noise: bool = True,
+    left_open: frozenset[str] = frozenset(),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
@@ -188,7 +189,8 @@ def train(
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
-    their noise where that is likely to serve (`opboost.noise_correction`).
+    their noise where that is likely to serve (`opboost.noise_correction`), and the parameters in `left_open` are set as
+    suits noise.
 
     Raises
     ------
@@ -212,8 +214,11 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     weights = _with_positive_weight(labels, weights, loss, parameters.scale_pos_weight)
+    sources = _noised_sources(columns) if correct_noise else {}
+    parameters = calmed(parameters, left_open) if sources else parameters
+    binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
-    filled = _filled(columns, labels, weights, is_trained, recipe, correct_noise=correct_noise)
+    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
     table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
         held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
@@ -276,21 +281,11 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
 
 
-def _filled(
-    columns: Sequence[Column], labels: Values, weights: Values, is_trained: Mask, recipe: Recipe, *, correct_noise: bool
-) -> Filled:
-    """The binned table, with noised columns filled in as serves best."""
-    max_bin = recipe.parameters.max_bin
-    sources = {
-        c: RankSource(column.ranks, column.n_ranks, column.release)
+def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+    """The noised columns whose release is known, by number."""
+    return {
+        c: source
         for c, column in enumerate(columns)
         if isinstance(column, RankColumn) and column.release is not None
+        if not (source := RankSource(column.ranks, column.n_ranks, column.release)).is_exact
     }
-    numbers = tuple(c for c, source in sources.items() if correct_noise and not source.is_exact)
-    nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
-    binned = (nothing if c in numbers else _bin(column, max_bin=max_bin) for c, column in enumerate(columns))
-    table = BinnedTable.of(binned, n_columns=len(columns))
-    if not numbers:
-        return Filled(Choice.PLAIN, table)
-    noised = Noised(table, numbers, tuple(sources[c] for c in numbers))
-    return fill(noised, labels, weights, is_trained, recipe, max_bin=max_bin)

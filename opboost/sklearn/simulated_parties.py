@@ -212,7 +212,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.model_: JointModel = self._run(
             lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
         )
-        self.noise_choice_ = self.model_.choice.value
+        self.noise_choice_ = self.model_.choice and self.model_.choice.value
         self._share = shares[0] if shares else None
         self._prediction_seed = seed
 

@@ -69,9 +69,9 @@ eval_metric
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
-    noise_choice_ : str
+    noise_choice_ : str or None
         What of the passive columns the trees were grown on: ``corrected``, ``corrected and plain``, ``plain``, or
-        ``alone`` where the passive columns add nothing at this budget.
+        ``alone`` where the passive columns add nothing at this budget; None where none are noised.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Shares in the gain of all splits.
     evals_result_ : dict of str to list of float

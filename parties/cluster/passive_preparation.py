@@ -85,6 +85,7 @@ class PartitionedPassive:
             rng=rng,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
+            share_codes=run.share_codes,
             alignment=self.words,
             made=DueRelease(self.found.n_rows, rng.is_secure, self.mechanisms, make or _nothing),
             has_label=self.schema.label is not None,

@@ -28,8 +28,9 @@ class JointModel:
         Scores of the rows that were held out, round by round.
     fit : FitQuality or None
         How the model fits the held-out rows, or else those that it was trained on.
-    choice : Choice
-        What of noised columns the trees were trained on; not kept on disk.
+    choice : Choice or None
+        What of noised columns the trees were grown on; None if there are none whose release is known. Not
+        read back from disk.
     """
 
     ensemble: Ensemble
@@ -37,4 +38,4 @@ class JointModel:
     routers: dict[str, Router] = field(default_factory=dict)
     history: History = field(default_factory=History)
     fit: FitQuality | None = None
-    choice: Choice = Choice.PLAIN
+    choice: Choice | None = None

@@ -97,6 +97,7 @@ def _grow(
         validation=job.validation,
         engine=job.engine,
         correct_noise=job.correct_noise,
+        left_open=job.left_open,
         seed=job.seed,
         on_round=_watch(channels, job.on_round, progress),
     )

@@ -78,7 +78,7 @@ def same(one: TrainedTrees, other: TrainedTrees) -> bool:
 def test_without_noise_the_corrected_model_is_the_plain_one() -> None:
     run = Run(math.inf)
     corrected = run.train()
-    assert corrected.choice is Choice.PLAIN
+    assert corrected.choice is None
     assert same(corrected, run.train(correct_noise=False))
     assert not same(corrected, run.train(parameters=replace(CALM, max_bin=20)))
 
