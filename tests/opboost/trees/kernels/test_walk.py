@@ -58,7 +58,7 @@ def test_every_row_ends_in_its_leaf_and_counts_there(depth, n_bins, n_rows, on_t
 @pytest.mark.parametrize("cut", [0, 1, 254])
 def test_a_cut_between_256_bins_of_one_byte_parts_the_rows(cut):
     """Behind the first cut lie 256 bins, the missing one among them: one more than a byte counts."""
-    axes, bins, walked, _, _ = rows(256, 5000)
+    _, bins, walked, _, _ = rows(256, 5000)
     walked.start_tree()
     nodes, column, cuts, left, right = (np.array([value], np.int32) for value in (0, 0, cut, 1, 2))
     walked.divide(Splits(nodes, column, cuts, np.array([False]), np.arange(257)[None] <= cut, left, right))
