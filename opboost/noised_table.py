@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,11 +70,9 @@ class Noised:
     columns: tuple[RankSource, ...]
 
     def filled(self, binned: Sequence[BinnedColumn]) -> BinnedTable:
-        """The table with these bins for the noised columns; the own columns' bins are shared if their type is wide."""
-        table, bins = self.table, self.table.bins
-        kind = np.result_type(bins, *(column.bins for column in binned))
-        if kind != bins.dtype:
-            bins = bins.astype(kind)
+        """A table with these bins for the noised columns."""
+        table = self.table
+        bins: Any = table.bins.astype(np.result_type(table.bins, *(column.bins for column in binned)))
         cuts, sizes = list(table.cuts), (table.axes.sizes - 1).tolist()
         for number, column in zip(self.numbers, binned, strict=True):
             bins[number] = column.bins
