@@ -54,7 +54,8 @@ _PARAMETERS = """
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
 subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
 eval_metric
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. Rounds, depth, rate and `subsample` of
+        None are XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
