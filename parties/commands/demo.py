@@ -168,7 +168,7 @@ def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
         "listen": address,
         "secret_key": f"keys/{BANK}.secret",
         "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
-        "model": {"objective": "binary:logistic", **CALM},
+        "model": {"objective": "binary:logistic", **CALM, "max_depth": 3},
     }
     retailer = {
         "role": "passive",
