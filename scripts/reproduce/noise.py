@@ -1,10 +1,10 @@
 """Scores of routed predictions against the privacy budget, with and without learning through the noise.
 
 For each table, mechanism, budget and seed: the passive columns are released on a domain of `--domain` points, and four
-models of the same trees are scored on unseen records' exact codes: the active party alone; the released codes taken for
-exact ones (plain); learning through the noise (corrected); and the exact codes. AUC for two classes, accuracy for more, R^2 for
-numbers. The passive party holds every other numeric column, within the public bounds of `tables.yaml`; all of Power
-Plant; five columns of Adult, in UCI's division; the numeric columns of the bundled sample.
+models of the same trees are scored on unseen records' exact codes: the active party alone; the released codes taken
+for exact ones (plain); learning through the noise (corrected); and the exact codes. AUC for two classes, accuracy for
+more, R^2 for numbers. The passive party holds every other numeric column, within the public bounds of `tables.yaml`;
+all of Power Plant; five columns of Adult, in UCI's division; the numeric columns of the bundled sample.
 
 Prints a JSON line per cell, then per table and budget the means over seeds, then over all cells: in how many of them
 the corrected model beats the plain one at the budgets .02 to .16, which share of the loss from exact to plain codes is
