@@ -19,7 +19,7 @@ docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -b html -W --keep-going -q docs docs/_build/html
 
 bench: .venv/dev.stamp
-	$(BIN)/python scripts/run_benches.py $(BENCH)
+	$(BIN)/python scripts/bench/run.py $(BENCH)
 
 clean:
 	rm -rf .venv runs docs/_build docs/_generated

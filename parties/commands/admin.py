@@ -1,4 +1,4 @@
-"""The commands that start no run: keys, the account, reports, and the doctor."""
+"""Commands that start no run: keys, ledger, reports and the doctor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from parties.commands.console import (
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """Format of a report."""
 
     HTML = "html"
     JSON = "json"
@@ -30,7 +30,7 @@ class ReportFormat(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What the doctor is asked about."""
+    """The job that the doctor checks for."""
 
     TRAIN = "train"
     PREDICT = "predict"
@@ -87,7 +87,7 @@ def report(
         list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
     ] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
-    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
+    law: Annotated[list[str] | None, typer.Option(help="Compare noise distributions; repeatable.")] = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
     theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,

@@ -24,14 +24,14 @@ MOST_DELTA = 0.01
 
 
 def _no_truth_value(value: object) -> object:
-    """YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
+    """Refuse truth values: YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
     if isinstance(value, bool):
         raise ValueError("must be a number")
     return value
 
 
 def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
-    """Labels are scaled by the range between their bounds."""
+    """Check that the bounds have a positive, finite difference, by which labels are scaled."""
     if not 0 < bounds[1] - bounds[0] < math.inf:
         raise ValueError("must be a lower and a higher number, whose difference is finite")
     return bounds
@@ -67,7 +67,7 @@ class GivenBudget:
 
 
 def excessive(budgets: Iterable[GivenBudget]) -> list[GivenBudget]:
-    """Those that protect nothing."""
+    """The budgets that protect nothing."""
     return [budget for budget in budgets if not budget.value <= budget.most]
 
 
@@ -97,7 +97,7 @@ def given_budgets(place: str, **keys: float | None) -> Iterator[GivenBudget]:
 
 
 def budgets_of(settings: MechanismSettings, place: str) -> Iterator[GivenBudget]:
-    """What a column's settings come to, of which a law or cells may make more than their epsilon."""
+    """Effective budgets of a column's settings, which noise distribution or cells may raise above epsilon."""
     value = settings.build()
     per_step = value.epsilon_ner if isinstance(value, AdjMap) else value.epsilon
     yield _together(settings, place, value.law.promise * per_step, "step of the domain")

@@ -1,4 +1,4 @@
-"""The rows and labels of an owner in horizontal training, from its files."""
+"""Row table: the rows and labels of an owner in horizontal training, read from its file."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.tables.party_table import read_table
 
-# What a model's fit to them is called.
+# Name of the basis on which a model's fit to them is reported.
 OWN_ROWS = "own training rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerRows:
-    """Rows as the recipe takes them.
+    """Rows and labels in the form that recipes take.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class OwnerRows:
 
     @classmethod
     def of(cls, data: Path, table_schema: Path) -> OwnerRows:
-        """Read a data file by a schema file, likewise."""
+        """Read a data file by a schema file, with the same errors."""
         schema, ignore = read_schema(table_schema)
         if schema.label is None:
             raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
@@ -76,7 +76,7 @@ class OwnerRows:
 
     @property
     def digest(self) -> str:
-        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        """Digest of everything that the answers depend on; it stays in the worker's own folder."""
         found = hashlib.sha256(repr(self.values.shape).encode())
         for part in (self.values, self.labels):
             found.update(np.ascontiguousarray(part))
@@ -87,5 +87,5 @@ class OwnerRows:
         return model_quality(model, lambda some: self.values[some], self.labels, basis=OWN_ROWS)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
-        """Labels, and what a model predicts for the rows."""
+        """Labels and predictions of the rows."""
         return self.labels, model.predict(self.values)

@@ -1,4 +1,4 @@
-"""Wrong shares and confirmations in secure aggregation: which worker is to blame, and what is done about it."""
+"""Fault attribution in secure aggregation: which worker sent wrong shares or confirmations, and its expulsion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocols.secure_aggregation.sum import SumRound
 
 
 class ShareFaults:
-    """Wrong shares of a run so far, each with its holder and with the dealer of the secret; and wrong confirmations.
+    """Wrong shares and confirmations of a run so far, each with its sender and the other worker concerned.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ShareFaults:
         self._denied: set[tuple[str, str]] = set()
 
     def doubted(self, epoch: Epoch) -> frozenset[int]:
-        """Places of workers whose shares were wrong before."""
+        """Positions of workers whose shares were wrong before."""
         holders = {holder for holder, _ in self._known}
         return frozenset(place for place, name in enumerate(epoch.names) if name in holders)
 
@@ -44,7 +44,7 @@ class ShareFaults:
     def _blamed(
         self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], what: str
     ) -> list[tuple[str, str]]:
-        """Pairs not known before of which either may be at fault; who must be is expelled."""
+        """New pairs of workers of which either may be at fault; a worker that must be is expelled."""
         names, found = of.epoch.names, dict[str, list[str]]()
         for sender, other in sorted(wrong):
             found.setdefault(names[sender], []).append(names[other])

@@ -1,4 +1,4 @@
-"""The coordinator's side of a round of secure aggregation once vectors were asked for: what it hears and says next."""
+"""Steps of a round of secure aggregation at the coordinator: vectors, confirmations, shares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Answer = TypeVar("Answer", Masked, Confirmed, Shares)
 
 
 class SumSteps:
-    """The steps of one round, in their order.
+    """The steps of one round, in order.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class SumSteps:
         self._unexpected = unexpected
 
     def collect_vectors(self, asked: Sequence[str]) -> None:
-        """Take vectors, each with its worker's parcel for the next round; who sends none in time is left out."""
+        """Collect masked vectors, each with a parcel for the next round; a worker that is late is left out."""
         came: set[str] = set()
 
         def take(place: int, message: Masked) -> None:
@@ -61,7 +61,7 @@ class SumSteps:
         self._take(Masked, self._lines.answers(asked, self._patience_s, came), take)
 
     def collect_confirmations(self) -> list[str]:
-        """Who confirms to all others who took part; everybody's are waited for, since some may be wrong."""
+        """Collect confirmations of who took part, from everybody, since some may be wrong; returns who confirmed."""
         told, epoch = self._of.close(), self._of.epoch
         survivors = [epoch.names[place] for place in np.flatnonzero(told)]
         for name in survivors:
@@ -77,7 +77,7 @@ class SumSteps:
         return [name for name in survivors if name in came]
 
     def unmasked(self, asked: Sequence[str]) -> NDArray[np.int64]:
-        """The sum from as many shares as it takes, or from everybody's if some of these are wrong."""
+        """Unmask the sum with a threshold of shares, or with everybody's if some of these are wrong."""
         epoch, number = self._of.epoch, self._of.number
         for name in asked:
             sealed, confirmations = self._of.request(epoch.names.index(name))
@@ -105,7 +105,7 @@ class SumSteps:
     def _take(
         self, kind: type[Answer], found: Iterable[tuple[Line, Message]], take: Callable[[int, Answer], None]
     ) -> None:
-        """Take one kind of answers to a round; who sends a malformed one is expelled."""
+        """Process one kind of answers to a round; a worker that sends a malformed one is expelled."""
         for worker, message in found:
             if not isinstance(message, kind):
                 self._unexpected(worker, message)

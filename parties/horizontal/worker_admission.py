@@ -1,4 +1,4 @@
-"""How workers come into a run: terms compared, and public bits drawn by all who are there at the beginning."""
+"""Admission of workers: comparison of terms, and the drawing of public bits by all who are present at the start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from protocols.messages.message import Message
 
 
 class Admission:
-    """The coordinator's side of it.
+    """Admission of workers at the coordinator.
 
     Parameters
     ----------
@@ -62,6 +62,9 @@ class Admission:
         for worker, message in self._lines.listen(
             list(self._lines.all), wait_s, until=lambda: len(joined) == len(self._lines.all)
         ):
+            if worker.key:
+                # Who is gone, and came again, has none.
+                raise UnexpectedMessage(f"{worker.name} joined twice. Nothing was released")
             joined[worker.name] = self._joining(worker, message)
         self._lines.check_enough(len(joined), threshold, "came")
         first = [worker for worker in self._lines.all.values() if worker.name in joined]
@@ -71,7 +74,7 @@ class Admission:
         for worker in first:
             worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
         for worker, message in self._lines.listen(list(joined), patience_s, until=lambda: len(revealed) == len(first)):
-            if not isinstance(message, Reveal):
+            if not isinstance(message, Reveal) or worker.name in revealed:
                 raise _unexpected(worker, message, Reveal)
             revealed[worker.name] = message.random
         if len(revealed) < len(first):
@@ -89,7 +92,7 @@ class Admission:
         return bits
 
     def take_back(self, worker: Line, message: Join) -> None:
-        """Let a worker that began anew wait for a tree that it has not answered for."""
+        """Readmit a restarted worker; it waits for a tree that it has not answered for."""
         try:
             self._joining(worker, message)
         except Disagreement as error:

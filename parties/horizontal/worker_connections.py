@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from protocols.transport.channel import Channel, abort, aborted
 
 # How often the workers are listened to while nothing comes.
 LOOK_S = 0.001
+
+# What a worker may say while it is listened to once: an answer, and some that are late. More is not in its place.
+MAX_SAID = 64
 
 
 @dataclass(slots=True)
@@ -68,20 +72,28 @@ class Lines:
     def listen(
         self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
     ) -> Iterator[tuple[Line, Message]]:
-        """What these workers say, until a condition holds or time is over. Who is gone is taken off the list."""
+        """What these workers say, until a condition holds or time is over. Who is gone is taken off the list.
+
+        After the end of the time all are listened to once more. Who says more than `MAX_SAID` is expelled.
+        """
         deadline = time.monotonic() + seconds
+        said: Counter[str] = Counter()
         while not until():
-            found = False
+            is_last = time.monotonic() >= deadline
+            before = said.total()
             for name in names:
                 worker = self.all[name]
-                if not worker.is_over and worker.channel.is_ready():
-                    message = self.receive(worker)
-                    if message is not None:
-                        found = True
+                while not worker.is_over and worker.channel.is_ready():
+                    said[name] += 1
+                    if said[name] > MAX_SAID:
+                        self.expel(worker, f"it sent more than {MAX_SAID} messages where one was due")
+                    elif (message := self.receive(worker)) is not None:
                         yield worker, message
-            if until() or (not found and time.monotonic() >= deadline):
+                    if not is_last:
+                        break
+            if is_last:
                 return
-            if not found:
+            if said.total() == before:
                 time.sleep(LOOK_S)
 
     def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Line, Message]]:

@@ -1,4 +1,4 @@
-"""All workers as the coordinator sees them: who is there, who dropped out, who came back, and the sum of what they say.
+"""Worker group: membership, drop-outs and returns of a run's workers, and sums of their answers.
 
 A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. What
 every worker must know (splits, finished trees) is kept, and told to whoever comes back.
@@ -100,7 +100,7 @@ class WorkerGroup:
         return all(worker.is_secure for worker in self._lines.all.values())
 
     def tell(self, message: Message) -> None:
-        """Say something that every worker hears, those too that come back later."""
+        """Broadcast a message to every worker, those too that come back later."""
         self._kept.append(message)
         if isinstance(message, StartTree):
             self.progress("trees", self._n_trees, self.n_trees)
@@ -115,12 +115,12 @@ class WorkerGroup:
         return self._round
 
     def want(self, message: Message) -> None:
-        """Say what the next sum is of, besides what was wanted before."""
+        """Add a question to those that the next sum is of."""
         self._wanted.append(len(self._kept))
         self.tell(message)
 
     def total(self, length: int) -> NDArray[np.int64]:
-        """The sum of the workers' vectors of all that is wanted, from one round of secure aggregation.
+        """Sum the workers' vectors of all questions by one round of secure aggregation.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class WorkerGroup:
         return total
 
     def finish(self) -> None:
-        """Tell the workers that the model is saved, and hear that they are done, of those that are still there."""
+        """Exchange completion messages with the workers that are still present."""
         done: set[str] = set()
         for worker in self._lines.present():
             self._lines.send(worker, Done())
@@ -166,7 +166,7 @@ class WorkerGroup:
                 worker.channel.close()
 
     def _complete(self) -> None:
-        """Let those back in that returned, and see that enough are there; then everybody has a parcel to give."""
+        """Readmit returned workers and wait until enough are present and have sent their parcels."""
         deadline = time.monotonic() + self.wait_s
         while True:
             self._readmit()
@@ -181,12 +181,12 @@ class WorkerGroup:
                 self._begin_epoch(present)
 
     def _has_parcels(self, present: Sequence[Line]) -> bool:
-        """Whether all who are there know each other and have sent their parcels for the round that comes."""
+        """Whether all workers present share an epoch and have sent their parcels for the next round."""
         due = (self._epoch.number if self._epoch else 0, self._round)
         return all(worker.parcel is not None and worker.parcel[:2] == due for worker in present)
 
     def _begin_epoch(self, present: Sequence[Line]) -> None:
-        """Introduce all who are there to each other, and take their first parcels."""
+        """Begin an epoch of the workers present, and collect their first parcels."""
         number = 1 if self._epoch is None else self._epoch.number + 1
         epoch = Epoch(
             run=self.run_id,
@@ -220,7 +220,7 @@ class WorkerGroup:
         worker.parcel = epoch.number, number, parcel
 
     def _readmit(self) -> None:
-        """Hear those who are away; who has joined anew, or has spoken again, takes part from now on."""
+        """Receive from absent workers; one that has joined again, or has answered again, takes part from now on."""
         away = [worker.name for worker in self._lines.all.values() if not (worker.is_in or worker.is_over)]
         for worker, message in self._lines.listen(away, 0.0, until=lambda: False):
             if isinstance(message, Join):
@@ -243,7 +243,7 @@ class WorkerGroup:
                 self._lines.send(worker, message)
 
     def _ignore_or_expel(self, worker: Line, message: Message) -> None:
-        """Answers to earlier rounds are late; anything else has no place here."""
+        """Ignore late answers to earlier rounds; expel a worker for anything else."""
         if isinstance(message, Join):
             # It came back sooner than its end was noticed.
             self._lines.lose(worker, f"{worker.name} began anew", is_gone=False)

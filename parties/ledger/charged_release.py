@@ -179,7 +179,7 @@ class Account:
 
 
 @contextmanager
-def open_books(path: Path) -> Iterator[tuple[Ledger, ReleaseStore]]:
+def open_ledger_and_store(path: Path) -> Iterator[tuple[Ledger, ReleaseStore]]:
     """Open the ledger at `path` and the store beside it, both verified; begin them where neither is there."""
     with Ledger(path) as ledger, ReleaseStore(ledger) as store:
         yield ledger, store

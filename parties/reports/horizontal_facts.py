@@ -1,4 +1,4 @@
-"""What a finished horizontal run's folder says of it: its account, who took part, what left, what the trees use.
+"""Facts of a finished horizontal run: privacy accounting, participants, outgoing messages, importance.
 
 A coordinator's facts, and what is here of trees and of the account, are within the model's promise. Scores are an
 owner's own: statistics of its labels.
@@ -20,7 +20,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_words import Observer, observers_of
 from parties.reports.run_facts import Importance, importance_of
 from parties.reports.run_history import RunHistory, log_lines, run_history
 from parties.runs.run_folder import RunFolder
@@ -30,7 +30,7 @@ _ABSENCES = ("dropped out", "returned", "resumed", "wrong share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    """Somebody at the other end of a line, by the messages that the log has.
+    """A peer, by the messages in the log.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Participant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFacts:
-    """What one party can tell of a run.
+    """Facts of a finished run, as one party knows them.
 
     Attributes
     ----------
@@ -131,17 +131,17 @@ def record_facts(path: Path) -> RecordFacts:
         ledger=None
         if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
+        settings=run.training.agreed(exclude_none=True),
     )
 
 
 def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
-    """Everything that a recipe's account adds up."""
+    """Releases that a recipe's privacy accounting composes."""
     return recipe.releases if isinstance(recipe, InPrivateAmongOwners) else recipe.noise.releases
 
 
 def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
-    """Everybody whom the party talks to; workers talk to the coordinator alone."""
+    """Peers with a connection; a worker has one to the coordinator alone."""
     n_bytes, n_messages = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for line in lines:
         if line["event"] in ("sent", "received"):
@@ -162,14 +162,14 @@ def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Particip
 
 
 def _rounds(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> int:
-    """At the coordinator, all of them; at a worker, those that it answered."""
+    """Rounds of secure aggregation: all of them at the coordinator, those that it answered at a worker."""
     if isinstance(run, CoordinatorRun):
         return int(folder.read_json("meta.json").get("n_rounds", 0))
     return sum(line["event"] == "sent" and line["kind"] == "masked" for line in lines)
 
 
 def _questions(run: RecordRun, lines: list[dict[str, Any]]) -> dict[str, int]:
-    """At the coordinator, of the worker that was asked most."""
+    """Questions by kind; at the coordinator, of the worker that was asked most."""
     heard = "sent" if isinstance(run, CoordinatorRun) else "received"
     asked = Counter((line["kind"], line["peer"]) for line in lines if line["event"] == heard)
     found: dict[str, int] = {}

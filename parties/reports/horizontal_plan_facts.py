@@ -1,4 +1,4 @@
-"""What a horizontal run will promise and take, before it: from the run file and the schema, and at a worker its ledger.
+"""Plan of a horizontal run: guarantee, noise, traffic and cost, from the run file, the schema and the ledger.
 
 Nothing is drawn for a release, charged or sent. Apart from a party's own number of rows and its ledger, everything here
 follows from what all who take part have agreed on.
@@ -26,12 +26,12 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
-from parties.horizontal.traffic_estimate import Traffic, rehearse
+from parties.horizontal.traffic_estimate import Traffic, estimate_traffic
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.progress import Progress, no_progress
 from parties.reports.horizontal_account import AccountFacts, account_facts
 from parties.reports.horizontal_facts import releases_of
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_words import Observer, observers_of
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -54,7 +54,7 @@ class NoiseAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharesAt:
-    """What noise in shares promises when so many workers add theirs to every sum.
+    """Guarantee of noise in shares if so many workers add theirs to every sum.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class SharesAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordPlan:
-    """A whole run before it.
+    """Plan of a horizontal run.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         ledger=None
         if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
+        settings=run.training.agreed(exclude_none=True),
     )
 
 
@@ -159,13 +159,13 @@ def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
 def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
     if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
         return None
-    return rehearse(recipe, run.training.workers)
+    return estimate_traffic(recipe, run.training.workers)
 
 
 def _noises(
     run: RecordRun, recipe: RecordRecipe, schema: TableSchema, path: Path, epsilons: Sequence[float], progress: Progress
 ) -> tuple[NoiseAt, ...]:
-    """The noise of the same recipe for other budgets; those that cannot be had are left out.
+    """Noise of the same recipe for other budgets; infeasible ones are left out.
 
     A search for noise by loss distributions takes seconds, so that those are for budgets that were asked for.
     """
@@ -187,7 +187,7 @@ def _noises(
 
 
 def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
-    """From one share to all of them: variances add up, so that k shares are ``k / honest`` of the agreed variance."""
+    """Guarantees for one share to all: variances add up, so k shares have ``k / honest`` of the agreed variance."""
     training = run.training
     if not isinstance(training, TrainingSection) or isinstance(recipe, InPrivateAmongOwners):
         return ()

@@ -1,4 +1,4 @@
-"""The plan of a horizontal run as a page."""
+"""Page of a horizontal run's plan."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.horizontal_account import account_section, uncertified
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.page import Block, Figure, Grid, Page, PageSection, Prose
 from parties.reports.sentences import odds
 from parties.reports.words import number, size
 
 
 def record_plan_page(plan: RecordPlan) -> Page:
-    """The whole page."""
+    """Page of a horizontal run's plan."""
     if plan.role == "coordinator":
         holds = (
             "It follows from the run file and the schema alone, so that it may be shown to everybody who takes part."
@@ -25,12 +25,12 @@ def record_plan_page(plan: RecordPlan) -> Page:
         title=f"Before run {plan.run_id}: what {plan.party} takes part in",
         lead=f"Computed at {plan.party} before the run; nothing was charged or sent. {holds}",
         sections=(
-            Section("In plain words", tuple(_plain_blocks(plan))),
+            PageSection("In plain words", tuple(_plain_blocks(plan))),
             observers_section(plan.observers, plan.account.guarantee),
             account_section(plan.account),
-            *([Section("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
+            *([PageSection("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
             *([position_section(plan.ledger, is_over=False)] if plan.ledger else []),
-            *([Section("Rounds and bytes", tuple(_traffic_blocks(plan)))] if plan.traffic else []),
+            *([PageSection("Rounds and bytes", tuple(_traffic_blocks(plan)))] if plan.traffic else []),
             settings_section(plan.settings, plan.n_trees),
         ),
     )

@@ -1,10 +1,10 @@
-"""What `opboost ledger` tells: spent and remaining, per column and per record."""
+"""Ledger statement: spent and remaining budget, per column and per record."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,21 @@ from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore, store_path
+from parties.reports.plain import plain
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Of one kind of cost: what was spent, and what may be; None is no limit."""
+    """Spent budget of one kind, and its limit; None for no limit."""
 
     spent: float
     limit: float | None
 
     @property
     def remaining(self) -> float | None:
-        """Never negative: a limit may have been lowered below what was spent before."""
+        """Remaining budget, never negative: a limit may have been lowered below what was spent."""
         if self.limit is None or math.isinf(self.limit):
             return self.limit
         return max(0.0, self.limit - self.spent)
@@ -36,7 +37,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatement:
-    """One column's account: what its worst record has spent.
+    """Statement of one column: what its worst record has spent.
 
     Attributes
     ----------
@@ -64,7 +65,7 @@ class ColumnStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A whole ledger, verified.
+    """Statement of a whole ledger, verified.
 
     Attributes
     ----------
@@ -90,13 +91,12 @@ class Statement:
     columns: tuple[ColumnStatement, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        document: dict[str, Any] = _plain(asdict(self))
-        for kind in ("record", "record_cell_bits"):
-            document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
-        for column, entry in zip(self.columns, document["columns"], strict=True):
-            for kind in ("epsilon", "category_epsilon", "cell_bits"):
-                entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
+        """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
+        document: dict[str, Any] = {**plain(self), "path": str(self.path)}
+        for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
+            for name, value in part.items():
+                if isinstance(spending := getattr(found, name), Spending):
+                    value["remaining"] = plain(spending.remaining)
         return document
 
 
@@ -157,16 +157,3 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
         )
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case tuple() | list():
-            return [_plain(item) for item in value]
-        case float() if math.isinf(value):
-            return "inf"
-        case Path():
-            return str(value)
-    return value

@@ -1,4 +1,4 @@
-"""A report as headings, prose, tables and figures, and the forms it takes: one HTML file, Markdown, CSV.
+"""Page: a report as headings, prose, tables and figures, and its forms (one HTML file, Markdown, CSV).
 
 The HTML file is whole in itself: its style and its figures stand in it, it asks no network for anything, and it has no
 script.
@@ -46,7 +46,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing.
+    """A figure.
 
     Attributes
     ----------
@@ -64,8 +64,8 @@ Block = Prose | Grid | Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and what stands below it."""
+class PageSection:
+    """A section of a page: a heading and its blocks."""
 
     heading: str
     blocks: tuple[Block, ...]
@@ -78,21 +78,21 @@ class Page:
     Attributes
     ----------
     title, lead : str
-    sections : tuple of Section
+    sections : tuple of PageSection
     """
 
     title: str
     lead: str
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[PageSection, ...] = field(default=())
 
     @property
     def grids(self) -> tuple[tuple[str, Grid], ...]:
-        """All tables, each with the heading that it stands under."""
+        """Tables of the page, each with the heading of its section."""
         return tuple((one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, Grid))
 
 
 def to_html(page: Page) -> str:
-    """The page as one self-contained HTML file."""
+    """Render a page as one self-contained HTML file."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -108,7 +108,7 @@ def to_html(page: Page) -> str:
 
 
 def to_markdown(page: Page) -> str:
-    """The page as Markdown; of figures only the captions. No name or value becomes markup, a link or an image."""
+    """Render a page as Markdown, with captions for figures. No name or value becomes markup, a link or an image."""
     lines = [f"# {_escaped(page.title)}", "", _escaped(page.lead)]
     for section in page.sections:
         lines += ["", f"## {_escaped(section.heading)}"]
@@ -134,7 +134,7 @@ def _escaped(text: str) -> str:
 
 
 def to_csv(page: Page) -> str:
-    """All tables, a line per cell: section, table, row, column, value; none that a spreadsheet would compute."""
+    """Render all tables as CSV, a line per cell: section, table, row, column, value; safe against CSV injection."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("section", "table", "row", "column", "value"))

@@ -1,4 +1,4 @@
-"""A plan's facts as a page."""
+"""Page of a passive party's plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opboost.map_analysis import BETA_RECORDS, LossPoint
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
-from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.page import Block, Figure, Grid, Page, PageSection, Prose
 from parties.reports.plan_facts import Candidate, ColumnPlan, Plan
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent
 
@@ -17,7 +17,7 @@ MOST_CURVES = 5
 
 
 def plan_page(plan: Plan) -> Page:
-    """The whole page; drawings need matplotlib, which is loaded here and not before."""
+    """Page of a passive party's plan; matplotlib is loaded here and not before."""
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} would release",
         lead=(
@@ -26,17 +26,17 @@ def plan_page(plan: Plan) -> Page:
         ),
         sections=(
             _summary(plan),
-            Section("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
+            PageSection("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
             ledger_section(plan.ledger),
             leakage_section(),
             _example_record(plan),
-            *(Section(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
+            *(PageSection(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
             _how_to_read(),
         ),
     )
 
 
-def _summary(plan: Plan) -> Section:
+def _summary(plan: Plan) -> PageSection:
     rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
     number_of_tests = "as many tests as its model has, which it says at the greeting"
     if plan.most_tests is not None:
@@ -58,11 +58,11 @@ def _summary(plan: Plan) -> Section:
         f"{plan.party} would release ranks of {len(plan.columns)} desensitized columns of at most "
         f"{plan.n_records:,} records to {plan.peer}. {lets_out} {changes}"
     )
-    return Section("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
+    return PageSection("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
 
 
-def _example_record(plan: Plan) -> Section:
-    """One record in the middle of every public range, and the ranks that it would be seen by."""
+def _example_record(plan: Plan) -> PageSection:
+    """Section on an example record in the middle of every public range, and the ranks that an observer would see."""
     rows = []
     for column in plan.columns:
         name, seen = column.promise.column, "not tabulated: the domain is too large"
@@ -79,7 +79,7 @@ def _example_record(plan: Plan) -> Section:
         f"A record that is not from the data, with a value in the middle of every public range, and what {plan.peer} "
         "would see of it: one rank per column, and 9 of 10 times as here."
     )
-    return Section(
+    return PageSection(
         "An example record",
         (Prose(told), Grid("What an observer sees of an example record", ("column", "value", "seen"), tuple(rows))),
     )
@@ -249,7 +249,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
 
 
 def _loss_series(column: ColumnPlan) -> list[Series]:
-    """The chosen mechanism and the first others whose curves are finite and differ."""
+    """Loss curves of the chosen mechanism and of the first others that are finite and differ."""
     found: dict[tuple[float, ...], Series] = {}
     for one in column.candidates:
         points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]
@@ -263,8 +263,8 @@ def _finite(point: LossPoint) -> float:
     return point.loss if point.loss_in_cell is None else point.loss_in_cell
 
 
-def _how_to_read() -> Section:
-    return Section(
+def _how_to_read() -> PageSection:
+    return PageSection(
         "How to read this",
         (
             Prose(

@@ -1,4 +1,4 @@
-"""YAML documents (run files, schemas, sweeps), in which every key stands once; and what is wrong with one, in words."""
+"""YAML documents (run files, schemas, sweeps): a strict reader, and validation errors in words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with a document, key by key."""
+    """Validation errors of a document in words, key by key."""
     sentences = []
     for problem in error.errors(include_url=False):
         # A sentence about several keys of a section says itself what it found.
@@ -63,7 +63,7 @@ def explain(error: ValidationError) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of a document in an error's sentence: on one line, and bounded however large it is."""
+    """Bounded representation of a value for an error message, on one line."""
     return _SHORT.repr(value)
 
 
@@ -83,7 +83,7 @@ _SHORT = _Short()
 
 
 class _Refused(Exception):
-    """YAML that is none of ours: a repeated key, or a control character."""
+    """The document has a repeated key, a control character or a vast number."""
 
 
 class _Loader(yaml.SafeLoader):

@@ -1,4 +1,4 @@
-"""Columns that wait on disk for their turn: a passive party holds one of them in memory at a time."""
+"""Spool: arrays and encoded columns on disk, so that a passive party holds one column in memory at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opboost.arrays import KeptCodes, Mask
 from opboost.preprocess import EncodedColumn
 from parties.errors import RunFolderError
 
-# Up to here nothing is written at all.
+# Up to this size everything stays in memory.
 MEMORY_BYTES = 4 << 20
 
 # Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
@@ -26,7 +26,7 @@ BLOCK_ROWS = 1 << 20
 
 
 class KeptNumbers(Protocol):
-    """Whole numbers, of which slices are read; an array is one."""
+    """Interface of integers that are read by slices; an array is one."""
 
     def __len__(self) -> int: ...
 
@@ -34,7 +34,7 @@ class KeptNumbers(Protocol):
 
 
 class ArraySpool:
-    """Arrays of one dimension in a file without a name, which is gone with the process."""
+    """Append-only store of one-dimensional arrays in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
@@ -77,7 +77,7 @@ class ArraySpool:
         self._places[-1] = start, length + len(piece), kind
 
     def joined(self, kind: np.dtype[Any]) -> SpooledArray:
-        """Everything that was put, which is of one kind, as one array."""
+        """Concatenation of all arrays, which must be of one kind."""
         self._places.append((0, sum(length for _, length, _ in self._places), kind))
         return self.view(len(self._places) - 1)
 
@@ -94,13 +94,13 @@ class ArraySpool:
         return np.frombuffer(self._file.read((end - start) * kind.itemsize), dtype=kind)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close and delete the file."""
         self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledArray:
-    """An array of one dimension in a spool, of which slices are read."""
+    """A spooled one-dimensional array that is read by slices."""
 
     spool: ArraySpool
     number: int
@@ -118,7 +118,7 @@ class SpooledArray:
 def scattered(
     pieces: Iterable[tuple[NDArray[np.integer], NDArray[Any]]], length: int, kind: np.dtype[Any], *, fill: int = 0
 ) -> SpooledArray:
-    """An array on disk of values that come in pieces, each with the places where they belong.
+    """Scatter: an array on disk from pieces of values, each with the positions of its values.
 
     One block of the array is in memory at a time. Where there are several, every piece is put aside, ordered by block.
     """
@@ -147,7 +147,7 @@ def scattered(
 
 
 class EncodedSpool(Sequence[EncodedColumn]):
-    """Exact codes of columns, which are read back when they are asked for, in the smallest type that holds them.
+    """Spool of exact codes of columns, in the smallest integer type that holds them.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
-from parties.session.heartbeats import LOOK_S, heartbeats
+from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
@@ -171,7 +171,7 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
     def watch(report: RoundReport) -> bool | None:
         nonlocal last_check
         progress("growing trees", report.finished, report.total)
-        if time.monotonic() - last_check > LOOK_S:
+        if time.monotonic() - last_check > HEARTBEAT_S:
             last_check = time.monotonic()
             for channel in channels:
                 channel.check()

@@ -11,7 +11,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account, open_ledger_and_store
 from parties.ledger.ledger_lines import Occasion
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -27,7 +27,7 @@ from protocols.messages.vertical import Task
 def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
     """The run's ledger and store, verified, and what its budget allows."""
     budget = run.ledger.budget.budget(schema)
-    with open_books(run.ledger.path) as (ledger, store):
+    with open_ledger_and_store(run.ledger.path) as (ledger, store):
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
         keeps = run.changed_values == "keep"
         yield Account(ledger=ledger, store=store, budget=budget, occasion=occasion, rng=bits(run), keeps=keeps)

@@ -23,7 +23,8 @@ from parties.config.reading import read_any_run
 from parties.config.vertical import ActiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.errors import EXPECTED_ERRORS
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ import pytest
 
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.release_store import ReleaseStore
+from tests.support.processes import FORKS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -105,23 +105,15 @@ class Running:
         assert self.process.exitcode is not None, f"still running after {seconds} s: {self.words}"
 
 
-@pytest.fixture(scope="module")
-def forks() -> Any:
-    """Processes that start from one that has imported everything and opened nothing."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["parties.jobs.train_vertical", "parties.cli"])
-    return context
-
-
 @pytest.fixture
-def start(forks: Any) -> Iterator[Callable[..., Running]]:
+def start() -> Iterator[Callable[..., Running]]:
     """Start a site's command; whatever still runs at the end of the test is killed."""
     started: list[Running] = []
 
     def begin(site: Any, command: str = "", **faults: float) -> Running:
         command = command or {"bank": "party-a", "shop": "party-b"}[site.party]
         said = site.path / f"said-{len(started)}.txt"
-        process = forks.Process(target=run_command, args=([command, str(site.write())], str(said), faults))
+        process = FORKS.Process(target=run_command, args=([command, str(site.write())], str(said), faults))
         process.start()
         started.append(Running(process, said))
         return started[-1]

@@ -24,7 +24,7 @@ from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import EXPECTED_ERRORS, ConfigError
 from parties.ledger.budget import Budget
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account, open_ledger_and_store
 from parties.ledger.ledger_lines import Occasion
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -380,7 +380,7 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
         columns=np.array([0, 1], np.uint32), ranks=np.array([0, 32], np.uint32), missing_left=np.zeros(2, np.bool_)
     )
     n_saved = 0
-    with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
+    with open_ledger_and_store(tmp_path / "ledger.sqlite") as (ledger, store):
         account = Account(
             ledger=ledger,
             store=store,

@@ -31,7 +31,7 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    monkeypatch.setattr(module, "HEARTBEAT_S", 0.01)
 
 
 def test_steps_are_reported_and_the_channels_looked_at_by_the_thread_that_works() -> None:

@@ -17,9 +17,9 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt.training import Shape
 from opboost.rng import BitSource, seeded
-from parties.horizontal.coordinator import SharedModel, coordinate
+from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.public_randomness import commitment, public_bits
-from parties.horizontal.worker import WorkerJob, work
+from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.messages.vertical import Message
 from protocols.transport.channel import Channel, Timing
@@ -155,7 +155,7 @@ class Run:
 
         def lead() -> SharedModel:
             try:
-                return coordinate(of, WorkerGroup(**group), rng=seeded(8))
+                return run_coordinator(of, WorkerGroup(**group), rng=seeded(8))
             finally:
                 self._close()
 
@@ -167,7 +167,7 @@ class Run:
         def take_part() -> Any:
             channel = through(self.channel(a_job.party))
             try:
-                return work(a_job, channel)
+                return run_worker(a_job, channel)
             finally:
                 channel.close()
 

@@ -126,7 +126,7 @@ class LeafRule:
 
 
 # Deviations of the noise on a leaf's sums that its regulariser is, in default mode. Of 1 to 20, by 3-fold
-# cross-validation inside the training parts of Adult's five splits (`scripts/reproduce_federated.py`), at 0.1, 0.5, 1.
+# cross-validation inside the training parts of Adult's five splits (`scripts/reproduce/federated.py`), at 0.1, 0.5, 1.
 _NOISE_LAMBDA = 5.0
 _LEAST_LAMBDA = 1.0
 

@@ -29,7 +29,7 @@ from parties.cluster.survey import survey_partitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, OverBudget, RunFolderError, TableError
 from parties.ledger.budget import Budget, Limit
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account, open_ledger_and_store
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 
@@ -178,7 +178,7 @@ def test_a_driver_that_is_started_again_finishes_the_same_release(
 def keep(parts: list[Path], folder: Path, client: Client) -> PartitionedRelease:
     """Release with first draws kept, from fresh secret bits."""
     surveyed = survey_partitions(parts, MECHANISMS, id_columns=["id"], client=client, keeps=True)
-    with open_books(folder.parent / "ledger.sqlite") as (ledger, store):
+    with open_ledger_and_store(folder.parent / "ledger.sqlite") as (ledger, store):
         return release_partitions(
             parts,
             MECHANISMS,
@@ -218,7 +218,7 @@ def test_records_of_partitions_keep_their_first_draw_whatever_becomes_of_them(
     third = keep(parts[:3], tmp_path / "third", client)
     for before, after in zip(drawn_codes(first), drawn_codes(third), strict=True):
         np.testing.assert_array_equal(after[: 2 * N_ROWS], before)
-    with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
+    with open_ledger_and_store(tmp_path / "ledger.sqlite") as (ledger, store):
         assert ledger.n_releases == {"spend": 2, "visits": 2, "town": 2}
         assert ledger.n_reuses == {"spend": 2, "visits": 2, "town": 2}
         promise = MECHANISMS[2].guarantee()

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from parties.jobs.train_vertical import train_active, train_passive
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost
 from tests.support.partitioned_sites import MODEL, SILENT, Outcomes, divide, predict_both, train_both
+from tests.support.processes import Command
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -88,7 +88,7 @@ def n_chunks(site: Any) -> int:
     return sum(line.get("kind") == "rank chunk" for line in log_lines(site))
 
 
-def wait_for(happened: Callable[[], Any], process: subprocess.Popen[str]) -> None:
+def wait_for(happened: Callable[[], Any], process: Command) -> None:
     end = time.monotonic() + 90
     while not happened():
         assert time.monotonic() < end
@@ -108,7 +108,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
     releases = parties.shop.path / "runs" / "partitions" / "releases"
     started = []
 
-    def start(site: Any, command: str) -> subprocess.Popen[str]:
+    def start(site: Any, command: str) -> Command:
         started.append(site.start(command))
         return started[-1]
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from opboost.schema import TableSchema
 from parties.commands.demo import release_settings
-from parties.config.chain import read_owner
-from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
@@ -75,9 +75,9 @@ RUNS: dict[str, dict[str, Any]] = {
 READ: dict[str, Callable[[Path], Any]] = {
     "active": lambda path: read_run(path, ActiveRun),
     "passive": lambda path: read_run(path, PassiveRun),
-    "coordinator": lambda path: read_horizontal(path, CoordinatorRun),
-    "worker": lambda path: read_horizontal(path, WorkerRun),
-    "owner": read_owner,
+    "coordinator": lambda path: read_run(path, CoordinatorRun),
+    "worker": lambda path: read_run(path, WorkerRun),
+    "owner": lambda path: read_run(path, OwnerRun),
 }
 ROLES = list(RUNS)
 

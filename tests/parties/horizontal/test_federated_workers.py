@@ -17,7 +17,7 @@ from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
-from parties.horizontal.coordinator import coordinate
+from parties.horizontal.coordinator import run_coordinator
 from parties.horizontal.verified_rows import Answered
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import SumRefused, UnexpectedMessage
@@ -69,7 +69,7 @@ class CountedRun(Run):
 
         def lead() -> Any:
             try:
-                return coordinate(of, self.group, rng=seeded(8))
+                return run_coordinator(of, self.group, rng=seeded(8))
             finally:
                 self._close()
 

@@ -31,7 +31,7 @@ from opboost.schema import ColumnSchema, TableSchema
 from parties.tables import parquet
 from parties.ledger.budget import Budget
 from parties.tables.parquet import encode_column
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account, open_ledger_and_store
 from parties.ledger.ledger_lines import Occasion
 from parties.vertical.release_offer import pack
 from parties.tables.party_table import read_table
@@ -43,7 +43,7 @@ table = read_table(data, schema, needs_label=False, by_column=True)
 with (
     closing(spool.ArraySpool()) as exact,
     closing(spool.ArraySpool()) as packed,
-    open_books(folder / "ledger.sqlite") as (ledger, store),
+    open_ledger_and_store(folder / "ledger.sqlite") as (ledger, store),
 ):
     encoded = spool.EncodedSpool(exact)
     for one in mechanisms:

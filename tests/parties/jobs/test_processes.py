@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-
-def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str, str]]:
-    """Exit code, standard output and standard error of each process, all of which must end in time."""
-    try:
-        ends = [process.communicate(timeout=seconds) for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+from tests.support.processes import finish
 
 
 def read_json(path: Path) -> Any:

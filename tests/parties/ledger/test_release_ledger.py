@@ -25,7 +25,7 @@ from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
 from parties.ledger.release_ledger import Ledger
-from parties.session.termination import last_words
+from parties.session.termination import termination_message
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
@@ -256,7 +256,7 @@ from pathlib import Path
 from tests_path import release, SPRING
 from parties.ledger.budget import Budget, Limit
 from parties.errors import OverBudget
-from parties.session.termination import last_words
+from parties.session.termination import termination_message
 from parties.ledger.release_ledger import Ledger
 from parties.ledger.hash_chain import SealedLines
 n_charged = 0
@@ -525,6 +525,6 @@ def test_what_the_peer_hears_names_no_column_and_no_place(charged: Path) -> None
     with Ledger(charged) as ledger, pytest.raises(OverBudget) as refusal:
         ledger.charge([release()], {}, SPRING, Budget(Limit(0.15)))
     assert "spend" in str(refusal.value)
-    assert last_words(refusal.value, peer="bank") == (
+    assert termination_message(refusal.value, peer="bank") == (
         "it keeps account of what it releases, and its account does not allow this. Nothing was released"
     )

@@ -27,7 +27,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.errors import LedgerError, OverBudget
 from parties.ledger import charged_release
 from parties.ledger.budget import Budget, Limit
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account, open_ledger_and_store
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
@@ -70,7 +70,7 @@ Job = Callable[[Account], Any]
 
 def on_account(path: Path, job: Job, **changes: Any) -> Any:
     """Open the books as a process of its own would, with fresh secure bits, and close them."""
-    with open_books(path) as (ledger, store):
+    with open_ledger_and_store(path) as (ledger, store):
         account = Account(ledger=ledger, store=store, budget=Budget(), occasion=SPRING, rng=rng.secure())
         return job(replace(account, **changes))
 

@@ -20,14 +20,14 @@ from typer.testing import CliRunner
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.trees.model_file import load_model
 from parties.cli import app
-from parties.config.horizontal import CoordinatorRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError
-from parties.horizontal.traffic_estimate import rehearse
-from parties.reports.choices import Grid
+from parties.horizontal.traffic_estimate import estimate_traffic
+from parties.reports.choices import MechanismGrid
 from parties.reports.horizontal_facts import record_facts
 from parties.reports.horizontal_plan_facts import record_plan
 from parties.reports.plain import plain
@@ -46,7 +46,7 @@ def log_of(hospitals: Any, name: str) -> list[dict[str, Any]]:
 
 
 def recipe_of(hospitals: Any) -> Any:
-    run = read_horizontal(hospitals.write("hub"), CoordinatorRun)
+    run = read_run(hospitals.write("hub"), CoordinatorRun)
     return make_recipe(run.training, read_schema(run.table_schema)[0])
 
 
@@ -134,7 +134,7 @@ def test_what_a_coordinator_that_makes_up_workers_learns_is_told_wherever_worker
 
 def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospitals: Any) -> None:
     hospitals.training |= {"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 60, "subsample": 0.05}}
-    text = report_of(hospitals.write("north"), grid=Grid(epsilons=(3.0,))).text("md")
+    text = report_of(hospitals.write("north"), grid=MechanismGrid(epsilons=(3.0,))).text("md")
     assert "| certified or paper | not certified (paper mode) |" in text
     assert "| epsilon that the publication claims | 3 |" in text
     assert "Not certified: paper mode." in text
@@ -142,7 +142,7 @@ def test_a_plan_in_paper_mode_is_not_certified_and_tells_what_is_claimed(hospita
 
 
 def test_the_rehearsal_counts_the_rounds_and_bytes_of_the_run(treated: Any) -> None:
-    traffic = rehearse(recipe_of(treated), 3)
+    traffic = estimate_traffic(recipe_of(treated), 3)
     assert traffic.n_rounds == json.loads((treated.folder("hub") / "meta.json").read_text())["n_rounds"] == 8
     for name in CLINICS:
         sent = Counter(line["kind"] for line in log_of(treated, name) if line["event"] == "sent")

@@ -13,7 +13,7 @@ import pytest
 
 from parties.commands.printing import print_page
 from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
-from parties.reports.page import Figure, Grid, Page, Prose, Section, to_csv, to_html, to_markdown
+from parties.reports.page import Figure, Grid, Page, PageSection, Prose, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 
 X = Axis(label="x & y")
@@ -26,7 +26,7 @@ def drawing(alt: str = "a < b & c", **options: object) -> str:
 
 def page() -> Page:
     blocks = (Prose(NASTY, is_strong=True), Grid(NASTY, ("", "value"), ((NASTY, "1"),)), Figure(drawing(), NASTY))
-    return Page(NASTY, NASTY, (Section(NASTY, blocks),))
+    return Page(NASTY, NASTY, (PageSection(NASTY, blocks),))
 
 
 def test_names_and_values_never_become_markup() -> None:
@@ -51,7 +51,7 @@ def test_no_name_or_value_is_active_in_markdown() -> None:
         Grid(ACTIVE, ("", "v"), ((ACTIVE, "1"),)),
         Figure("", ACTIVE),
     )
-    text = to_markdown(Page(ACTIVE, ACTIVE, (Section(ACTIVE, blocks),)))
+    text = to_markdown(Page(ACTIVE, ACTIVE, (PageSection(ACTIVE, blocks),)))
     plain_text = re.sub(r"\\[\\`\[\]<>|]", "", text)
     assert not set("<>[`\\") & set(plain_text)
     assert [line for line in text.splitlines() if line.startswith(("#", "-"))] == [
@@ -123,7 +123,7 @@ def test_facts_become_plain_values_and_folders_stay_private() -> None:
 
 def test_a_printed_page_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     name = "\x1b]0;title\x07\x1b[2J[red]spend[/]"
-    print_page(Page(name, name, (Section(name, (Grid(name, ("column", "value"), ((name, "1\u202e"),)),)),)))
+    print_page(Page(name, name, (PageSection(name, (Grid(name, ("column", "value"), ((name, "1\u202e"),)),)),)))
     printed = capsys.readouterr().out
     assert printed.count("[red]spend[/]") == 2
     assert not {"\x1b", "\x07", "\u202e"} & set(printed)

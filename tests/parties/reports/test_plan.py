@@ -26,7 +26,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cli import app
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.reports.choices import Grid, choices_for, label, settings_of
+from parties.reports.choices import MechanismGrid, choices_for, label, settings_of
 from parties.reports.plan_facts import plan_of
 from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, odds
 from parties.reports.writing import report_of
@@ -51,7 +51,7 @@ def mechanism(lower: float = 0, upper: float = 5000, **settings: Any) -> ColumnM
 
 
 def test_the_plans_guarantee_is_the_runs(finished: Any) -> None:
-    plan = plan_of(finished.shop.write(), Grid(mechanisms=("global",)), wanted_order=())
+    plan = plan_of(finished.shop.write(), MechanismGrid(mechanisms=("global",)), wanted_order=())
     n_tests = len(json.loads((finished.shop.run_folder / "model.json").read_text())["tests"])
     promised = json.loads((finished.shop.run_folder / "guarantee.json").read_text())
     assert with_tests(plan.guarantee, n_tests).to_dict() == promised
@@ -80,18 +80,18 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
 
 
 def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:
-    assert plan_of(shop.write(), Grid(), wanted_order=()).ledger is None
+    assert plan_of(shop.write(), MechanismGrid(), wanted_order=()).ledger is None
     assert "nothing has been released" in report_of(shop.write()).text("md")
 
 
 def test_every_candidates_numbers_are_those_of_its_table(shop: Any) -> None:
     path = shop.write()
-    plan = plan_of(path, Grid(), wanted_order=())
+    plan = plan_of(path, MechanismGrid(), wanted_order=())
     schema, _ = read_schema(read_run(path, PassiveRun).table_schema)
     own = read_run(path, PassiveRun).desensitize.mechanisms(schema)[0]
     codes = encode(shop.table["spend"], own.schema, domain=own.settings.domain).codes
     counts = np.bincount(codes - 1, minlength=100)
-    for choice, found in list(zip(choices_for(own, Grid()), plan.columns[0].candidates, strict=True))[::5]:
+    for choice, found in list(zip(choices_for(own, MechanismGrid()), plan.columns[0].candidates, strict=True))[::5]:
         table = choice.log_probabilities()
         assert found.settings == settings_of(choice)
         assert found.promise.domain_loss == choice.loss(99)
@@ -102,7 +102,7 @@ def test_every_candidates_numbers_are_those_of_its_table(shop: Any) -> None:
 
 
 def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
-    plan = plan_of(shop.write(), Grid(), wanted_order=())
+    plan = plan_of(shop.write(), MechanismGrid(), wanted_order=())
     spend, visits = plan.columns
     assert (spend.n_values, spend.n_missing) == (400, 0)
     assert (visits.n_values, visits.n_missing) == (400 - visits.n_missing, int(shop.table["visits"].isna().sum()))
@@ -114,7 +114,7 @@ def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
 
 def test_examples_are_points_of_the_public_range_not_of_the_data(shop: Any) -> None:
     def released() -> list[tuple[float, ...]]:
-        examples = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].examples
+        examples = plan_of(shop.write(), MechanismGrid(), wanted_order=()).columns[0].examples
         return [(one.value, one.low, one.middle, one.high) for one in examples]
 
     before = released()
@@ -129,7 +129,7 @@ def test_an_observer_sees_an_examples_rank_among_the_releases_to_be_expected(sho
     (mechanism, _) = own.desensitize.mechanisms(read_schema(own.table_schema)[0])
     codes = encode(shop.table["spend"], mechanism.schema, domain=mechanism.settings.domain).codes
     kernel = np.exp(mechanism.value.log_probabilities())
-    for one in plan_of(path, Grid(), wanted_order=()).columns[0].examples:
+    for one in plan_of(path, MechanismGrid(), wanted_order=()).columns[0].examples:
         low, high = (round(99 * value / 100) for value in (one.low, one.high))
         assert one.rank_low == pytest.approx(np.mean([kernel[code - 1, :low].sum() for code in codes]))
         assert one.rank_high == pytest.approx(np.mean([kernel[code - 1, : high + 1].sum() for code in codes]))
@@ -139,11 +139,11 @@ def test_an_observer_sees_an_examples_rank_among_the_releases_to_be_expected(sho
 
 
 def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> None:
-    (column, _) = plan_of(shop.write(), Grid(), wanted_order=(0.5, 0.95)).columns
+    (column, _) = plan_of(shop.write(), MechanismGrid(), wanted_order=(0.5, 0.95)).columns
     assert [wanted for wanted, _ in column.least] == [0.5, 0.95]
     for wanted, epsilon in column.least:
         shop.run["desensitize"]["epsilon"] = epsilon
-        outlook = plan_of(shop.write(), Grid(), wanted_order=()).columns[0].chosen.outlook
+        outlook = plan_of(shop.write(), MechanismGrid(), wanted_order=()).columns[0].chosen.outlook
         assert outlook is not None
         assert outlook.kendall is not None
         assert wanted <= outlook.kendall <= wanted + 0.03
@@ -152,7 +152,7 @@ def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> No
 def test_a_plan_draws_writes_and_spends_nothing(shop: Any) -> None:
     path = shop.write()
     before = {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()}
-    plan_of(path, Grid(), wanted_order=(0.9,))
+    plan_of(path, MechanismGrid(), wanted_order=(0.9,))
     assert {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()} == before
 
 
@@ -219,7 +219,7 @@ def test_sentences_say_what_is_not_protected() -> None:
 
 
 def test_options_span_a_grid_and_the_chosen_one_stays_first() -> None:
-    grid = Grid(mechanisms=("global", "adj"), epsilons=(0.05, 0.1), alphas=(1.0, 3.0))
+    grid = MechanismGrid(mechanisms=("global", "adj"), epsilons=(0.05, 0.1), alphas=(1.0, 3.0))
     found = [label(settings_of(choice)) for choice in choices_for(mechanism(), grid)]
     assert found[0] == "global, clamped, epsilon 0.1"
     assert sum(one.startswith("adj") for one in found) == 4
@@ -228,14 +228,14 @@ def test_options_span_a_grid_and_the_chosen_one_stays_first() -> None:
 
 def test_a_small_domain_has_a_grid_too() -> None:
     for n in (2, 3, 5, 11):
-        assert len(choices_for(mechanism(domain_size=n), Grid())) > 5
+        assert len(choices_for(mechanism(domain_size=n), MechanismGrid())) > 5
 
 
 @pytest.mark.parametrize(("epsilon", "law"), [(50.0, "bounded_laplace"), (2000.0, "calibrated")])
 def test_a_plan_of_a_large_budget_has_a_number_for_every_loss(shop: Any, epsilon: float, law: str) -> None:
     shop.run["no_privacy"] = True
     shop.run["desensitize"] |= {"epsilon": epsilon, "law": law, "mechanism": "adj", "domain_size": 60, "theta": 25}
-    for column in plan_of(shop.write(), Grid(), wanted_order=()).columns:
+    for column in plan_of(shop.write(), MechanismGrid(), wanted_order=()).columns:
         for one in column.candidates:
             # A Local-Map's losses are infinite across cells.
             is_local = one.settings["mechanism"] == "local"
@@ -247,7 +247,7 @@ def test_a_plan_of_a_large_budget_has_a_number_for_every_loss(shop: Any, epsilon
 
 def test_an_impossible_grid_is_refused() -> None:
     with pytest.raises(ParameterError, match="theta"):
-        choices_for(mechanism(), Grid(mechanisms=("local",), thetas=(5000,)))
+        choices_for(mechanism(), MechanismGrid(mechanisms=("local",), thetas=(5000,)))
 
 
 def test_a_domain_too_large_for_tables_is_reported_by_its_losses(shop: Any) -> None:
@@ -313,14 +313,14 @@ def test_impossible_wishes_are_one_sentence(shop: Any, words: list[str], said: s
 def test_what_a_run_would_refuse_a_plan_refuses(shop: Any) -> None:
     shop.table.loc[3, "spend"] = np.nan
     with pytest.raises(DataError, match="missing"):
-        plan_of(shop.write(), Grid(), wanted_order=())
+        plan_of(shop.write(), MechanismGrid(), wanted_order=())
 
 
 def test_a_changed_setting_changes_the_promise(shop: Any) -> None:
     """The twin of the tests above: they would not pass whatever the plan said."""
-    before = plan_of(shop.write(), Grid(), wanted_order=())
+    before = plan_of(shop.write(), MechanismGrid(), wanted_order=())
     shop.run["desensitize"]["epsilon"] = 0.25
-    after = plan_of(shop.write(), Grid(), wanted_order=())
+    after = plan_of(shop.write(), MechanismGrid(), wanted_order=())
     assert after.guarantee.epsilon < before.guarantee.epsilon
     assert after.columns[0].sentence != before.columns[0].sentence
     assert replace(after, columns=()) != replace(before, columns=())

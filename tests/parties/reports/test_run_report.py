@@ -143,7 +143,7 @@ def test_a_report_that_cannot_be_written_does_not_undo_the_run(
     def broken(path: Path) -> None:
         raise RunFolderError("the disk is full")
 
-    monkeypatch.setattr(writing, "run_report", broken)
+    monkeypatch.setattr(writing, "finished_report", broken)
     sites, said = make_sites(tmp_path), []
     for site in (sites.bank, sites.shop):
         site.run["report"] = True

@@ -9,8 +9,6 @@ import io
 import lzma
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -31,13 +29,13 @@ from parties.config.reading import read_any_run, read_schema
 from parties.config.record_runs import read_record_run
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import TableError
+from parties.errors import EXPECTED_ERRORS, TableError
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_horizontal import make_recipe
-from parties.jobs.train_vertical import EXPECTED_ERRORS
 from parties.tables.parquet import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
+from tests.support.processes import Command, finish
 
 HASTE = 0.05
 SECRET = "k0399"
@@ -135,11 +133,10 @@ def test_the_command_ends_at_a_pipe_with_a_sentence_and_a_code(sites: Any) -> No
         site.write()
         if not (site.path / "odd.csv").exists():
             os.mkfifo(site.path / "odd.csv")
-        call = [sys.executable, "-m", "parties.cli", command, str(site.path / "run.yaml")]
-        done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 1
-        assert "is a named pipe" in " ".join((done.stdout + done.stderr).split())
-        assert "Traceback" not in done.stderr
+        ((code, out, error),) = finish(Command(command, str(site.path / "run.yaml")), seconds=60)
+        assert code == 1
+        assert "is a named pipe" in " ".join((out + error).split())
+        assert "Traceback" not in error
 
 
 @pytest.mark.parametrize("which", ["ids", "secret_key", "schema"])

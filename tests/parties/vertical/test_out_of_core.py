@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import resource
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from opboost.vertical import RankColumn, train
 from parties.errors import TableError
 from parties.vertical import out_of_core
 from parties.vertical.out_of_core import release_file, stored_pieces
+from tests.support.processes import FORKS
 
 N_ROWS = 2_500
 TOWNS = ("north", "south", "east", "west")
@@ -129,13 +129,11 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     with pq.ParquetWriter(tmp_path / "data.parquet", group.schema) as writer:
         for _ in range(12):
             writer.write_table(group)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["parties.jobs.train_vertical"])
     grown = {}
     for is_whole in (False, True):
-        mine, theirs = context.Pipe()
+        mine, theirs = FORKS.Pipe()
         arguments = (str(tmp_path / "data.parquet"), str(tmp_path), is_whole, theirs)
-        process = context.Process(target=_peak_mb, args=arguments, daemon=True)
+        process = FORKS.Process(target=_peak_mb, args=arguments, daemon=True)
         process.start()
         assert mine.poll(60)
         grown[is_whole] = mine.recv()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -20,6 +19,7 @@ import pytest
 from opboost.routing import Router
 from opboost.trees.model_file import load_model
 from parties.runs.run_folder import RunFolder
+from tests.support.processes import FORKS
 
 PASSIVE = ("shop", "post", "club")
 
@@ -55,13 +55,11 @@ class Quartet:
 
     def start(self, *parties: str, behind: str = "") -> None:
         """Start parties; each kills itself when it has noted the message `behind`."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["parties.jobs.train_vertical"])
         for party in parties:
             site = self.bank if party == "bank" else self.sites[party]
             role = "active" if party == "bank" else "passive"
             arguments = (role, str(site.write()), str(site.path / "errors.txt"), behind)
-            self.processes[party] = context.Process(target=take_part, args=arguments, daemon=True)
+            self.processes[party] = FORKS.Process(target=take_part, args=arguments, daemon=True)
             self.processes[party].start()
 
     def ends(self, *parties: str, seconds: float = 30) -> dict[str, int | None]:

@@ -4,7 +4,7 @@ A Parquet file of the given size is generated (4 GB for 50,000,000 rows of 10 co
 ranks every column into files, another one grows trees on these; each tells its seconds and the peak of its memory,
 imports included.
 
-    python scripts/bench_out_of_core.py [--rows N] [--columns N] [--trees N]
+    python scripts/bench/out_of_core.py [--rows N] [--columns N] [--trees N]
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from measuring import peak_bytes, say
 
 # Rows per row group of the generated file.
 GROUP_ROWS = 1 << 20
@@ -42,9 +42,9 @@ def main() -> None:
         facts = {"bench": "out of core", "rows": options.rows, "columns": options.columns, "cores": os.cpu_count()}
         generated = round(time.monotonic() - started, 1)
         file_mb = round((folder / "data.parquet").stat().st_size / 1e6)
-        say(facts | {"step": "generate", "seconds": generated, "file_mb": file_mb})
-        say(facts | in_a_process(release, folder, options.columns))
-        say(facts | in_a_process(train, folder, options.trees))
+        say(**facts, step="generate", seconds=generated, file_mb=file_mb)
+        say(**facts, **in_a_process(release, folder, options.columns))
+        say(**facts, **in_a_process(train, folder, options.trees))
 
 
 def generate(path: Path, n_rows: int, n_columns: int) -> None:
@@ -109,13 +109,7 @@ def train(folder: Path, n_trees: int, pipe: Connection) -> None:
 
 def cost(started: float) -> dict[str, float]:
     """Seconds, and the peak of this process; pages of mapped files count in it."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": round(time.monotonic() - started, 1), "peak_mb": round(peak / 1e6)}
-
-
-def say(facts: dict[str, object]) -> None:
-    """Print one JSON line."""
-    print(json.dumps(facts), flush=True)
+    return {"seconds": round(time.monotonic() - started, 1), "peak_mb": round(peak_bytes() / 1e6)}
 
 
 if __name__ == "__main__":

@@ -5,16 +5,14 @@ serves (`party-b --serve`), and A, this process, asks over one open connection. 
 columns in memory to its scores; with desensitized records that includes the ledger and the store on disk. XGBoost, with
 the same number of trees of the same depth on all columns in one process, predicts the same records beside it.
 
-    python scripts/bench_predict.py [--trees 100] [--depth 6] [--requests 500] [--large-requests 40]
+    python scripts/bench/predict.py [--trees 100] [--depth 6] [--requests 500] [--large-requests 40]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,12 +25,13 @@ import numpy as np
 import pandas as pd
 import xgboost
 import yaml
+from measuring import free_ports, say
 
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
-from parties.jobs.train_vertical import Terminal, recorded
+from parties.jobs.life_cycle import Terminal, logged
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels
+from parties.session.connections import open_connections
 from parties.tables.party_table import own_columns, read_table
 from parties.vertical.prediction_client import Session, session
 from protocols.messages.vertical import RecordStatus
@@ -71,9 +70,7 @@ def make_sites(folder: Path, n_trees: int, depth: int) -> pd.DataFrame:
     table = pd.DataFrame(values, columns=names)
     table.insert(0, "id", [f"customer-{i:08}" for i in range(N_ROWS)])
     table["y"] = (score + draw.normal(0, 0.5, N_ROWS) > np.median(score)).astype(int)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    address = f"tcp://127.0.0.1:{free_ports(1)[0]}"
     for party, peer in (PARTIES, PARTIES[::-1]):
         home = folder / party
         generate(home / "keys", party)
@@ -121,8 +118,8 @@ def measure(folder: Path, table: pd.DataFrame, options: argparse.Namespace) -> N
     model, schema = runs.load_joint_model(), read_schema(run.table_schema)[0]
     mine = read_table(run.data, schema, needs_label=False)
     own = {column.name: column.values for column in own_columns(mine, schema)}
-    with recorded(runs, Terminal()) as log, active_channels(run, False) as open_channels:
-        channels = open_channels(log)
+    with logged(runs, Terminal()) as log, open_connections(run, False) as open_channels:
+        channels = list(open_channels(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id) as asking:
             bits = len(model.ensemble.inputs["shop"])
             facts = {"trees": options.trees, "depth": options.depth, "bits_per_record": bits, "cores": os.cpu_count()}
@@ -137,11 +134,17 @@ def measure(folder: Path, table: pd.DataFrame, options: argparse.Namespace) -> N
                 )
                 beside = {f"xgboost_{name}": alone[name] for name in ("p50_ms", "p99_ms", "cpu_ms")}
                 ratio = round(found["p50_ms"] / alone["p50_ms"], 2)
-                say(case="routed", batch=n_rows, **found, **facts, **beside, ratio_vs_xgboost=ratio)
+                say(bench="predict", case="routed", batch=n_rows, **found, **facts, **beside, ratio_vs_xgboost=ratio)
             drawn = Asker(asking, channels[0], list(mine.ids), own, desensitized=True)
             n_requests = min(200, options.requests)
-            say(case="desensitized, drawn", batch=1, **drawn.measure(1, n_requests, n_warm=0), **facts)
-            say(case="desensitized, drawn before", batch=1, **drawn.measure(1, n_requests, n_warm=0), **facts)
+            say(bench="predict", case="desensitized, drawn", batch=1, **drawn.measure(1, n_requests, n_warm=0), **facts)
+            say(
+                bench="predict",
+                case="desensitized, drawn before",
+                batch=1,
+                **drawn.measure(1, n_requests, n_warm=0),
+                **facts,
+            )
 
 
 class Asker:
@@ -204,11 +207,6 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Of a list of durations, in milliseconds."""
     p50, p99 = np.percentile(seconds, [50, 99]) * 1000
     return {"p50_ms": round(float(p50), 3), "p99_ms": round(float(p99), 3)}
-
-
-def say(**facts: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps({"bench": "predict", **facts}), flush=True)
 
 
 if __name__ == "__main__":

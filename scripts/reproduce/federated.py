@@ -3,7 +3,7 @@
 Tables 3, 4, 5 and 9-12 in the mode `paper`: rows without missing cells, every column coded by the rank of its distinct
 values, stratified 70/30 splits. Then the mode `default` with nothing changed but the epsilon, and the named methods.
 
-    python scripts/reproduce_federated.py [--runs 15] [--cases tables,split_candidates,batches,default,named,speed]
+    python scripts/reproduce/federated.py [--runs 15] [--cases tables,split_candidates,batches,default,named,speed]
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from opboost.metrics import auc
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature
 
-DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 
 # Table, epsilon, and for hist, pr, tr by gradient, averaging, newton: mean and standard deviation.
 SPLITS = {

@@ -1,7 +1,7 @@
 """Time, bytes and memory of whole vertical runs: two processes over ZeroMQ with CURVE, one JSON line per run.
 
 Each party's table is generated as Parquet beforehand and its records are aligned already (`--align psi` finds them in
-the run; `bench_alignment.py` tells what that costs by itself). The parties are what users start: `opboost party-a` and
+the run; `alignment.py` tells what that costs by itself). The parties are what users start: `opboost party-a` and
 `opboost party-b`, each from a folder of its own. Seconds count from the start of both processes to the end of the later
 one; `ready_seconds` from the moment that both are there, A's log says when. Memory is each process's peak, imports
 included; `growth_mb` leaves out the peak of the same run on 2,000 rows. `ratio_vs_packed_ranks` compares the bytes of
@@ -9,7 +9,7 @@ both sides with the ranks alone, in the smallest type that holds them; `ratio_vs
 ranks are there with those of a plain copy of as many bytes; `ratio_vs_xgboost` the whole run with XGBoost, which reads
 and trains in one process on the raw columns of both parties.
 
-    python scripts/bench_vertical.py [--case NAME] [--rows N] [--repeat N] [--link MBIT:MS] [--align psi] [--plain]
+    python scripts/bench/vertical.py [--case NAME] [--rows N] [--repeat N] [--link MBIT:MS] [--align psi] [--plain]
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
+from measuring import free_ports, say
 
 from protocols.transport.keys import generate
 
@@ -105,10 +106,10 @@ def measure(case: Case, *, link: str, align: str, is_plain: bool) -> None:
                 plain = found["xgboost_read_seconds"] + found["xgboost_seconds"]
                 found["ratio_vs_xgboost"] = round(found["seconds"] / plain, 3)
             runs.append(found)
-            say(case, link, align, found)
+            tell(case, link, align, found)
         if len(runs) > 1:
             medians = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0]}
-            say(case, link, align, {"median_of": len(runs), **medians})
+            tell(case, link, align, {"median_of": len(runs), **medians})
 
 
 def prepare(root: Path, case: Case, align: str) -> dict[str, Path]:
@@ -324,22 +325,11 @@ def address(port: int) -> str:
     return f"tcp://127.0.0.1:{port}"
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
-def say(case: Case, link: str, align: str, found: dict[str, Any]) -> None:
+def tell(case: Case, link: str, align: str, found: dict[str, Any]) -> None:
     """Print one JSON line."""
     facts = {"bench": "vertical", "case": case.name, "rows": case.n_rows, "columns_a": case.n_own}
     more = {"columns_b": case.n_passive, "align": align, "link": link or "loopback", "cores": os.cpu_count()}
-    print(json.dumps({**facts, **more, **found}), flush=True)
+    say(**facts, **more, **found)
 
 
 if __name__ == "__main__":

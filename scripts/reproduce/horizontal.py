@@ -5,7 +5,7 @@ everywhere: they were chosen by cross-validation inside the first training fold 
 Bounds are round numbers around what the data's documentation says; Adult's rows are those of UCI's training file
 without missing cells.
 
-    python scripts/reproduce_horizontal.py [--seeds 3] [--cases abalone,adult,...] [--inner]
+    python scripts/reproduce/horizontal.py [--seeds 3] [--cases abalone,adult,...] [--inner]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pandas as pd
 from opboost import DPBoostRegressor, InPrivateClassifier, InPrivateRegressor, SGBDTClassifier, SGBDTRegressor
 from opboost.metrics import auc, error_rate, rmse
 
-DATA = Path(__file__).parent.parent.parent / "shared" / "data"
+DATA = Path(__file__).parents[3] / "shared" / "data"
 DELTA = 5e-8
 
 ABALONE_BOUNDS = {

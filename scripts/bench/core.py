@@ -5,7 +5,7 @@ process of its own, so that peak memory is its own; contestants take turns, and 
 Data are made and handed over in each library's binned form before the clock starts (scikit-learn bins inside its
 fit). ``memory_ratio`` is (binned matrix + growth while training) / (binned matrix + 8 bytes per row and output).
 
-    python scripts/bench_core.py [--turns 3] [--threads 2] [--cases first,wide,...] [--engines ours,xgboost,...]
+    python scripts/bench/core.py [--turns 3] [--threads 2] [--cases first,wide,...] [--engines ours,xgboost,...]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from peak_memory import peak_bytes
+from measuring import peak_bytes, say
 
 ENGINES = ("ours", "xgboost", "lightgbm", "sklearn")
 LEARNING_RATE, REG_LAMBDA, N_TEST = 0.1, 1.0, 100_000
@@ -65,7 +65,7 @@ def main() -> None:
     if arguments.worker:
         case = CASES.get(arguments.worker, PREDICTION)
         measure = measure_prediction if arguments.worker == "prediction" else measure_training
-        print(json.dumps(measure(arguments.engines[0], case, arguments.threads)))
+        say(**measure(arguments.engines[0], case, arguments.threads))
         return
     ours = {}
     for name in arguments.cases:
@@ -77,7 +77,7 @@ def main() -> None:
         ours[name] = report(name, turns, arguments.threads)
     if ours.keys() >= {"first", "half_the_rows", "half_the_columns"}:
         growth = {of: round(ours["first"] / ours[f"half_the_{of}"], 2) for of in ("rows", "columns")}
-        print(json.dumps({"bench": "core", "case": "growth", "when_doubled": growth}), flush=True)
+        say(bench="core", case="growth", when_doubled=growth)
 
 
 def in_own_process(case: str, engine: str, threads: int) -> dict[str, Any]:
@@ -95,16 +95,16 @@ def report(name: str, turns: dict[str, list[dict[str, Any]]], threads: int) -> f
     for engine, runs in turns.items():
         timed = [run for run in runs if "seconds" in run]
         if not timed:
-            print(json.dumps({"bench": "core", "case": name, "engine": engine, **(runs or [{}])[0]}), flush=True)
+            say(bench="core", case=name, engine=engine, **(runs or [{}])[0])
             continue
         middle = sorted(timed, key=lambda run: run["seconds"])[len(timed) // 2]
         spread = [min(run["seconds"] for run in timed), max(run["seconds"] for run in timed)]
         seconds[engine] = statistics.median(run["seconds"] for run in timed)
-        print(json.dumps({"bench": "core", "case": name, "engine": engine, **middle, "spread": spread}), flush=True)
+        say(bench="core", case=name, engine=engine, **middle, spread=spread)
     ours = seconds.pop("ours", math.nan)
     ratios = {f"ratio_vs_{rival}": round(ours / s, 3) for rival, s in seconds.items()}
     case = asdict(CASES.get(name, PREDICTION))
-    print(json.dumps({"bench": "core", "case": name, **case, "threads": threads, **ratios}), flush=True)
+    say(bench="core", case=name, **case, threads=threads, **ratios)
     return ours
 
 
@@ -120,7 +120,7 @@ def measure_training(engine: str, case: Case, threads: int) -> dict[str, Any]:
     started = time.perf_counter()
     predict = train(case.n_trees)
     seconds = time.perf_counter() - started
-    growth = peak_bytes(reset=False) - baseline
+    growth = peak_bytes() - baseline
     gradients = 8 * case.n_rows * case.n_outputs
     ratio = (bins.nbytes + growth) / (bins.nbytes + gradients)
     score = quality(case, test_labels, predict(test_bins))

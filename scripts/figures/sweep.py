@@ -1,6 +1,6 @@
 """Utility against privacy: train every combination of a grid, several times, and draw the curves with error bars.
 
-    python scripts/sweep.py scripts/figures/adult.yaml
+    python scripts/figures/sweep.py scripts/figures/adult.yaml
 
 Results go, line by line, into CONFIG.results.jsonl beside the configuration, the drawing into CONFIG.svg. Started
 again, it does only what is missing; lines of another data set or model section stay in the file and are not drawn. All

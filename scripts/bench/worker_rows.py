@@ -4,27 +4,25 @@ S-GBDT of depth 3 on 10 columns, questions and answers in one process, without c
 of its own; `peak_mb` is of that process, or of the largest Dask worker. `load_s` has the start of a cluster in it,
 `first_tree_s` that of compiled loops.
 
-    python scripts/bench_worker_rows.py [--rows N] [--trees N]
+    python scripts/bench/worker_rows.py [--rows N] [--trees N]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
-from peak_memory import peak_bytes
+from measuring import peak_bytes, say
 
 from opboost.rng import seeded
 from parties.cluster.dask_cluster import cluster
@@ -51,7 +49,7 @@ def main() -> None:
             for kind in ("table", "partitions", "dask"):
                 with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as alone:
                     found = alone.submit(measure, kind, Path(name), options.trees).result()
-                print(json.dumps({"bench": "worker rows", "kind": kind, "rows": n_rows, **found}), flush=True)
+                say(bench="worker rows", kind=kind, rows=n_rows, **found)
 
 
 def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
@@ -80,8 +78,7 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
         loaded = time.perf_counter()
         times = Timed(holder)
         recipe.train(times, shape_bits=seeded(1), rng=seeded(3))
-        own = partial(peak_bytes, reset=False)
-        peak = own() if client is None else max(client.run(own).values())
+        peak = peak_bytes() if client is None else max(client.run(peak_bytes).values())
     return {
         "load_s": round(loaded - start, 1),
         "first_tree_s": round(times.answered[0] - loaded, 2),

@@ -4,22 +4,21 @@ Each party brings as many ids as given (100,000 by default), half of which the o
 checked against the truth. Seconds count from the moment that both are connected; memory is by how much the process's
 peak rose, imports and the ids themselves aside.
 
-    python scripts/bench_alignment.py [--ids N] [--method psi|hashed]
+    python scripts/bench/alignment.py [--ids N] [--method psi|hashed]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
-import resource
 import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from measuring import peak_bytes, say
 
 from protocols.alignment.blinding import Cipher
 from protocols.alignment.private_set_intersection import Common, Terms, be_found, find_common
@@ -119,16 +118,6 @@ def check(common: Common, party: str, n_ids: int) -> None:
     expected = np.arange(start, n_ids) if party == "a" else np.arange(n_ids - n_ids // 2)
     if not np.array_equal(common.positions, expected):
         raise SystemExit(f"wrong ids were found at {party}")
-
-
-def peak_bytes() -> int:
-    """The process's peak so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def say(**facts: object) -> None:
-    """Print one JSON line."""
-    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@ Maps x laws x budgets x domains x cell widths x alpha, on one and two threads; b
 and OpenDP and diffprivlib where they are installed; then the ranking of a column, and the memory for 10^7 values.
 The last line sums up: the largest and the median cell on one thread. ``--quick`` takes a tenth of the cells.
 
-    python scripts/bench_desensitize.py [--quick]
+    python scripts/bench/desensitize.py [--quick]
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import sys
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 import numba
 import numpy as np
+from measuring import say
 
 from opboost import AdjMap, GlobalMap, IntegerDomain, LocalMap, rng
 from opboost.privacy.adj_map import OrderPreservingMap
@@ -164,11 +164,6 @@ def ns_per_value(call: Callable[[], object], n_values: int) -> float:
         call()
         seconds.append(time.perf_counter() - started)
     return round(statistics.median(seconds) / n_values * 1e9, 2)
-
-
-def say(**facts: object) -> None:
-    """Print a measurement."""
-    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 A figure counts as changed if the medians differ by more than a tenth and the runs of the two files do not overlap. With
 one run each, noise is unknown: then a difference must exceed a quarter. Exits with 1 if something became worse.
 
-    python scripts/bench_compare.py OLD.jsonl NEW.jsonl
+    python scripts/bench/compare.py OLD.jsonl NEW.jsonl
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that `run_benches.py` kept."""
+    """The lines of a file that `run.py` kept."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 
 import numpy as np
+from measuring import say
 
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.sum import SumRound
@@ -45,7 +45,7 @@ def main() -> None:
         vectors = rng.integers(-(2**40), 2**40, (n_workers, length))
         seconds = [one_round(workers, epoch, number, vectors, n_gone) for number in range(REPEATS)]
         facts = {"workers": n_workers, "numbers": length, "dropped": n_gone, "joining_s": round(joining_s, 3)}
-        print(json.dumps({"bench": "secure_sum", **facts, "round_s": round(statistics.median(seconds), 3)}))
+        say(bench="secure_sum", **facts, round_s=round(statistics.median(seconds), 3))
 
 
 if __name__ == "__main__":

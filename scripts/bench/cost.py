@@ -4,7 +4,7 @@ One thing is doubled at a time around a base case, every point in a process of i
 memory channels, with the messages of a real run. A slope is the exponent of a power law: 1 means that doubling the one
 doubles the other.
 
-    python scripts/bench_cost.py [--axes rows,columns] [--turns 3]
+    python scripts/bench/cost.py [--axes rows,columns] [--turns 3]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from peak_memory import peak_bytes
+from measuring import peak_bytes, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        print(json.dumps(measure(Case(**json.loads(arguments.worker)))))
+        say(**measure(Case(**json.loads(arguments.worker))))
         return
     for axis in arguments.axes:
         points = {}
@@ -64,9 +64,9 @@ def main() -> None:
             case = replace(BASE, **{axis: value})
             turns = [_in_own_process(case) for _ in range(arguments.turns)]
             points[value] = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
-            print(json.dumps({"bench": "cost", "axis": axis, **asdict(case), **points[value]}), flush=True)
+            say(bench="cost", axis=axis, **asdict(case), **points[value])
         slopes = {f"{name}_slope": slope(points, name) for name in ("train_seconds", "growth_mb", "sent_mb")}
-        print(json.dumps({"bench": "cost", "axis": axis, "point": "slope", **slopes}), flush=True)
+        say(bench="cost", axis=axis, point="slope", **slopes)
 
 
 def measure(case: Case) -> dict[str, float]:
@@ -79,7 +79,7 @@ def measure(case: Case) -> dict[str, float]:
     seconds = time.perf_counter() - started
     return {
         "train_seconds": round(seconds, 3),
-        "growth_mb": round((peak_bytes(reset=False) - before) / 1e6, 1),
+        "growth_mb": round((peak_bytes() - before) / 1e6, 1),
         "sent_mb": round(sent / 1e6, 3),
     }
 

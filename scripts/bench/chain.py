@@ -11,7 +11,6 @@ come to n (n - 1) / 2 sets of residuals one after the other (Zhao et al., INFOCO
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import say
 
 from opboost import rng
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -27,8 +27,8 @@ from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.tree import Tree
-from parties.horizontal.chain import ChainJob, take_turns
-from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.horizontal.chain import ChainJob, run_chain_owner
+from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from parties.runs.run_folder import RunFolder
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
@@ -89,10 +89,10 @@ def waiting_times(n_owners: int, *, broadcast: bool, root: Path) -> list[float]:
             recipe=recipe(),
             make_owner=lambda: owners[place],  # type: ignore[arg-type, return-value]
             is_secure=True,
-            kept=KeptTurns(folder),
+            checkpoint=ChainCheckpoint(folder),
             calls=frozenset(order[place + 1 :]),
         )
-        take_turns(job, channels[order[place]])
+        run_chain_owner(job, channels[order[place]])
 
     threads = [threading.Thread(target=be, args=(place,)) for place in range(n_owners)]
     start = time.perf_counter()
@@ -128,7 +128,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         for broadcast in (True, False):
             for line in measure(broadcast=broadcast, root=Path(root)):
-                print(json.dumps(line), flush=True)
+                say(**line)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,13 @@ that starts workers and compiled loops. The slope between them leaves out what d
 CPU seconds of all workers together, which other programs on the machine do not lengthen much; those of `pack_s` are the
 driver's, which reads all ranks for their digests before they are sent.
 
-    python scripts/bench_dask.py [--rows N] [--columns N] [--trees N] [--workers N]
+    python scripts/bench/cluster.py [--rows N] [--columns N] [--trees N] [--workers N]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from measuring import peak_bytes, say
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
@@ -59,17 +58,17 @@ def main() -> None:
         for n_rows in (20_000, options.rows // 4, options.rows):
             with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as name:
                 found = measure(Path(name), n_rows, options.columns, options.trees, client)
-            peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
-            say({"bench": "dask", "rows": n_rows, **found, "peak_mb_per_worker": round(max(peaks.values()) / 1e6)})
+            peaks = client.run(peak_bytes)
+            say(bench="dask", rows=n_rows, **found, peak_mb_per_worker=round(max(peaks.values()) / 1e6))
             measured.append((n_rows, found))
     (few, before), (many, after) = measured[1:]
     for step in ("ids_s", "pack_s"):
         ns = (after[step] - before[step]) / (many - few) / (options.columns if step == "pack_s" else 1) * 1e9
-        say({"bench": "dask", "step": step, f"cpu_ns_per_{'value' if step == 'pack_s' else 'row'}": round(ns, 2)})
+        say(bench="dask", step=step, **{f"cpu_ns_per_{'value' if step == 'pack_s' else 'row'}": round(ns, 2)})
     values = (many - few) * options.columns
     for step in ("look_s", "release_s", "train_s", "answer_s", "predict_s"):
         ns = (after[step] - before[step]) / values * 1e9 / (options.trees if step == "train_s" else 1)
-        say({"bench": "dask", "step": step, "cpu_ns_per_value": round(ns, 2)})
+        say(bench="dask", step=step, cpu_ns_per_value=round(ns, 2))
 
 
 def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any) -> dict[str, float]:
@@ -157,11 +156,6 @@ def timed(client: Any, step: Callable[[], Any]) -> tuple[Any, float]:
 def size(paths: Any) -> int:
     """Bytes of some files."""
     return sum(path.stat().st_size for path in paths)
-
-
-def say(facts: dict[str, object]) -> None:
-    """Print one JSON line."""
-    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

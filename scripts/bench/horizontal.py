@@ -10,7 +10,6 @@ training in one process.
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import os
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import say
 from numpy.typing import NDArray
 
 from opboost import rng
@@ -30,8 +30,8 @@ from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.client_rows import ClientRows
 from parties.config.federated_section import FederatedSection
-from parties.horizontal.coordinator import coordinate
-from parties.horizontal.worker import WorkerJob, work
+from parties.horizontal.coordinator import run_coordinator
+from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.transport.channel import Timing
 from protocols.transport.keys import KeyPair, generate, read_secret
@@ -76,7 +76,7 @@ def be_worker(
     channel = ConnectedChannel(
         f"tcp://127.0.0.1:{PORT}", name=job.party, peer="hub", keys=keys, peer_key=hub, timing=TIMING
     )
-    work(job, channel)
+    run_worker(job, channel)
     channel.close()
     used.put((time.process_time() - before, time.process_time()))
 
@@ -119,7 +119,7 @@ def measure(n_workers: int) -> dict[str, Any]:
     workers = WorkerGroup(
         channels=channels, run_id="bench", terms={}, threshold=n_workers // 2 + 1, wait_s=120, patience_s=120
     )
-    coordinate(of, workers, rng=rng.secure())
+    run_coordinator(of, workers, rng=rng.secure())
     listener.close()
     cpu = [used.get() for _ in processes]
     end, end_cpu = time.perf_counter(), time.process_time()
@@ -148,7 +148,7 @@ def measure(n_workers: int) -> dict[str, Any]:
 
 def main() -> None:
     for n_workers in (3, 20):
-        print(json.dumps(measure(n_workers)), flush=True)
+        say(**measure(n_workers))
 
 
 if __name__ == "__main__":

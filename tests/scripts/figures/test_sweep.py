@@ -14,14 +14,14 @@ import pandas as pd
 import pytest
 import yaml
 
-SCRIPTS = Path(__file__).parent.parent.parent / "scripts"
+FIGURES = Path(__file__).parents[3] / "scripts" / "figures"
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
 def sweep() -> Any:
-    spec = importlib.util.spec_from_file_location("sweep", SCRIPTS / "sweep.py")
+    spec = importlib.util.spec_from_file_location("sweep", FIGURES / "sweep.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -104,8 +104,8 @@ def test_results_of_another_model_are_not_drawn(sweep: Any, config: Path, monkey
 
 @pytest.mark.parametrize("name", ["adult", "power_plant"])
 def test_the_figures_of_the_readme_have_their_configurations(sweep: Any, name: str) -> None:
-    found = sweep.Sweep.model_validate(yaml.safe_load((SCRIPTS / "figures" / f"{name}.yaml").read_text()))
-    drawn = SCRIPTS / "figures" / f"{name}.svg"
+    found = sweep.Sweep.model_validate(yaml.safe_load((FIGURES / f"{name}.yaml").read_text()))
+    drawn = FIGURES / f"{name}.svg"
     assert found.repeats >= 3
     assert drawn.stat().st_size < 150_000
     assert found.title in drawn.read_text()

@@ -8,7 +8,7 @@ tight loss between neighbours and over the whole domain. Piecewise is plain loca
 Adult: UCI's division; B holds age, fnlwgt, education_num, capital_gain and hours_per_week. Power Plant: four fifths of
 the rows; B holds all columns.
 
-    python scripts/reproduce_opboost.py [--data adult,power_plant] [--laws exponential,clamped] [--seeds 3]
+    python scripts/reproduce/vertical.py [--data adult,power_plant] [--laws exponential,clamped] [--seeds 3]
         [--figures scripts/figures]
 """
 
@@ -32,7 +32,7 @@ from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law
 from parties.reports.figures import Axis, Series, lines, standalone
 
-SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 DOMAIN = IntegerDomain(0, 10)
 EPSILONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)
 THETAS = (2, 4)

@@ -3,7 +3,7 @@
 Stands in for a network between two parties' processes where the system's own means (netem) would need rights and would
 slow down everybody else on the machine. Runs until it is ended.
 
-    python scripts/slow_link.py LISTEN_PORT TARGET_PORT --mbit 100 --delay-ms 10
+    python scripts/bench/slow_link.py LISTEN_PORT TARGET_PORT --mbit 100 --delay-ms 10
 """
 
 from __future__ import annotations

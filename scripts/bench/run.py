@@ -1,11 +1,11 @@
 """Every benchmark, one after the other: JSON lines in `bench/`, and one table of the ratios.
 
-Each `scripts/bench_*.py` prints JSON lines. This runs them all as often as asked for, keeps every line with the
+Each benchmark of `scripts/bench` prints JSON lines. This runs them all as often as asked for, keeps every line with the
 machine, the versions and the load in `bench/<date>-<commit>.jsonl`, and prints the ratios (ours against XGBoost,
 LightGBM, numpy and so on; below 1 ours is the faster or smaller one) with their medians and spreads.
-`scripts/bench_compare.py` compares two such files.
+`scripts/bench/compare.py` compares two such files.
 
-    python scripts/run_benches.py [--repeats 1] [--only core,vertical] [--out FILE]
+    python scripts/bench/run.py [--repeats 1] [--only core,vertical] [--out FILE]
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bench_compare import describe, runs_by_line
+from compare import describe, runs_by_line
 from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"compare"}
+NOT_BENCHMARKS = {"compare", "measuring", "run", "slow_link"}
 PACKAGES = ("numpy", "numba", "scipy", "pyzmq", "xgboost-cpu", "lightgbm", "scikit-learn", "opendp")
 
 
@@ -54,7 +54,7 @@ def main() -> int:
 
 def run(name: str) -> Iterator[dict[str, Any]]:
     """The lines of one benchmark, as they come; a failure is a line, too."""
-    process = subprocess.Popen([sys.executable, HERE / f"bench_{name}.py"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, HERE / f"{name}.py"], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for text in process.stdout:
         if text.startswith("{"):
@@ -102,7 +102,7 @@ def _processor() -> str:
 
 
 def _arguments() -> argparse.Namespace:
-    known = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
+    known = sorted(path.stem for path in HERE.glob("*.py"))
     names = [name for name in known if name not in NOT_BENCHMARKS]
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=HERE
@@ -111,7 +111,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run every benchmark and print one table of ratios.")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", type=lambda text: text.split(","), default=names, help=f"of {', '.join(names)}")
-    parser.add_argument("--out", type=Path, default=HERE.parent / "bench" / f"{stamp}.jsonl")
+    parser.add_argument("--out", type=Path, default=HERE.parents[1] / "bench" / f"{stamp}.jsonl")
     arguments = parser.parse_args()
     if unknown := set(arguments.only) - set(names):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(names)}")

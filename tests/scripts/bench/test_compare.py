@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench_compare.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "bench" / "compare.py"
 
 
 def _compare(folder: Path, old: list[dict[str, object]], new: list[dict[str, object]]) -> tuple[int, str]:
