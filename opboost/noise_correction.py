@@ -22,7 +22,7 @@ from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
-from opboost.trees.losses import Loss, SquaredError
+from opboost.trees.losses import Loss, Poisson, SquaredError
 from opboost.trees.tree import Tree
 
 # Draws that trees are grown on by turns, and draws that a held-out row is scored on.
@@ -38,7 +38,7 @@ LEAST_ROWS = 400
 COMPARED_ROWS, HELD_OUT_SHARE = 15_000, 1 / 3
 
 # Standard errors by which a candidate must be ahead of the model that usually serves best.
-AHEAD = 1.0
+AHEAD = 1.5
 
 # Share of the columns' variance that draws leave open, from which on draws alone serve better than by turns with the
 # released codes: on seven tables, blends lost up to .07 at a whole-range loss of 2 to 8, and won up to .02 at 32.
@@ -76,6 +76,12 @@ class Recipe:
     loss: Loss
     constraints: Constraints
     seed: int | None
+
+    @property
+    def n_classes(self) -> int:
+        """Of the label; 0 for a number."""
+        is_number = isinstance(self.loss, (SquaredError, Poisson))
+        return 0 if is_number else max(2, self.loss.n_outputs)
 
     def grow(
         self, table: BinnedTable, labels: Values, weights: Values, alternates: Alternates | None = None
@@ -196,25 +202,28 @@ def _compare(
     inside, outside = noised.of_rows(kept), noised.of_rows(held_out)
     binned, alternates = versions_of(inside, imputation.sources, states, None, max_bin=min(max_bin, MOST_BINS))
     table = inside.filled(binned)
-    seen = np.stack(
-        [
-            bins_of_ranks(source.rank_of_state[member], outside.columns[place].n_ranks, binned[place].cuts)[
-                hidden[:, source.number]
-            ]
-            for place, source, member in places(imputation.sources)
-        ],
-        axis=1,
-    )
-    errors = {}
+    seen = np.empty((N_SCORED + 1, len(noised.columns), n_held_out), np.uint8)
+    for place, source, member in places(imputation.sources):
+        column, cuts = outside.columns[place], binned[place].cuts
+        seen[:-1, place] = bins_of_ranks(source.rank_of_state[member], column.n_ranks, cuts)[hidden[:, source.number]]
+        seen[-1, place] = bins_of_ranks(column.ranks[:], column.n_ranks, cuts)
+    drawn, targets = Alternates(alternates.columns, seen, tuple(range(len(seen)))), labels[held_out, None]
+    if recipe.n_classes > 2:
+        targets = (targets == np.arange(recipe.n_classes)).astype(np.float64)
+    errors, released = {}, {}
     for choice in Choice:
         versions = replace(alternates, turns=choice.turns(N_DRAWS))
         trees, base_scores = recipe.grow(table, labels[kept], weights[kept], versions)
-        drawn = Alternates(alternates.columns, seen, tuple(range(N_SCORED)))
         scores = _raw_scores(replace(table, bins=outside.table.bins), trees, base_scores, drawn)
-        errors[choice] = weights[held_out] * _errors(recipe.loss, labels[held_out], scores)
+        predictions = np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), n_held_out, -1)
+        errors[choice] = weights[held_out] * squared_errors(targets, predictions[:-1])
+        released[choice] = weights[held_out] * ((targets - predictions[-1]) ** 2).sum(axis=1)
     best = min(Choice, key=lambda choice: float(errors[choice].mean()))
     usual = Choice.CORRECTED if _open_share(states) > OPEN_SHARE else Choice.CORRECTED_AND_PLAIN
-    return best if is_worse(errors[usual], errors[best], z=AHEAD) else usual
+    chosen = best if is_worse(errors[usual], errors[best], z=AHEAD) else usual
+    # That released codes help to predict from released codes needs no model of what lies behind them.
+    is_useful = is_worse(released[Choice.ALONE], released[Choice.PLAIN], z=0)
+    return Choice.PLAIN if chosen is Choice.ALONE and is_useful else chosen
 
 
 def _open_share(states: NDArray[np.uint8]) -> float:
@@ -223,25 +232,12 @@ def _open_share(states: NDArray[np.uint8]) -> float:
     return float(np.mean(shares))
 
 
-def _errors(loss: Loss, labels: Values, scores: Sequence[Values]) -> Values:
-    """Squared errors of predictions, of each class's probability where labels are classes."""
-    predictions = np.stack([loss.predictions(one.T) for one in scores])
-    if predictions.ndim == 2:
-        return squared_errors(labels[:, None], predictions[:, :, None])
-    return squared_errors((labels[:, None] == np.arange(predictions.shape[2])).astype(np.float64), predictions)
-
-
 def _impute(
     noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> tuple[Imputation, Evidence]:
     """Fit what lies behind the noised columns on some of the rows."""
     own = _own_scores(noised, labels, rows, recipe, rng=rng)
-    n_classes = (
-        0
-        if isinstance(recipe.loss, SquaredError) or recipe.loss.name.startswith("count")
-        else max(2, recipe.loss.n_outputs)
-    )
-    evidence = Evidence.of(labels, own, n_classes=n_classes)
+    evidence = Evidence.of(labels, own, n_classes=recipe.n_classes)
     return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng), evidence
 
 

@@ -22,7 +22,7 @@ FITTED_ROWS = 12_000
 PIECE_ROWS = 1 << 16
 
 # Classes of a mixture, and steps of the fit.
-N_CLASSES, N_STEPS = 40, 50
+N_CLASSES, N_STEPS = 25, 100
 
 # Rows of a class on average, at least.
 _ROWS_PER_CLASS = 25
