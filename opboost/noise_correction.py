@@ -37,6 +37,9 @@ LEAST_ROWS = 400
 # Rows that candidates are compared on, and which share of them is held out.
 COMPARED_ROWS, HELD_OUT_SHARE = 15_000, 1 / 3
 
+# Most rounds of a candidate, its highest rate unless a higher one is chosen, and its deepest trees.
+_TRIAL_ROUNDS, _TRIAL_RATE, _TRIAL_DEPTH = 60, 0.15, 4
+
 # Standard errors by which a candidate must be ahead of the model that usually serves best.
 AHEAD = 1.5
 
@@ -49,7 +52,7 @@ OPEN_SHARE = 0.25
 CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
 
 # Trees of the active party's own columns that sum up what these say of the label.
-_OWN_TREES = BoostingParameters(n_estimators=60, max_depth=4, learning_rate=0.1, max_bin=256)
+_OWN_TREES = BoostingParameters(n_estimators=40, max_depth=4, learning_rate=0.15)
 _FOLDS = 3
 
 
@@ -82,6 +85,15 @@ class Recipe:
         """Of the label; 0 for a number."""
         is_number = isinstance(self.loss, (SquaredError, Poisson))
         return 0 if is_number else max(2, self.loss.n_outputs)
+
+    def brief(self) -> Recipe:
+        """As many trees as it takes to compare tables, flatter and learning as much faster."""
+        n_rounds, rate = self.parameters.n_estimators, self.parameters.learning_rate
+        n_trials = min(n_rounds, _TRIAL_ROUNDS)
+        rate = max(rate, min(rate * n_rounds / max(n_trials, 1), _TRIAL_RATE))
+        depth = min(self.parameters.max_depth or _TRIAL_DEPTH, _TRIAL_DEPTH)
+        chosen = replace(self.parameters, n_estimators=n_trials, learning_rate=rate, max_depth=depth, max_leaves=0)
+        return replace(self, parameters=chosen)
 
     def grow(
         self, table: BinnedTable, labels: Values, weights: Values, alternates: Alternates | None = None
@@ -210,7 +222,7 @@ def _compare(
     drawn, targets = Alternates(alternates.columns, seen, tuple(range(len(seen)))), labels[held_out, None]
     if recipe.n_classes > 2:
         targets = (targets == np.arange(recipe.n_classes)).astype(np.float64)
-    errors, released = {}, {}
+    errors, released, recipe = {}, {}, recipe.brief()
     for choice in Choice:
         versions = replace(alternates, turns=choice.turns(N_DRAWS))
         trees, base_scores = recipe.grow(table, labels[kept], weights[kept], versions)
