@@ -31,7 +31,7 @@ N_DRAWS, N_SCORED = 10, 8
 # Bins of a noised column: more lose time and win nothing (`docs/noise.md`).
 MOST_BINS = 64
 
-# Rows below which no mixture is fitted.
+# Rows below which no mixture is fitted and released codes are taken as they are.
 LEAST_ROWS = 400
 
 # Rows that candidates are compared on, and which share of them is held out.
@@ -168,8 +168,6 @@ def fill(
     noised = Noised(table, tuple(sources), tuple(sources.values()))
     rng = np.random.default_rng(recipe.seed)
     trained = np.flatnonzero(is_trained)
-    if len(trained) < LEAST_ROWS:
-        return Filled(Choice.PLAIN, noised.filled(plain_bins(noised, max_bin)))
     some = np.sort(rng.permutation(trained)[:COMPARED_ROWS])
     choice = _compare(noised.of_rows(some), labels[some], weights[some], recipe, max_bin=max_bin, rng=rng)
     if choice is Choice.ALONE:

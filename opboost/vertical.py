@@ -12,7 +12,7 @@ from opboost.arrays import Mask, RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
-from opboost.noise_correction import Recipe, calmed, fill, held_out_table
+from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
 from opboost.noised_table import Choice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
@@ -214,7 +214,7 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     weights = _with_positive_weight(labels, weights, loss, parameters.scale_pos_weight)
-    sources = _noised_sources(columns) if correct_noise else {}
+    sources = _noised_sources(columns) if correct_noise and is_trained.sum() >= LEAST_ROWS else {}
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
