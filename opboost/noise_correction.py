@@ -145,8 +145,8 @@ def fill(
 ) -> Filled:
     """Bin a table, its noised columns filled in as is likely to serve best.
 
-    Candidates are trees without the noised columns, on the released ranks, and on draws; they are compared on rows
-    held out of the training rows, by draws made without the label.
+    Trees on draws are compared with trees without the noised columns on rows held out of the training rows, by draws
+    made without the label. Where they are worse, trees on the released ranks are compared with those in turn.
 
     Parameters
     ----------
@@ -220,20 +220,23 @@ def _compare(
     drawn, targets = Alternates(alternates.columns, seen, tuple(range(len(seen)))), labels[held_out, None]
     if recipe.n_classes > 2:
         targets = (targets == np.arange(recipe.n_classes)).astype(np.float64)
-    errors, released, recipe = {}, {}, recipe.brief()
-    for choice in Choice:
+    brief, weight = recipe.brief(), weights[held_out]
+
+    def predicted(choice: Choice) -> Values:
+        """Predictions of the held-out rows for each version of them, shape ``(n_versions, n_rows, n_outputs)``."""
         versions = replace(alternates, turns=choice.turns(N_DRAWS))
-        trees, base_scores = recipe.grow(table, labels[kept], weights[kept], versions)
+        trees, base_scores = brief.grow(table, labels[kept], weights[kept], versions)
         scores = _raw_scores(replace(table, bins=outside.table.bins), trees, base_scores, drawn)
-        predictions = np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), n_held_out, -1)
-        errors[choice] = weights[held_out] * squared_errors(targets, predictions[:-1])
-        released[choice] = weights[held_out] * ((targets - predictions[-1]) ** 2).sum(axis=1)
-    best = min(Choice, key=lambda choice: float(errors[choice].mean()))
+        return np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), n_held_out, -1)
+
     usual = Choice.CORRECTED if _open_share(states) > OPEN_SHARE else Choice.CORRECTED_AND_PLAIN
-    chosen = best if is_worse(errors[usual], errors[best], z=AHEAD) else usual
-    # That released codes help to predict from released codes needs no model of what lies behind them.
-    is_useful = is_worse(released[Choice.ALONE], released[Choice.PLAIN], z=0)
-    return Choice.PLAIN if chosen is Choice.ALONE and is_useful else chosen
+    alone, corrected = (predicted(choice)[:-1] for choice in (Choice.ALONE, usual))
+    errors = [weight * squared_errors(targets, one) for one in (corrected, alone)]
+    if not is_worse(*errors, z=AHEAD):
+        return usual
+    # Whether released codes help to predict from released codes needs no model of what lies behind them.
+    plain, alone = (weight * ((targets - one[-1]) ** 2).sum(axis=1) for one in (predicted(Choice.PLAIN), alone))
+    return Choice.PLAIN if is_worse(alone, plain, z=0) else Choice.ALONE
 
 
 def _open_share(states: NDArray[np.uint8]) -> float:

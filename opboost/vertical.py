@@ -74,7 +74,7 @@ class RankColumn:
     release: ColumnRelease | None = None
 
 
-Column = OwnColumn | RankColumn
+TrainingColumn = OwnColumn | RankColumn
 
 Engine = Literal["native", "xgboost"]
 
@@ -88,7 +88,7 @@ class TrainedTrees:
     trees : tuple of Tree
     base_scores : ndarray of float64
     loss : Loss
-    columns : tuple of Column
+    columns : tuple of TrainingColumn
     cuts : tuple of ndarray
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
@@ -100,7 +100,7 @@ class TrainedTrees:
     trees: tuple[Tree, ...]
     base_scores: Values
     loss: Loss
-    columns: tuple[Column, ...]
+    columns: tuple[TrainingColumn, ...]
     cuts: tuple[Values, ...]
     history: History
     choice: Choice | None = None
@@ -171,7 +171,7 @@ def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGL
 
 
 def train(
-    columns: Sequence[Column],
+    columns: Sequence[TrainingColumn],
     labels: Values,
     weights: Values,
     *,
@@ -257,7 +257,7 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     )
 
 
-def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
+def _check_lengths(columns: Sequence[TrainingColumn], n_rows: int) -> None:
     for column in columns:
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
         if length != n_rows:
@@ -273,7 +273,7 @@ def _with_positive_weight(labels: Values, weights: Values, loss: Loss, factor: f
     return np.where(labels == 1, weights * factor, weights)
 
 
-def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
+def _bin(column: TrainingColumn, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn) and column.is_categorical:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
@@ -281,7 +281,7 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
 
 
-def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+def _noised_sources(columns: Sequence[TrainingColumn]) -> dict[int, RankSource]:
     """The noised columns whose release is known, by number."""
     return {
         c: source

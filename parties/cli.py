@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parties.commands.admin import doctor, keygen, ledger, report
+from parties.commands.admin import backup, doctor, keygen, ledger, report, restore
 from parties.commands.console import (
     DataOption,
     Format,
@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 
 
-class Scheme(StrEnum):
+class SchemeName(StrEnum):
     """Training algorithm of the horizontal demo."""
 
     SGBDT = "sgbdt"
@@ -59,9 +59,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from protocols.messages.message import VERSION
+        from protocols.messages.message import PROTOCOL_VERSION
 
-        typer.echo(f"opboost {version('opboost')} (protocol {VERSION})")
+        typer.echo(f"opboost {version('opboost')} (protocol {PROTOCOL_VERSION})")
         raise typer.Exit
 
 
@@ -198,7 +198,7 @@ def demo(
     horizontal: Annotated[
         bool, typer.Option("--horizontal", help="Three owners of rows in place of two owners of columns.")
     ] = False,
-    scheme: Annotated[Scheme, typer.Option(help="With --horizontal: how they train.")] = Scheme.SGBDT,
+    scheme: Annotated[SchemeName, typer.Option(help="With --horizontal: how they train.")] = SchemeName.SGBDT,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""
@@ -222,7 +222,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for inspecting in (keygen, ledger, report, doctor):
+for inspecting in (keygen, ledger, backup, restore, report, doctor):
     app.command()(inspecting)
 
 

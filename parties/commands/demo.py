@@ -31,7 +31,7 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob
+from parties.vertical.party_b import PassiveJob, drawn_from
 from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.simulation import simulate
@@ -268,13 +268,15 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
     alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
     test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}
     alone_scores = alone.predict(feature_matrix(alone, test_own, {}, test.n_rows))
+    bits = rng.secure()
     passive = PassiveJob(
         party=RETAILER,
         run_id="central",
         id_digest="",
         features=split["train"][RETAILER].features,
         mechanisms=DesensitizeSection(epsilon=np.inf).mechanisms(schemas[RETAILER]),
-        rng=rng.secure(),
+        rng=bits,
+        release=drawn_from(bits),
         share_thresholds=True,
     )
     model = simulate(

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from parties.doctor.check_result import Finding, Status
 from parties.reports.ledger_statement import Statement
-from parties.reports.page import Grid, Page
+from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
 from protocols.transport.sanitize import readable
 
@@ -77,8 +77,8 @@ def print_horizontal_summary(summary: Mapping[str, Any]) -> None:
 def _print_scores(summary: Mapping[str, Any], scores: Mapping[str, float], facts: Mapping[str, str]) -> None:
     caption = f"{summary['dataset']}: {summary['metric']} on {summary['rows_test']} unseen records"
     rows = tuple((model, f"{score:.4f}") for model, score in scores.items())
-    _print_grid(Grid(caption, ("model", summary["metric"]), rows))
-    _print_grid(Grid("The run", ("", "value"), tuple((name, str(summary[key])) for name, key in facts.items())))
+    _print_grid(FigureGrid(caption, ("model", summary["metric"]), rows))
+    _print_grid(FigureGrid("The run", ("", "value"), tuple((name, str(summary[key])) for name, key in facts.items())))
 
 
 def print_statement(found: Statement) -> None:
@@ -87,7 +87,7 @@ def print_statement(found: Statement) -> None:
     _print_grid(spent_grid(found))
 
 
-def _print_grid(grid: Grid) -> None:
+def _print_grid(grid: FigureGrid) -> None:
     table = Table(title=_shown(grid.caption), title_justify="left")
     for heading in grid.headings:
         table.add_column(heading, overflow="fold")

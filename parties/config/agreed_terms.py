@@ -15,10 +15,10 @@ from protocols.messages.vertical import Terms
 class AgreedSection(Section):
     """Terms that the peer must keep; those left out are not compared.
 
-    `objective` is the active party's, and so are `tests`, how many split tests its model makes at most; the rest is the
-    passive party's: the number of its columns, the one mechanism and law of all of them, the largest budget of a column
-    per point of its mapped domain, the budget of all columns between neighbouring records, which differ by one step of
-    its own in every column, and whether it shares its thresholds.
+    `objective` is the active party's, and so are `tests`, how many split tests its model makes at most. The rest is the
+    passive party's: the number of its columns, the mechanism and noise distribution of all of them, the largest budget
+    of a column per point of its mapped domain, the budget of all columns between neighbouring records, which differ by
+    one step of its own in every column, and whether it shares its thresholds.
     """
 
     objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = Field(

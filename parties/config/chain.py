@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
@@ -62,7 +62,7 @@ class ChainSection(TaskSection):
             task=self.task(
                 schema.names, PublicGrid([column.bounds for column in schema.columns], self.inprivate.max_cells)
             ),
-            settings=Settings(**settings, max_residual=max_residual),
+            settings=InPrivateSettings(**settings, max_residual=max_residual),
         )
 
 

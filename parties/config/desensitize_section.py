@@ -13,16 +13,16 @@ from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema
-from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
+from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, budgets_of, given_budgets
 from parties.config.section import Section
 from parties.errors import ConfigError
 
 # The most points of a mapped domain: some steps take memory for each of them.
 MAX_POINTS = 1_000_000
 
-Cells = Annotated[int, Field(ge=1), Number]
-Share = Annotated[float, Field(ge=1e-6, le=1e6), Number]
-Points = Annotated[int, Field(ge=2, le=MAX_POINTS), Number]
+Cells = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=1e-6, le=1e6)]
+Points = Annotated[int, Field(ge=2, le=MAX_POINTS)]
 
 
 class ColumnBudget(Section):

@@ -18,7 +18,7 @@ from opboost.horizontal.noise.query_account import QueryAccount, query_account
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.split_candidates import ColumnBounds, log_candidates, uniform_candidates
-from parties.config.section import Count, NonNegative, Positive, Section
+from parties.config.section import NonNegative, Positive, PositiveCount, Section
 
 _REFINING: dict[str, Refining] = {
     "uniform": "none",
@@ -44,11 +44,11 @@ class FederatedSection(Section):
     interaction: Literal["all", "cyclical", "random"] = Field(
         "all", description="Columns of a tree: all, in turns, or at random."
     )
-    columns_per_tree: Count = Field(1, description="Columns of a tree, where not all.")
-    batch_size: Count | Annotated[float, Field(gt=0, le=1)] = Field(
+    columns_per_tree: PositiveCount = Field(1, description="Columns of a tree, where not all.")
+    batch_size: PositiveCount | Annotated[float, Field(gt=0, le=1)] = Field(
         1, description="Trees on the same gradients, as a number or a share of all."
     )
-    n_estimators: Count = Field(200, description="Number of trees.")
+    n_estimators: PositiveCount = Field(200, description="Number of trees.")
     trees_per_column: bool = Field(False, description="Whether that number counts per column.")
     max_depth: int = Field(4, ge=1, le=12, description="Levels of a tree.")
     learning_rate: Positive = Field(0.3, description="Factor of every leaf value.")
@@ -58,7 +58,7 @@ class FederatedSection(Section):
     max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
     max_grad: Positive = Field(1.0, description="Bound on a record's gradient.")
     n_candidates: int = Field(32, ge=2, le=65534, description="Split candidates of a column.")
-    hessian_rounds: Count = Field(5, description="Rounds of Iterative Hessian.")
+    hessian_rounds: PositiveCount = Field(5, description="Rounds of Iterative Hessian.")
     mirrored: tuple[str, ...] = Field((), description="Columns whose values crowd near the upper bound, for `log`.")
 
     def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:

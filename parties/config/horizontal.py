@@ -13,7 +13,7 @@ from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.party_run import PartyRun, Peer, Wiring
+from parties.config.party_run import NamedKey, PartyRun, Wiring
 from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
@@ -57,7 +57,7 @@ class CoordinatorRun(_Run):
 
     role: Literal["coordinator"] = Field(description="The role.")
     listen: ListenAddress = Field(description="Address that workers connect to.")
-    workers: tuple[Peer, ...] = Field(description="The workers.")
+    workers: tuple[NamedKey, ...] = Field(description="The workers.")
     patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
 
     @property
@@ -117,8 +117,8 @@ class WorkerRun(_Run):
     )
     dask: DaskSection | None = Field(None, description="The cluster, with `engine: dask`.")
     connect: ConnectAddress = Field(description="Address of the coordinator.")
-    coordinator: Peer = Field(description="The coordinator.")
-    peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
+    coordinator: NamedKey = Field(description="The coordinator.")
+    peers: tuple[NamedKey, ...] = Field((), description="All other workers, if they are known to each other.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
@@ -23,13 +23,6 @@ MOST_EPSILON = 36.0
 MOST_DELTA = 0.01
 
 
-def _no_truth_value(value: object) -> object:
-    """Refuse truth values: YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
 def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
     """Check that the bounds have a positive, finite difference, by which labels are scaled."""
     if not 0 < bounds[1] - bounds[0] < math.inf:
@@ -37,11 +30,10 @@ def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
     return bounds
 
 
-Number = BeforeValidator(_no_truth_value)
-Epsilon = Annotated[float, Field(gt=0), Number]
-Delta = Annotated[float, Field(gt=0, lt=1), Number]
-LabelBounds = Annotated[tuple[Annotated[float, Number], Annotated[float, Number]], AfterValidator(_ascending)]
-Finite = Annotated[float, Field(gt=0, allow_inf_nan=False), Number]
+Epsilon = Annotated[float, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+LabelBounds = Annotated[tuple[float, float], AfterValidator(_ascending)]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from opboost.errors import shown
 from opboost.schema import TableSchema, column_from_mapping
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
-from parties.storage.documents import explain, read_yaml, shown
+from parties.storage.documents import explain, read_yaml
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -61,7 +62,7 @@ def read_role(path: Path) -> str:
     if role not in ("active", "passive", *HORIZONTAL_ROLES):
         raise ConfigError(
             f"{path}: role must be active or passive, or {', '.join(HORIZONTAL_ROLES[:-1])} or {HORIZONTAL_ROLES[-1]}; "
-            f"found {role!r}"
+            f"found {shown(role)}"
         )
     return str(role)
 

@@ -21,7 +21,7 @@ from parties.config.section import Section
 from parties.errors import ConfigError
 
 Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=20)]
-Bins = Annotated[int, Field(ge=2, le=100)]
+ScoreBins = Annotated[int, Field(ge=2, le=100)]
 
 
 class RevealSection(Section):
@@ -34,7 +34,7 @@ class RevealSection(Section):
     top: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Write the records with the highest scores only, so many."
     )
-    bins: Bins | Edges | None = Field(
+    bins: ScoreBins | Edges | None = Field(
         None, description="Write intervals: a number divides probabilities evenly, a list gives the edges."
     )
     round: Annotated[int, Field(ge=0, le=12)] | None = Field(None, description="Digits behind the point.")

@@ -89,8 +89,8 @@ class TrainingSection(TaskSection):
     def _check_recipe(cls, recipe: object) -> object:
         if recipe == "dpboost":
             raise ValueError(
-                "DPBoost chooses splits from exact histograms, of which no worker has an account; it runs in one "
-                "process only"
+                "DPBoost chooses splits from exact histograms, for which a worker has no privacy accounting; it runs "
+                "in one process only"
             )
         return recipe
 
@@ -113,7 +113,7 @@ class TrainingSection(TaskSection):
         if self.honest is not None and self.honest > self.threshold:
             raise ValueError("a sum may be over `threshold` workers, so no more than these can be promised as `honest`")
         if is_shared and self.recipe == "sgbdt" and self.sgbdt.subsample < 1:
-            raise ValueError("there is no account of sampled records with noise in shares: leave `subsample` at 1")
+            raise ValueError("noise in shares has no privacy accounting of sampled records: leave `subsample` at 1")
         return self
 
     @field_validator("sgbdt")

@@ -155,6 +155,11 @@ class PassiveRun(_Run):
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether first draws stay whatever becomes of the values."""
+        return self.changed_values == "keep"
+
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every column of the schema.
 

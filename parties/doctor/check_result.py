@@ -46,6 +46,8 @@ class Checklist:
             yield
         except EXPECTED_ERRORS as error:
             self.add(check, Status.PROBLEM, str(error))
+        except OSError as error:
+            self.add(check, Status.PROBLEM, f"{error.filename} cannot be used: {error.strerror}")
 
     @property
     def is_sound(self) -> bool:

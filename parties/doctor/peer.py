@@ -11,7 +11,7 @@ from parties.session.differences import differences, set_difference
 from parties.session.handshake import prove_ids, with_point
 from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import KeyPair
@@ -86,7 +86,7 @@ def _compare(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello
     for difference in found:
         checks.add("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
     if not found:
-        checks.add("peer", Status.OK, f"{peer} is there, speaks protocol version {VERSION} and agrees")
+        checks.add("peer", Status.OK, f"{peer} is there, speaks protocol version {PROTOCOL_VERSION} and agrees")
 
 
 def _note_unanswered(error: ProtocolError, checks: Checklist) -> None:

@@ -14,10 +14,10 @@ from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import AskPeers, check_and_ask
 from parties.errors import ConfigError, OverBudget
 from parties.ledger.budget import Budget
-from parties.ledger.charged_release import open_ledger_and_store
 from parties.ledger.pricing import planned
-from parties.ledger.release_store import store_path
+from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
+from parties.tables.blocks import id_keys
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
@@ -115,12 +115,11 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
 
 def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, checks: Checklist) -> None:
     """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
-    mechanisms, encoded = [m for m, _ in records.columns], [column for _, column in records.columns]
-    with checks.checking("ledger"), open_ledger_and_store(run.ledger.path) as (ledger, store):
-        if store_path(ledger).exists():
-            store.verify()
+    mechanisms = [mechanism for mechanism, _ in records.columns]
+    with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
+        ledger.verify()
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-        costs = [one.cost for one in planned(mechanisms, encoded, records.ids, is_secure=bits(run).is_secure)]
+        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=bits(run).is_secure)]
         try:
             ledger.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")
@@ -131,7 +130,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
 
 def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
     """Check the rate limits, and the file that counts them."""
-    limits, n_tests = run.serve.limits(), router.tests.n_tests
+    limits, n_tests = run.serve, router.tests.n_tests
     if not run.allow_routed:
         checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
     elif limits.routed_bits_per_day is None:
@@ -141,7 +140,7 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_tests} tests of the model"
         checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.is_needed:
+    if not limits.has_limits:
         return
     with checks.checking("limits"):
         with Allowance(allowance_path(run.ledger.path), limits, run.active.name) as allowance:
@@ -149,5 +148,5 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")
         else:
-            of_run = run.serve.model_dump(exclude={"reveal"}, exclude_none=True)
+            of_run = limits.model_dump(exclude={"reveal"}, exclude_none=True)
             checks.add("limits", Status.OK, ", ".join(f"{name} {value}" for name, value in of_run.items()))

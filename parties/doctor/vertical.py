@@ -16,13 +16,14 @@ from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, chec
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.charged_release import open_ledger_and_store
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import PreparedPassive, prepare_active, prepare_passive
+from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
+from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 
@@ -59,7 +60,7 @@ def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wa
     with checks.checking("schema"):
         schema, ignore = read_schema(run.table_schema)
         # A folder of partitions is validated on the cluster.
-        is_on_cluster = run.data.is_dir() and run.engine == "dask"
+        is_on_cluster = is_folder(run.data) and run.engine == "dask"
         if not is_on_cluster and not check_table(TableUse.of(run), schema, ignore, checks):
             return None
         with checks.checking("settings"):
@@ -107,20 +108,22 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
     note = partial(checks.add, "ledger")
     with checks.checking("ledger"):
         try:
-            releases, budget = prepared.planned(), run.ledger.budget.budget(prepared.schema)
+            table, budget = prepared.named(), run.ledger.budget.budget(prepared.schema)
+            releases = planned(prepared.mechanisms, table.keys(), is_secure=bits(run).is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
             if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
                 Balances().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
                 return
-            with open_ledger_and_store(run.ledger.path) as (ledger, store):
-                if store_path(ledger).exists():
-                    store.verify()
+            with account_of(run, prepared.schema, Task.TRAIN) as account:
+                ledger = account.ledger
+                ledger.verify()
                 if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
                     _check_before_alignment(ledger, releases, budget, checks)
                     return
-                absent = prepared.absent(releases, store)
+                cells = account.look_up(prepared.mechanisms, table.blocks)
+                absent = [one.release for one in cells if one.n_new]
                 if absent and RunFolder(run.run_folder).has_released:
                     note(Status.PROBLEM, "this run has released before, but not what it would release now")
                 ledger.balances.check([release.cost for release in absent], budget)

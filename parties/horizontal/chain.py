@@ -29,7 +29,7 @@ from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, expect
 
 # Seconds between checks of a waiting owner whether the others are still connected.
-POLL_S = 0.002
+TURN_POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class ChainJob:
     checkpoint : ChainCheckpoint
         The trees of earlier processes of this run, and where further ones are kept.
     calls : frozenset of str
-        The others that this party connects to, and therefore greets first.
+        The others that this party connects to, and to which it sends its terms first.
     before_turn : callable
         Called before a tree is drawn; may refuse by raising.
     """
@@ -106,7 +106,7 @@ def run_chain_owner(
     with conversation(list(channels.values())) as phase:
         chain = _Chain(job, channels, phase, progress)
         try:
-            chain.greet()
+            chain.handshake()
             model = chain.run()
             phase.enter("saving the model")
             save(model)
@@ -156,7 +156,7 @@ class _Chain:
         self._held: dict[str, int] = {}
         self._owner: Owner
 
-    def greet(self) -> None:
+    def handshake(self) -> None:
         """Handshake: compare terms with every owner; all are sent this party's terms before it refuses."""
         job = self._job
         self._phase.enter("greeting")
@@ -243,7 +243,7 @@ class _Chain:
         while not channel.is_ready():
             for other in self._channels.values():
                 other.check()
-            time.sleep(POLL_S)
+            time.sleep(TURN_POLL_S)
         message = expect(channel, PassTree)
         if message.turn != turn or message.epsilon != job.recipe.epsilon:
             raise UnexpectedMessage(

@@ -27,7 +27,8 @@ from parties.config.reading import read_schema
 from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.ledger.pricing import record_keys
+from parties.storage.atomic_files import is_folder
+from parties.tables.blocks import id_keys
 from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
@@ -72,7 +73,7 @@ class PartFile:
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return record_keys(ids)
+        return id_keys(ids)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""
@@ -85,7 +86,7 @@ class PartFile:
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:
     """The file that holds all rows, if a run file names one; None for partitions."""
-    return data if isinstance(data, Path) and not data.is_dir() and "*" not in data.name else None
+    return data if isinstance(data, Path) and not is_folder(data) and "*" not in data.name else None
 
 
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
@@ -118,7 +119,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
         return [path.resolve() for path in data]
-    found = data.glob("*.parquet") if data.is_dir() else data.parent.glob(data.name)
+    found = data.glob("*.parquet") if is_folder(data) else data.parent.glob(data.name)
     paths = sorted(path.resolve() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")

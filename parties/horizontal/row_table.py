@@ -17,6 +17,7 @@ from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_schema
 from parties.errors import ConfigError
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import read_table
 
 # Name of the basis on which a model's fit to them is reported.
@@ -47,7 +48,7 @@ class OwnerRows:
         ------
         ConfigError, TableError
         """
-        if not isinstance(run.data, Path) or run.data.is_dir():
+        if not isinstance(run.data, Path) or is_folder(run.data):
             raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
         rows.check_labels(run.training.objective, run.data)

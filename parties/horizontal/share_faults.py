@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parties.horizontal.worker_connections import Lines
+from parties.horizontal.worker_connections import Connections
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.sum import SumRound
 
@@ -14,13 +14,13 @@ class ShareFaults:
 
     Parameters
     ----------
-    lines : Lines
+    connections : Connections
     note : callable
         Takes a short name and a sentence for the log.
     """
 
-    def __init__(self, lines: Lines, *, note: Callable[[str, str], None]) -> None:
-        self._lines = lines
+    def __init__(self, connections: Connections, *, note: Callable[[str, str], None]) -> None:
+        self._connections = connections
         self._note = note
         self._known: set[tuple[str, str]] = set()
         self._denied: set[tuple[str, str]] = set()
@@ -51,7 +51,7 @@ class ShareFaults:
         new: list[tuple[str, str]] = []
         for name, others in found.items():
             if name in others or len(others) >= of.epoch.threshold:
-                self._lines.expel(self._lines.all[name], f"its {what} {', '.join(others)} are wrong")
+                self._connections.expel(self._connections.all[name], f"its {what} {', '.join(others)} are wrong")
                 continue
             new += [(name, other) for other in others if (name, other) not in known]
         known.update(new)

@@ -33,8 +33,8 @@ from protocols.transport.codec import encode, size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """Traffic of a run, for one worker that takes part from beginning to end.
+class EstimatedTraffic:
+    """Estimated traffic of a run, for one worker that takes part from beginning to end.
 
     Attributes
     ----------
@@ -45,10 +45,10 @@ class Traffic:
     n_numbers : int
         In all of a worker's vectors.
     sent_bytes, received_bytes : int
-        By a worker, with what secure aggregation adds; greetings and the drawing of public bits not counted.
+        By a worker, with what secure aggregation adds; handshakes and the drawing of public bits not counted.
     n_queries, paper_rounds, paper_bytes : int or None
-        Queries that the account is for, and rounds and bytes per owner as the publication counts them (Maddock et al.,
-        2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
+        Queries of the privacy accounting, and rounds and bytes per owner as the publication counts them (Maddock et
+        al., 2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
         recipes.
     """
 
@@ -63,7 +63,7 @@ class Traffic:
     paper_bytes: int | None
 
 
-def estimate_traffic(recipe: SummedRecipe, n_workers: int) -> Traffic:
+def estimate_traffic(recipe: SummedRecipe, n_workers: int) -> EstimatedTraffic:
     """Estimate the traffic of a recipe. No data is used, and what is drawn here is discarded."""
     workers, bits = _SimulatedWorkers(n_workers), seeded(0)
     holder = RemoteHolder(workers)
@@ -73,7 +73,7 @@ def estimate_traffic(recipe: SummedRecipe, n_workers: int) -> Traffic:
         by_paper = recipe.choices.n_queries(len(recipe.task.names)), trained.n_rounds, trained.n_bytes
     else:
         recipe.train(holder, shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
-    return Traffic(
+    return EstimatedTraffic(
         n_rounds=workers.n_rounds,
         n_totals=workers.asked[WantTotals.kind],
         n_histograms=workers.asked[WantHistograms.kind],

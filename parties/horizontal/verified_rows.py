@@ -56,7 +56,7 @@ class Answered:
         No answer is given twice for these trees.
     history : str
         Digest of all that was told up to the start of the last of them. Accounts of records follow from that, so a new
-        process that is told something else has other accounts.
+        process that is told something else has other filters.
     """
 
     n_trees: int = 0
@@ -115,7 +115,7 @@ class VerifiedRows:
     Privacy: the answers are those of `rows`, at most once per tree that no earlier process answered for. Refusals
     depend on messages, never on the data.
 
-    All methods raise `UnexpectedMessage` for what the recipe does not allow; the account of `rows` may raise
+    All methods raise `UnexpectedMessage` for what the recipe does not allow; the privacy accounting of `rows` may raise
     `AccountError`. Nothing was changed then.
     """
 

@@ -18,6 +18,7 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
@@ -207,7 +208,7 @@ def serve_until_stopped(
 
 
 def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
-    return run.engine == "dask" and source.is_dir()
+    return run.engine == "dask" and is_folder(source)
 
 
 def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
-from parties.vertical.alignment import Place
+from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
-from parties.vertical.release_accounts import account_of, noting, release_once
+from parties.vertical.release_accounts import account_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.warm_up import warm_drawing, warm_training
 from protocols.errors import PeerLost
@@ -49,7 +49,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), Place(folder.path, log, terminal.progress)
+        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, terminal.progress)
         if folder.has_model:
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
@@ -81,44 +81,46 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
-        job = _agree(prepared, channel, account, Place(folder.path, log, terminal.progress), folder)
-        job = replace(job, resolved=ResolvedTests(folder.path))
+        job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
+        job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
         share = train(job, channel, save=save, progress=terminal.progress)
-        n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
-        for name, n in n_clipped.items():
+        for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=job.n_rows)
     return life.report()
 
 
-@contextmanager
-def _prepared_active(run: ActiveRun, path: Path) -> Iterator[PreparedActive | PartitionedActive]:
+def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[PreparedActive | PartitionedActive]:
+    """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        yield prepare_active(run, path)
-        return
+        return nullcontext(prepare_active(run, path))
     from parties.cluster.active_preparation import partitioned_active
 
-    with partitioned_active(run, path) as prepared:
-        yield prepared
+    return partitioned_active(run, path)
 
 
-@contextmanager
-def _prepared_passive(run: PassiveRun, path: Path) -> Iterator[PreparedPassive | PartitionedPassive]:
+def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
+    """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        yield prepare_passive(run, path)
-        return
+        return nullcontext(prepare_passive(run, path))
     from parties.cluster.passive_preparation import partitioned_passive
 
-    with partitioned_passive(run, path) as prepared:
-        yield prepared
+    return partitioned_passive(run, path)
 
 
 def _agree(
-    prepared: PreparedPassive | PartitionedPassive, channel: Channel, account: Account, place: Place, folder: RunFolder
+    prepared: PreparedPassive | PartitionedPassive,
+    channel: Channel,
+    account: Account,
+    place: AlignmentPlace,
+    folder: RunFolder,
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     if not isinstance(prepared, PreparedPassive):
-        return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
+        from parties.cluster.file_blocks import on_cluster
+
+        release = release_once(account, None, folder, place.log, run=on_cluster(prepared.client))
+        return replace(prepared.job(), rng=account.rng, release=release)
     aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
     release = release_once(account, aligned.table.ids, folder, place.log)
     return replace(prepared.job(aligned), rng=account.rng, release=release)
@@ -128,13 +130,13 @@ def _train(
     prepared: PreparedActive | PartitionedActive,
     journal: Journal,
     open_channels: OpenChannels,
-    place: Place,
+    place: AlignmentPlace,
     folder: RunFolder,
 ) -> tuple[list[Channel], int]:
     """Align records and train on the common ones; returns the channels, and the number of records."""
     prepared.begin(journal)
     channels = list(open_channels(place.log).values())
-    if isinstance(prepared, PreparedActive) and prepared.run.model.engine == "native":
+    if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
@@ -144,7 +146,7 @@ def _train(
 
 
 def _conclude_saved(
-    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: Place
+    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: AlignmentPlace
 ) -> tuple[list[Channel], int]:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 

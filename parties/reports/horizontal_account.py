@@ -39,7 +39,7 @@ from opboost.privacy.releases import (
 )
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Block, Figure, Grid, PageSection, Prose
+from parties.reports.page import Block, Figure, FigureGrid, PageSection, Prose
 from parties.reports.words import number
 
 # Orders and deltas at which the curves are shown.
@@ -198,10 +198,10 @@ def account_section(facts: AccountFacts) -> PageSection:
     rows += [(f"epsilon against {one.against}", number(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
-    blocks: list[Block] = [Prose(str(promise), is_strong=True), Grid("The promise", ("", "value"), tuple(rows))]
+    blocks: list[Block] = [Prose(str(promise), is_strong=True), FigureGrid("The promise", ("", "value"), tuple(rows))]
     if facts.queries:
         queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
-        blocks.append(Grid("What was asked of the records", ("kind", "how often", "noise"), queries))
+        blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))
     if facts.renyi:
         orders, rhos = zip(*facts.renyi, strict=True)
         blocks += [
@@ -235,22 +235,24 @@ def account_section(facts: AccountFacts) -> PageSection:
     return PageSection("Account", tuple(blocks))
 
 
-def _order_grid(facts: AccountFacts) -> Grid:
+def _order_grid(facts: AccountFacts) -> FigureGrid:
     """Table of the Renyi divergences, and of the epsilon that each order alone gives."""
     if not facts.converted:
         rows = tuple((str(order), number(rho)) for order, rho in facts.renyi)
-        return Grid("RDP, by order", ("order", "divergence"), rows)
+        return FigureGrid("RDP, by order", ("order", "divergence"), rows)
     converted = tuple(
         (str(order), number(rho), number(epsilon))
         for (order, rho), (_, epsilon) in zip(facts.renyi, facts.converted, strict=True)
     )
-    return Grid("RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted)
+    return FigureGrid(
+        "RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted
+    )
 
 
-def _profile_grid(facts: AccountFacts) -> Grid:
+def _profile_grid(facts: AccountFacts) -> FigureGrid:
     deltas = [delta for delta, _ in next(iter(facts.profiles.values()))]
     rows = tuple(
         (f"{delta:.3g}", *(number(profile[k][1]) for profile in facts.profiles.values()))
         for k, delta in enumerate(deltas)
     )
-    return Grid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)
+    return FigureGrid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)

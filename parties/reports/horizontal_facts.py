@@ -13,6 +13,7 @@ from typing import Any
 
 from opboost.fit_quality import FitQuality
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
@@ -49,15 +50,34 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFacts:
+class RecordTerms:
+    """Facts that follow from a run file, before the run as after it.
+
+    Attributes
+    ----------
+    role : str
+    account : AccountFacts
+    observers : tuple of Observer
+    ledger : LedgerPosition or None
+        None at a coordinator.
+    settings : dict of str to plain values
+        What was agreed.
+    """
+
+    role: str
+    account: AccountFacts
+    observers: tuple[Observer, ...]
+    ledger: LedgerPosition | None
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts(RecordTerms):
     """Facts of a finished run, as one party knows them.
 
     Attributes
     ----------
     history : RunHistory
-    role : str
-    account : AccountFacts
-    observers : tuple of Observer
     objective : str
     n_trees : int
     n_rounds : int or None
@@ -72,16 +92,9 @@ class RecordFacts:
         Whether the trees tell how much a split gained; otherwise shares are of the splits.
     fits : tuple of FitQuality
         On the party's own rows, in training and of later predictions; none at a coordinator.
-    ledger : LedgerPosition or None
-        None at a coordinator.
-    settings : dict of str to plain values
-        What was agreed.
     """
 
     history: RunHistory
-    role: str
-    account: AccountFacts
-    observers: tuple[Observer, ...]
     objective: str
     n_trees: int
     n_rounds: int | None
@@ -91,8 +104,25 @@ class RecordFacts:
     importance: tuple[Importance, ...]
     has_gains: bool
     fits: tuple[FitQuality, ...]
-    ledger: LedgerPosition | None
-    settings: dict[str, Any]
+
+
+def record_terms(run: RecordRun, recipe: RecordRecipe, promise: RecordGuarantee) -> dict[str, Any]:
+    """Collect the fields of `RecordTerms`.
+
+    Raises
+    ------
+    LedgerError
+        If a worker's ledger cannot be used.
+    """
+    return {
+        "role": run.role,
+        "account": account_facts(promise, releases_of(recipe)),
+        "observers": observers_of(run.training, promise),
+        "ledger": None
+        if isinstance(run, CoordinatorRun)
+        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
+        "settings": run.training.agreed(exclude_none=True),
+    }
 
 
 def record_facts(path: Path) -> RecordFacts:
@@ -115,10 +145,8 @@ def record_facts(path: Path) -> RecordFacts:
     model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
     importance, has_gains = importance_of(model)
     return RecordFacts(
+        **record_terms(run, recipe, promise),
         history=history,
-        role=run.role,
-        account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise),
         objective=model.loss.name,
         n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),
@@ -128,10 +156,6 @@ def record_facts(path: Path) -> RecordFacts:
         importance=importance,
         has_gains=has_gains,
         fits=folder.load_fits(),
-        ledger=None
-        if isinstance(run, CoordinatorRun)
-        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=run.training.agreed(exclude_none=True),
     )
 
 

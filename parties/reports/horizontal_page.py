@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parties.reports.horizontal_account import account_section
 from parties.reports.horizontal_facts import RecordFacts
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Grid, Page, PageSection, Prose
+from parties.reports.page import Block, FigureGrid, Page, PageSection, Prose
 from parties.reports.run_page import fit_sections, history_sections, importance_blocks
 from parties.reports.words import number, size
 
@@ -73,12 +73,12 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
             for one in facts.participants
         )
         headings = ("worker", "rounds in the sum", "rounds without it", "rows", "bytes from it", "bytes to it")
-        yield Grid("Workers", headings, rows)
+        yield FigureGrid("Workers", headings, rows)
     else:
         lines = tuple((one.name, size(one.sent_bytes), size(one.received_bytes)) for one in facts.participants)
-        yield Grid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
+        yield FigureGrid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
     if facts.absences:
-        yield Grid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
+        yield FigureGrid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
     elif facts.role == "coordinator":
         yield Prose("Nobody dropped out.")
     for noise in _share_notes(facts):

@@ -10,7 +10,7 @@ from parties.config.chain import ChainSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.training_section import TrainingSection, flat
 from parties.ledger.model_ledger import LedgerPosition
-from parties.reports.page import Block, Grid, PageSection, Prose
+from parties.reports.page import Block, FigureGrid, PageSection, Prose
 from parties.reports.words import number
 
 
@@ -121,12 +121,12 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
     return PageSection(
         "Who sees what",
         (
-            Grid(
+            FigureGrid(
                 "What holds for the rows of each owner, and against whom",
                 ("against", "promise"),
                 tuple((one.who, one.promise) for one in observers),
             ),
-            Grid(
+            FigureGrid(
                 "What is seen",
                 ("by", "gradient leakage", "histogram leakage", "model-statistics leakage"),
                 tuple((one.who, one.gradients, one.histograms, one.trees) for one in observers),
@@ -150,7 +150,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
             ("epsilon", "delta"), position.spent, position.cost, position.remaining, strict=True
         )
     )
-    blocks: list[Block] = [Prose(told), Grid("Spent, and remaining", headings, rows)]
+    blocks: list[Block] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
     if not is_over and any(left is not None and left < 0 for left in position.remaining):
         blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
     return PageSection("Ledger", tuple(blocks))
@@ -163,7 +163,7 @@ def _left(remaining: float | None) -> str:
 def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
     """Section on the agreed settings, parameters of the recipe one by one."""
     rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat(settings).items()))
-    return PageSection("Settings", (Grid("What was agreed", ("setting", "value"), rows),))
+    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),))
 
 
 def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:

@@ -24,7 +24,7 @@ class Prose:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class FigureGrid:
     """A table. The first cell of every row names the row.
 
     Attributes
@@ -60,7 +60,7 @@ class Figure:
     caption: str
 
 
-Block = Prose | Grid | Figure
+Block = Prose | FigureGrid | Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,11 @@ class Page:
     sections: tuple[PageSection, ...] = field(default=())
 
     @property
-    def grids(self) -> tuple[tuple[str, Grid], ...]:
+    def grids(self) -> tuple[tuple[str, FigureGrid], ...]:
         """Tables of the page, each with the heading of its section."""
-        return tuple((one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, Grid))
+        return tuple(
+            (one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, FigureGrid)
+        )
 
 
 def to_html(page: Page) -> str:
@@ -102,7 +104,7 @@ def to_html(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    kinds = {Prose: "prose", Grid: "grid", Figure: "figure"}
+    kinds = {Prose: "prose", FigureGrid: "grid", Figure: "figure"}
     environment.globals["kind_of"] = lambda block: kinds[type(block)]
     return environment.get_template("page.html.j2").render(page=page)
 
@@ -123,7 +125,7 @@ def _markdown_of(block: Block) -> list[str]:
             return [f"**{_escaped(text)}**" if is_strong else _escaped(text)]
         case Figure(caption=caption):
             return [f"*Figure: {_escaped(caption)}*"]
-        case Grid(caption, headings, rows):
+        case FigureGrid(caption, headings, rows):
             cells = [list(map(_escaped, row)) for row in (headings, *rows)]
             cells.insert(1, ["---"] * len(headings))
             return [f"{_escaped(caption)}:", "", *("| " + " | ".join(row) + " |" for row in cells)]

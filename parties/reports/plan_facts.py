@@ -84,9 +84,9 @@ class ColumnPlan:
     difference : Difference or None
     candidates : tuple of Candidate
     orders : tuple of (float, float)
-        Budget, and the expected weighted Kendall coefficient that the chosen map then keeps of this column.
+        Budget, and the expected weighted Kendall coefficient that the chosen mechanism then keeps of this column.
     least : tuple of (float, float or None)
-        Wanted coefficient, and the smallest budget of the chosen map that keeps it; None if there is none.
+        Wanted coefficient, and the smallest budget of the chosen mechanism that keeps it; None if there is none.
     examples : tuple of Example
     histogram : Histogram
     keep : float or None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
-from parties.reports.page import Block, Figure, Grid, Page, PageSection, Prose
+from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
@@ -57,7 +57,7 @@ def passive_page(facts: PassiveFacts) -> Page:
         sections=(
             PageSection(
                 "In plain words",
-                (Prose(told), Grid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
+                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
             ),
             PageSection("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
             leakage_section(),
@@ -85,7 +85,7 @@ def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:
 
 def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
-    yield Grid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
+    yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
         yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
     if len(fit.curve) > 1:
@@ -165,7 +165,7 @@ def importance_blocks(
         (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
         for name, one in zip(names, shown, strict=True)
     )
-    yield Grid("Importance", headings, rows)
+    yield FigureGrid("Importance", headings, rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
             ranking(
@@ -185,7 +185,7 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
         ("may score alone, with thresholds of", ", ".join(facts.shares_thresholds) or "nobody"),
         *((key, str(value)) for key, value in facts.settings.items() if key != "objective"),
     )
-    return PageSection("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
+    return PageSection("Model and settings", (FigureGrid("Settings", ("setting", "value"), rows),))
 
 
 def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
@@ -206,7 +206,7 @@ def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
     if len(rows) > MOST_MESSAGES:
         yield Prose(f"The last {MOST_MESSAGES} of {len(rows)}; all of them stand in report.json.")
     if rows:
-        yield Grid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
+        yield FigureGrid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
 
 
 def history_sections(history: RunHistory) -> Iterator[PageSection]:
@@ -225,14 +225,14 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
             f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "
             "kept."
         ),
-        Grid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
-        Grid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
+        FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
+        FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
     ]
     if len(listed) > MOST_MESSAGES:
         blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
     yield PageSection("What left", tuple(blocks))
     steps = tuple((one.time, f"{one.seconds:.1f}", one.event, one.message) for one in history.steps)
-    yield PageSection("Time line", (Grid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
+    yield PageSection("Time line", (FigureGrid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
     facts = (
         ("party", history.party),
         ("others", ", ".join(history.peers)),
@@ -245,4 +245,4 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         ("randomness", history.randomness),
         *history.versions.items(),
     )
-    yield PageSection("Versions and seeds", (Grid("The run", ("", "value"), facts),))
+    yield PageSection("Versions and seeds", (FigureGrid("The run", ("", "value"), facts),))

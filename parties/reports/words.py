@@ -6,7 +6,7 @@ import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from parties.reports.ledger_statement import Spending, Statement
-from parties.reports.page import Block, Grid, PageSection, Prose
+from parties.reports.page import Block, FigureGrid, PageSection, Prose
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
@@ -65,7 +65,7 @@ def size(n_bytes: int) -> str:
 def leakage_section() -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
     rows = tuple((name, at_b, at_a) for name, at_b, at_a in _LEAKAGE)
-    return PageSection("Who sees what", (Grid("What each side learns", ("kind", "B of A", "A of B"), rows),))
+    return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
@@ -80,7 +80,7 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
             ("unit of distance", guarantee.unit),
             ("certified", "yes" if guarantee.certified else "no"),
         )
-        blocks.append(Grid("The guarantee of all columns together", ("", "value"), rows))
+        blocks.append(FigureGrid("The guarantee of all columns together", ("", "value"), rows))
         blocks.append(
             Prose(
                 "Epsilon is per unit of distance, a step of the column: t steps apart it is at most t times as much. "
@@ -94,9 +94,9 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
+def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
     """Table of the guarantees of single columns."""
-    return Grid(
+    return FigureGrid(
         "The promise, column by column",
         ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness", "cells"),
         tuple(
@@ -133,12 +133,13 @@ def spent_words(statement: Statement) -> str:
     )
 
 
-def spent_grid(statement: Statement) -> Grid:
+def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column."""
     costs = ("epsilon per unit", "categories", "cells, bits")
-    return Grid(
+    counts = ("draws", "used again", "tests resolved", "cells answered")
+    return FigureGrid(
         "Spent over all runs, and remaining",
-        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), "draws", "used again"),
+        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), *counts),
         tuple(
             (
                 one.column,
@@ -148,8 +149,7 @@ def spent_grid(statement: Statement) -> Grid:
                     for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
                     for text in (number(spending.spent), _remaining(spending))
                 ),
-                str(one.n_releases),
-                str(one.n_reuses),
+                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_answered)),
             )
             for one in statement.columns
         ),

@@ -98,7 +98,8 @@ def report_of(
 
     if wanted_order or (grid is not None and replace(grid, epsilons=()) != MechanismGrid()):
         raise ConfigError(
-            f"run {run.run_id!r} maps no columns: of what a plan compares there is --epsilon alone, for other budgets"
+            f"run {run.run_id!r} desensitizes no columns: of what a plan compares there is --epsilon alone, for other "
+            "budgets"
         )
     records = record_plan(path, epsilons=grid.epsilons if grid else (), progress=progress)
     return Report(_document("record plan", records), record_plan_page(records), home)

@@ -7,7 +7,6 @@ file                content
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``resolved.json``   B only: the split tests that it resolved, in all attempts (`parties.vertical.resolution_limit`)
 ``journal/``        A only, while the run is under way (`parties.runs.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
@@ -52,7 +51,7 @@ from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT = "opboost-router"
@@ -113,7 +112,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
-                "protocol_version": VERSION,
+                "protocol_version": PROTOCOL_VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },

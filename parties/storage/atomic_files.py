@@ -91,6 +91,11 @@ def copy(source: Path, target: Path) -> None:
         shutil.copyfile(source, partial)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no for whatever may not be looked at, which is told where it is read."""
+    return os.path.isdir(path)
+
+
 def odd_kind(path: Path) -> str | None:
     """Kind of what is at a path, if it is no regular file; None for a regular file.
 

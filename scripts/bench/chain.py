@@ -22,7 +22,7 @@ from measuring import say
 
 from opboost import rng
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -58,7 +58,7 @@ class SlowOwner:
 def recipe() -> InPrivateAmongOwners:
     names = tuple(f"c{column}" for column in range(N_COLUMNS))
     task = PublicTask(names, PublicGrid([(0, 1)] * N_COLUMNS, 16), 0.0, 1.0, 1.0, True, True)
-    settings = Settings(n_rounds=1, max_depth=3, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=1, max_depth=3, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     return InPrivateAmongOwners(task=task, settings=settings)
 
 

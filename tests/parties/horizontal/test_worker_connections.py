@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import zmq
 
-from parties.horizontal.worker_admission import Admission
-from parties.horizontal.worker_connections import MAX_SAID, Lines
+from parties.horizontal.worker_admission import WorkerAdmission
+from parties.horizontal.worker_connections import MAX_SAID, Connections
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Join
 from protocols.messages.vertical import Done
@@ -56,7 +56,7 @@ class Workers:
             socket.send_multipart(FRAMES)
         self.events: list[str] = []
         channels = [self.listener.channel(name) for name in self.sockets]
-        self.lines = Lines(channels, note=lambda event, sentence: self.events.append(sentence))
+        self.lines = Connections(channels, note=lambda event, sentence: self.events.append(sentence))
         for worker in self.lines.all.values():
             worker.is_in = True
         came: set[str] = set()
@@ -154,7 +154,7 @@ class Endless:
 @pytest.mark.parametrize("pause_s", [0.0, 0.005])
 def test_messages_do_not_prolong_patience(pause_s: float) -> None:
     channels: Any = [Endless(pause_s)]
-    lines = Lines(channels, note=lambda event, sentence: None)
+    lines = Connections(channels, note=lambda event, sentence: None)
     lines.all["bad"].is_in = True
     began = time.monotonic()
     heard = list(lines.answers(["bad"], 0.1, set()))
@@ -165,9 +165,9 @@ def test_messages_do_not_prolong_patience(pause_s: float) -> None:
 
 def test_nobody_joins_twice() -> None:
     (near, far), (_, other) = memory_pair("hub", "w0"), memory_pair("hub", "w1")
-    lines = Lines([near, other], note=lambda event, sentence: None)
+    lines = Connections([near, other], note=lambda event, sentence: None)
     for _ in range(2):
         key, commitment = b"k" * 32, bytes(32)
         far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=commitment, answered=0, is_secure=True))
     with pytest.raises(UnexpectedMessage, match=r"^w0 joined twice\. Nothing was released$"):
-        Admission(lines, run_id="r", terms={}).gather(2, wait_s=1, patience_s=1)
+        WorkerAdmission(lines, run_id="r", terms={}).gather(2, wait_s=1, patience_s=1)

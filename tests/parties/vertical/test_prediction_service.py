@@ -28,7 +28,7 @@ from parties.errors import Disagreement, RecordsRefused, RunFolderError
 from parties.jobs.life_cycle import Terminal, logged
 from parties.jobs.predict_vertical import predict_active, serve_until_stopped
 from parties.jobs.train_vertical import train_active, train_passive
-from parties.reports.page import Grid
+from parties.reports.page import FigureGrid
 from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections, own_keys, peer_key
@@ -390,7 +390,7 @@ def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say
         status = answerer.answer(Ask(ids=asked, desensitized=desensitized)).status
         known = [RecordStatus.ANSWERED if one in held else RecordStatus.UNKNOWN for one in asked]
         assert status.tolist() == (known if may_route or desensitized else [RecordStatus.REFUSED_ROUTED] * 4)
-    at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, Grid) for row in block.rows}
+    at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, FigureGrid) for row in block.rows}
     assert "whether B's data file holds any id that A asks for" in at_a["who is in the data"]
     page = (Path(__file__).parents[3] / "docs" / "privacy" / "who-sees-what.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith("| prediction |"))

@@ -17,7 +17,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.noised_table import Choice
 from opboost.privacy.guarantee import compose
-from opboost.ranking import RankTable
+from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
@@ -25,7 +25,7 @@ from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, train
-from parties.vertical.release_offer import PackedColumn, make_offer
+from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer
 from parties.vertical.shared_codes import MOST_HELD, releases_of
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
@@ -44,15 +44,16 @@ def mechanisms(**settings: Any) -> tuple[ColumnMechanism, ...]:
     return tuple(ColumnMechanism(schema, chosen) for schema in (NUMBER, EMPTY, KINDS, GAPPY))
 
 
-def tables(columns: tuple[ColumnMechanism, ...]) -> list[PackedColumn]:
+def tables(columns: tuple[ColumnMechanism, ...]) -> list[OfferedRanks]:
     """Some codes of every column, and indicators of two codes."""
     found = []
-    for column in columns:
+    for number, column in enumerate(columns):
         name, has_missing = column.schema.name, column.missingness is not None
-        if column.schema.kind is Kind.UNORDERED:
-            found += [PackedColumn(name, c, RankTable(np.array([0, 1])), has_missing, "0" * 64, 0) for c in range(3)]
-        else:
-            found.append(PackedColumn(name, None, RankTable(np.array([1, 7, 50])), has_missing, "0" * 64, 0))
+        is_unordered = column.schema.kind is Kind.UNORDERED
+        codes = np.array([0, 1] if is_unordered else [1, 7, 50])
+        for category in range(3) if is_unordered else (None,):
+            ranking = Ranking(name, category, RankTable(codes), has_missing, None)
+            found.append(OfferedRanks(ReleasedTable(columns, ()), number, ranking, "0" * 64))
     return found
 
 

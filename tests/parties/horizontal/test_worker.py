@@ -17,12 +17,10 @@ from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
-from parties.horizontal.coordinator import run_coordinator
 from parties.horizontal.verified_rows import Answered
-from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import SumRefused, UnexpectedMessage
 from tests.support.federated_workers import job, recipe
-from tests.support.workers import TERMS, Dies, Run, die, meddling, rows, shape_bits
+from tests.support.workers import Dies, Run, die, meddling, rows, shape_bits
 
 
 def exact_rows(of: FederatedAmongOwners, *tables: tuple[np.ndarray, np.ndarray]) -> Any:
@@ -49,36 +47,9 @@ def shapes(trees: Any) -> list[dict[str, list[Any]]]:
     return [{name: getattr(tree, name).tolist() for name in names} for tree in trees]
 
 
-class CountedRun(Run):
-    """A run that tells how many rounds it took."""
-
-    def start_hub(self, of: Any, n_workers: int = 3, **changes: Any) -> None:
-        self.open(n_workers)
-        self.group = WorkerGroup(
-            **{
-                "channels": self._near,
-                "run_id": "spring",
-                "terms": TERMS,
-                "threshold": 2,
-                "wait_s": 5.0,
-                "patience_s": 30.0,
-                "note": lambda *event: self.events.append(event),
-                **changes,
-            }
-        )
-
-        def lead() -> Any:
-            try:
-                return run_coordinator(of, self.group, rng=seeded(8))
-            finally:
-                self._close()
-
-        self.start("hub", lead)
-
-
 @pytest.fixture
-def run(tmp_path: Path) -> CountedRun:
-    return CountedRun(tmp_path, "memory")
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path, "memory")
 
 
 POINTS: dict[str, dict[str, Any]] = {
@@ -96,7 +67,7 @@ POINTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("settings", POINTS.values(), ids=POINTS)
 def test_workers_train_the_model_of_one_process_to_the_last_bit_in_the_rounds_that_it_counts(
-    run: CountedRun, settings: dict[str, Any]
+    run: Run, settings: dict[str, Any]
 ) -> None:
     of = recipe(**settings)
     one, three = simulated(of, whole=True), simulated(of, whole=False)
@@ -112,7 +83,7 @@ def test_workers_train_the_model_of_one_process_to_the_last_bit_in_the_rounds_th
     assert shapes(other.trees) != shapes(one.trees)
 
 
-def test_two_hundred_trees_in_batches_of_ten_are_twenty_rounds(run: CountedRun) -> None:
+def test_two_hundred_trees_in_batches_of_ten_are_twenty_rounds(run: Run) -> None:
     of = recipe(n_estimators=200, batch_size=10, n_honest=2)
     run.start_hub(of)
     for place in range(3):
@@ -125,7 +96,7 @@ def test_two_hundred_trees_in_batches_of_ten_are_twenty_rounds(run: CountedRun) 
     assert model.communication_.n_rounds == 20
 
 
-def test_partially_random_trees_are_the_same_with_a_round_more_for_the_root(run: CountedRun) -> None:
+def test_partially_random_trees_are_the_same_with_a_round_more_for_the_root(run: Run) -> None:
     of = recipe(split_method="pr")
     run.start_hub(of)
     for place in range(3):
@@ -135,7 +106,7 @@ def test_partially_random_trees_are_the_same_with_a_round_more_for_the_root(run:
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_workers_may_add_the_noise_in_shares(run: CountedRun, batch_size: int) -> None:
+def test_workers_may_add_the_noise_in_shares(run: Run, batch_size: int) -> None:
     of = recipe(n_honest=2, batch_size=batch_size)
     run.start_hub(of)
     for place in range(3):
@@ -193,9 +164,9 @@ def test_noise_in_shares_is_refused_where_there_is_no_account(settings: dict[str
         recipe(n_honest=2, **settings)
 
 
-def test_a_worker_that_dies_in_a_batch_is_left_out_and_comes_back_for_a_later_one(run: CountedRun) -> None:
+def test_a_worker_that_dies_in_a_batch_is_left_out_and_comes_back_for_a_later_one(run: Run) -> None:
     of = recipe(n_estimators=9, batch_size=3)
-    run.start_hub(of, patience_s=3.0)
+    run.start_hub(of)
     answered: list[Answered] = []
     for place in range(2):
         run.start_worker(job(of, place))
@@ -210,8 +181,8 @@ def test_a_worker_that_dies_in_a_batch_is_left_out_and_comes_back_for_a_later_on
     assert trees[3:] != whole[3:]
 
 
-def test_fewer_workers_than_were_promised_are_not_asked(run: CountedRun) -> None:
-    run.start_hub(recipe(n_honest=2), wait_s=0.5)
+def test_fewer_workers_than_were_promised_are_not_asked(run: Run) -> None:
+    run.start_hub(recipe(n_honest=2), wait_s=1.0)
     run.start_worker(job(recipe(n_honest=2), 0))
     assert "1 of 3 workers came where every sum needs 2" in str(run.join("hub", "w0")["hub"])
 
@@ -270,10 +241,10 @@ def other_cells(holder: Any) -> None:
     ],
 )
 def test_what_the_recipe_does_not_ask_for_is_not_answered(
-    run: CountedRun, settings: dict[str, Any], ask: Any, words: str
+    run: Run, settings: dict[str, Any], ask: Any, words: str
 ) -> None:
     of = recipe(**settings)
-    run.start_hub(Asks(of, ask), wait_s=0.5, patience_s=1.0)
+    run.start_hub(Asks(of, ask), patience_s=1.0)
     for place in range(3):
         run.start_worker(job(of, place))
     found = run.join()
@@ -284,7 +255,7 @@ def test_what_the_recipe_does_not_ask_for_is_not_answered(
 
 
 @pytest.mark.parametrize("cuts", [np.zeros((3, 7)), np.ones((2, 8)), -np.arange(24.0).reshape(3, 8)])
-def test_cells_of_another_shape_are_refused(run: CountedRun, cuts: np.ndarray) -> None:
+def test_cells_of_another_shape_are_refused(run: Run, cuts: np.ndarray) -> None:
     of = recipe(split_candidates="ih")
 
     class Grid:
@@ -292,7 +263,7 @@ def test_cells_of_another_shape_are_refused(run: CountedRun, cuts: np.ndarray) -
 
     grid = Grid()
     grid.cuts = tuple(cuts)
-    run.start_hub(Asks(of, lambda holder: holder.place(grid) or holder.totals(ROOT)), wait_s=0.5)
+    run.start_hub(Asks(of, lambda holder: holder.place(grid) or holder.totals(ROOT)))
     for place in range(3):
         run.start_worker(job(of, place))
     assert "ascending cuts for each of 3 columns" in str(run.join()["w0"])

@@ -178,7 +178,7 @@ def test_other_budgets_can_be_asked_for_and_nothing_else(hospitals: Any) -> None
     assert [one["epsilon"] for one in json.loads(done.stdout)["noises"]] == [0.5, 1.0, 3.0]
     done = CliRunner().invoke(app, ["report", path, "--mechanism", "adj"])
     assert done.exit_code == 1
-    assert "maps no columns" in done.stderr
+    assert "desensitizes no columns" in done.stderr
 
 
 def test_an_owner_in_a_chain_has_a_plan_and_a_doctor_too(hospitals: Any) -> None:
