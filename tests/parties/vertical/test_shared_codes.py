@@ -24,7 +24,7 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, train
+from parties.vertical.party_b import PassiveJob, drawn_from, train
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer
 from parties.vertical.shared_codes import MOST_HELD, releases_of
 from parties.vertical.simulation import simulate
@@ -202,6 +202,7 @@ def joint(*, share_codes: bool = True, correct_noise: bool = True, epsilon: floa
             features=tables[party],
             mechanisms=tuple(ColumnMechanism(schema, settings) for schema in columns[party]),
             rng=rng.seeded(3),
+            release=drawn_from(rng.seeded(3)),
             share_codes=share_codes,
         )
         for party in columns
