@@ -9,7 +9,11 @@ from typing import Literal
 import numpy as np
 
 from opboost.arrays import Mask, RankRows, Values
+from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
+from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
+from opboost.noised_table import Choice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
@@ -58,6 +62,8 @@ class RankColumn:
     ranks : RankRows
         Unsigned integers ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``. An array, or what maps a file.
     n_ranks : int
+    release : ColumnRelease, optional
+        What the owner tells of the release: with it, training learns through the noise.
     """
 
     owner: str
@@ -65,6 +71,7 @@ class RankColumn:
     name: str
     ranks: RankRows
     n_ranks: int
+    release: ColumnRelease | None = None
 
 
 Column = OwnColumn | RankColumn
@@ -86,6 +93,8 @@ class TrainedTrees:
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
         Scores of the validation rows.
+    choice : Choice or None
+        What of noised columns the trees were grown on; None if there are none whose release is known.
     """
 
     trees: tuple[Tree, ...]
@@ -94,6 +103,7 @@ class TrainedTrees:
     columns: tuple[Column, ...]
     cuts: tuple[Values, ...]
     history: History
+    choice: Choice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +180,17 @@ def train(
     constraints: ColumnConstraints | None = None,
     validation: ValidationPlan | None = None,
     engine: Engine = "native",
+    correct_noise: bool = True,
+    left_open: frozenset[str] = frozenset(),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
     """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
-    XGBoost grow the trees, on the same bins.
+    XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
+    their noise where that is likely to serve (`opboost.noise_correction`), and the parameters in `left_open` are set as
+    suits noise.
 
     Raises
     ------
@@ -189,27 +203,33 @@ def train(
         raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
-    binned = (_bin(column, max_bin=parameters.max_bin) for column in columns)
-    table, held_out = BinnedTable.of(binned, n_columns=len(columns)), None
-    if validation is not None:
-        rows = validation.is_held_out
-        held_out = table.of_rows(rows), labels[rows], validation.metrics
-        table, labels, weights = table.of_rows(~rows), labels[~rows], weights[~rows]
-        if not len(labels) or not rows.any():
-            raise DataError(f"{len(labels)} rows are left to train on and {rows.sum()} to validate; both need one")
+    limits = (constraints or ColumnConstraints()).on(
+        [column.name for column in columns],
+        are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
+        max_delta_step=loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step,
+    )
+    is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
+    if validation is not None and (is_trained.all() or not is_trained.any()):
+        raise DataError(
+            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
+        )
     parameters.check_objective(loss)
     if parameters.scale_pos_weight != 1:
         weights = np.where(labels == 1, weights * parameters.scale_pos_weight, weights)
+    sources = _noised_sources(columns) if correct_noise and is_trained.sum() >= LEAST_ROWS else {}
+    parameters = calmed(parameters, left_open) if sources else parameters
+    binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
+    recipe = Recipe(parameters, loss, limits, seed)
+    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
+    table, alternates, held_out = filled.table, filled.alternates, None
+    if validation is not None:
+        held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
+        table, labels, weights = table.of_rows(is_trained), labels[is_trained], weights[is_trained]
+        alternates = alternates and alternates.of_rows(is_trained)
     if parameters.base_score is None:
         base_scores = loss.initial_scores(labels, weights)
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    step = loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step
-    limits = (constraints or ColumnConstraints()).on(
-        [column.name for column in columns],
-        are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
-        max_delta_step=step,
-    )
     trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
         table,
         labels,
@@ -219,11 +239,12 @@ def train(
         base_scores=base_scores,
         constraints=limits,
         held_out=held_out,
+        alternates=alternates,
         seed=seed,
         on_round=on_round,
     )
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
-    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history)
+    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 
 
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
@@ -248,3 +269,13 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
+
+
+def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+    """The noised columns whose release is known, by number."""
+    return {
+        c: source
+        for c, column in enumerate(columns)
+        if isinstance(column, RankColumn) and column.release is not None
+        if not (source := RankSource(column.ranks, column.n_ranks, column.release)).is_exact
+    }

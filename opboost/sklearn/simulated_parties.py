@@ -20,6 +20,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
+from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.random_states import bit_source, seed_of
@@ -56,17 +57,18 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
+    correct_noise: bool = True
     objective: str | None = None
     engine: Literal["native", "xgboost"] = "native"
-    n_estimators: int = 100
-    max_depth: int = 6
+    n_estimators: int | None = None
+    max_depth: int | None = None
     max_leaves: int = 0
-    learning_rate: float = 0.3
+    learning_rate: float | None = None
     reg_lambda: float = 1.0
     gamma: float = 0.0
     min_child_weight: float = 1.0
     max_delta_step: float | None = None
-    subsample: float = 1.0
+    subsample: float | None = None
     colsample_bytree: float = 1.0
     max_bin: int = 256
     max_cat_to_onehot: int = 4
@@ -181,6 +183,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
             engine=self.engine,
+            # Trees on noised codes are the right predictor of noised codes.
+            correct_noise=self.correct_noise and self.prediction != "desensitized",
+            left_open=frozenset(name for name in CALM if getattr(self, name) is None),
             seed=seed,
             on_round=on_round,
             column_order=self._names,
@@ -201,8 +206,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.model_: JointModel = self._run(
             lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
         )
-        self._share = shares[0] if shares else None
-        self._prediction_seed = seed
+        self.noise_choice_ = self.model_.choice and self.model_.choice.value
+        self._share, self._prediction_seed = shares[0] if shares else None, seed
 
     def _predictions(self, X: ArrayLike) -> Values:
         """Probabilities or numbers for new rows, as the loss defines them."""
@@ -261,18 +266,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
             )
         self._refuse_missing(X[:, passive])
-        missing = Missing(self.missing)
-        return tuple(
-            ColumnMechanism(
-                ColumnSchema(name=self._names[i], lower=bounds[i][0], upper=bounds[i][1], missing=missing), settings
-            )
-            for i in passive
-        )
+        known = [(self._names[i], *bounds[i]) for i in passive]
+        schemas = [ColumnSchema(name=n, lower=low, upper=high, missing=Missing(self.missing)) for n, low, high in known]
+        return tuple(ColumnMechanism(schema, settings) for schema in schemas)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
         names = {field.name for field in fields(settings)} & self.get_params().keys()
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}

@@ -41,6 +41,9 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
+    correct_noise : bool
+        Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
+        costs no privacy. False takes the released codes for exact ones.
     objective : str, optional
         For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
     engine : {"native", "xgboost"}
@@ -48,7 +51,8 @@ _PARAMETERS = """
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
 subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
 eval_metric
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. Rounds, depth, rate and `subsample` of
+        None are XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
@@ -63,6 +67,9 @@ eval_metric
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
+    noise_choice_ : str or None
+        What of the passive columns the trees were grown on: ``corrected``, ``corrected and plain``, ``plain``, or
+        ``alone`` where the passive columns add nothing at this budget; None where none are noised.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Shares in the gain of all splits.
     evals_result_ : dict of str to list of float

@@ -12,6 +12,7 @@ import numpy as np
 
 from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError, is_integer, is_number
+from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
@@ -233,6 +234,7 @@ def boost_table(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> tuple[list[Tree], History]:
@@ -248,6 +250,8 @@ def boost_table(
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
         Validation rows, and how predictions for them are scored.
+    alternates : Alternates, optional
+        Versions of some columns, which trees take by turns; the table's own bins of these columns are overwritten.
     seed : int, optional
         For sampling; never for privacy.
     on_round : callable
@@ -259,16 +263,17 @@ def boost_table(
     """
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = LocalHolder(
-        table,
-        labels,
-        weights,
-        loss=loss,
-        grid=grid,
-        initial_scores=base_scores,
-        subsample=parameters.subsample,
-        rng=row_rng,
-    )
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "grid": grid,
+        "initial_scores": base_scores,
+        "subsample": parameters.subsample,
+        "rng": row_rng,
+    }
+    if alternates is None:
+        holder = LocalHolder(table, labels, weights, **settings)
+    else:
+        holder = AlternatingHolder(table, alternates, labels, weights, **settings)
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out

@@ -39,7 +39,8 @@ class ValidationRows:
     Parameters
     ----------
     table : BinnedTable
-        In the bins of the training table.
+        In the bins of the training table; several times the rows, one version after the other, where they are known
+        in several versions. Raw scores are then averaged over the versions.
     labels : ndarray of float64, shape (n_rows,)
     loss : Loss
     initial_scores : ndarray of float64, shape (n_outputs,)
@@ -52,14 +53,15 @@ class ValidationRows:
     ) -> None:
         self._labels = labels
         self._loss = loss
-        scores = np.repeat(initial_scores[:, None], len(labels), axis=1)
+        scores = np.repeat(initial_scores[:, None], table.n_rows, axis=1)
         self._rows = SortedRows(table.bins, scores, has_gradients=False)
         self._output = 0
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
         """Every metric of the predictions so far."""
-        predictions = self._loss.predictions(self._rows.scores.T)
+        scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
+        predictions = self._loss.predictions(scores.T)
         return {metric.name: metric.of(self._labels, predictions) for metric in self.metrics}
 
     def start_tree(self, output: int) -> None:

@@ -119,7 +119,8 @@ class WalkedRows:
         # Behind the cut lie the values' bins that go right, and the missing bin. Behind a category lie all others: the
         # walk counts on from the highest number of a bin at 0.
         spans = self._axes.sizes[columns] - 1 - cuts - missing_left
-        spans = np.where(self._axes.is_categorical[columns], np.iinfo(self._bins.dtype).max, spans)
+        highest = np.iinfo(self._bins.dtype).max
+        spans = np.where(self._axes.is_categorical[columns], highest, np.minimum(spans, highest - cuts))
         if self._places.itemsize == 1 and 2 * n_inner > 255:
             self._places = self._places.astype(np.uint16)
         walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, self._places, sums)

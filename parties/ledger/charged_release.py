@@ -1,4 +1,4 @@
-"""ChargedColumn through the privacy ledger: cells that were drawn before stay, all others are charged, drawn and stored.
+"""Release through the privacy ledger: cells that were drawn before stay, all others are charged, drawn and stored.
 
 ::
 
@@ -130,7 +130,7 @@ class Account:
     def release(
         self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, may_draw: bool = True, run: Run = here
     ) -> list[DueCells]:
-        """ChargedColumn columns of some records; afterwards every block has the codes of each.
+        """Release columns of some records; afterwards every block has the codes of each.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Account:
     def records(
         self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
     ) -> tuple[list[ReleasedColumn], list[DueCells]]:
-        """ChargedColumn single records, for prediction: whoever was released before gets the same draw again.
+        """Release single records, for prediction: whoever was released before gets the same draw again.
 
         Parameters
         ----------

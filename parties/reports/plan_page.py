@@ -44,8 +44,9 @@ def _summary(plan: Plan) -> PageSection:
     routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
     lets_out = (
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
-        f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; exact routing bits for new records are "
-        f"{routed}."
+        f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
+        f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
+        f"from the release, they cost no privacy); exact routing bits for new records are {routed}."
     )
     changes = (
         f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "

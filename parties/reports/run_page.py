@@ -143,6 +143,8 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
     yield Prose(
         "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
     )
+    if facts.noise:
+        yield Prose(f"Noised columns: {facts.noise}.")
     yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
 
 

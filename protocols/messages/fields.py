@@ -17,6 +17,10 @@ MAX_COUNT = 1 << 32
 MAX_COLUMNS = 1 << 16
 
 
+# Packed bits of which codes of a mapped domain occur: of a million points at most, and one bit to spare.
+MAX_CODE_BYTES = 125_001
+
+
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
 MAX_TESTS = 1 << 20
 

@@ -51,6 +51,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.fields import (
+    MAX_CODE_BYTES,
     MAX_COLUMNS,
     MAX_COUNT,
     MAX_REASON,
@@ -156,7 +157,11 @@ class Hello(Message):
 
 
 class OfferedColumn(Message):
-    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories."""
+    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories.
+
+    `codes` says which codes of the mapped domain occur among the released ones, one bit each, packed: rank r stands for
+    the r-th of them. None if B does not share them, or there is no noise.
+    """
 
     kind: ClassVar[str] = "offered column"
     name: Name
@@ -166,6 +171,7 @@ class OfferedColumn(Message):
     mechanism: Word
     law: Word
     epsilon: PrivacyLoss
+    codes: Annotated[bytes, Field(max_length=MAX_CODE_BYTES)] | None = None
 
 
 class Offer(Message):
