@@ -13,7 +13,7 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
 from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
-from opboost.noised_table import Choice
+from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
@@ -93,7 +93,7 @@ class TrainedTrees:
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
         Scores of the validation rows.
-    choice : Choice or None
+    choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known.
     """
 
@@ -103,7 +103,7 @@ class TrainedTrees:
     columns: tuple[Column, ...]
     cuts: tuple[Values, ...]
     history: History
-    choice: Choice | None = None
+    choice: NoiseChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,8 @@ class BoostingParameters:
         Least sum of Hessians in a child.
     max_delta_step : float, optional
         Bound of the leaves' magnitude before the learning rate, 0 for none; by default 0.7 for counts and else 0.
-    subsample : float
-        Share of the rows per round.
-    colsample_bytree : float
-        Share of the columns per tree.
+    subsample, colsample_bytree : float
+        Shares of the rows per round and of the columns per tree.
     max_bin : int
         Most bins per column.
     max_cat_to_onehot : int
