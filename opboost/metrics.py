@@ -1,4 +1,4 @@
-"""Scores of predictions against the truth."""
+"""Evaluation metrics of predictions against labels."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def default_metric(loss: Loss) -> str:
 
 
 def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
-    """The customary metrics of an objective; the first one is its headline."""
+    """The usual metrics of an objective; the first one is the main one."""
     match loss:
         case SquaredError():
             return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}

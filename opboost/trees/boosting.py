@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError
+from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
 from opboost.trees.column_sampling import ColumnSampler, draw_columns
 from opboost.trees.constraints import Constraints
@@ -17,7 +19,7 @@ from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder, RowHolder
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.parameters import BoostingParameters as BoostingParameters
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
@@ -26,7 +28,7 @@ from opboost.trees.validation import FollowedHolder, History, Metric, Validation
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Where training stands.
+    """Progress of training after a round.
 
     Attributes
     ----------
@@ -50,7 +52,7 @@ def boost(
     parameters: BoostingParameters,
     *,
     axes: HistogramAxes,
-    grid: Grid,
+    grid: GradientGrid,
     constraints: Constraints,
     n_outputs: int,
     validation: ValidationRows | None = None,
@@ -65,7 +67,7 @@ def boost(
     holder : RowHolder
     parameters : BoostingParameters
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     n_outputs : int
         Trees per round.
@@ -138,6 +140,7 @@ def boost_table(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> tuple[list[Tree], History]:
@@ -153,6 +156,8 @@ def boost_table(
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
         Validation rows, and how predictions for them are scored.
+    alternates : Alternates, optional
+        Versions of some columns, which trees take by turns; the table's own bins of these columns are overwritten.
     seed : int, optional
         For sampling; never for privacy.
     on_round : callable
@@ -164,16 +169,17 @@ def boost_table(
     """
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = LocalHolder(
-        table,
-        labels,
-        weights,
-        loss=loss,
-        grid=grid,
-        initial_scores=base_scores,
-        subsample=parameters.subsample,
-        rng=row_rng,
-    )
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "grid": grid,
+        "initial_scores": base_scores,
+        "subsample": parameters.subsample,
+        "rng": row_rng,
+    }
+    if alternates is None:
+        holder = LocalHolder(table, labels, weights, **settings)
+    else:
+        holder = AlternatingHolder(table, alternates, labels, weights, **settings)
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask
-from opboost.trees.constraints import Limits
+from opboost.trees.constraints import NodeLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ColumnSampler:
     rng: np.random.Generator
     _levels: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
-    def sampled(self, limits: Limits, depth: int, n_nodes: int) -> Limits:
+    def sampled(self, limits: NodeLimits, depth: int, n_nodes: int) -> NodeLimits:
         """The limits of nodes of a level, with the columns that were drawn for them alone."""
         if self.by_level == self.by_node == 1:
             return limits

@@ -76,7 +76,7 @@ def _add_trees(
     if (covers[roots] <= 0)[~is_leaf[roots]].any():
         raise DataError(
             "contributions need the trees' covers, and this model has none: it was saved without statistics, or its "
-            "recipe keeps none. Count covers on rows that you have (`opboost.trees.covers.with_covers`)"
+            "recipe keeps none. Count covers on rows that you have (`opboost.covers.with_covers`)"
         )
     depths, nearest = np.empty((2, len(lefts)), np.int32)
     shares, (above, reached) = np.ones((2, len(lefts))), np.ones((2, len(lefts)))

@@ -1,4 +1,4 @@
-"""Models as JSON: readable, versioned, and checked before use. Never pickle.
+"""Model files in JSON: versioned and validated on reading. Never pickle.
 
 A model file is one object::
 
@@ -30,7 +30,7 @@ from opboost.errors import ModelFileError, OpBoostError
 from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
 
-FORMAT = "opboost-model"
+MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -57,7 +57,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
     """
     loss = ensemble.loss
     document = {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "version": FORMAT_VERSION,
         "loss": {"name": loss.name, "n_classes": getattr(loss, "n_classes", 0), **loss.settings},
         "base_scores": ensemble.base_scores.tolist(),
@@ -79,8 +79,8 @@ def load_model(path: Path | str) -> Ensemble:
         document = json.loads(Path(path).read_text())
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path} is not a JSON file") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not an {FORMAT} file")
+    if not isinstance(document, dict) or document.get("format") != MODEL_FORMAT:
+        raise ModelFileError(f"{path} is not an {MODEL_FORMAT} file")
     if type(document.get("version")) is not int or document["version"] != FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has version {document.get('version')!r}; this package reads version {FORMAT_VERSION}"

@@ -7,14 +7,13 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_integer, is_number
+from opboost.trees.losses import Logistic, Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingParameters:
-    """What XGBoost's users set, under XGBoost's names.
+    """Parameters of boosting, under XGBoost's names.
 
     Parameters
     ----------
@@ -35,10 +34,8 @@ class BoostingParameters:
         Least sum of Hessians in a child.
     max_delta_step : float, optional
         Bound of the leaves' magnitude before the learning rate, 0 for none; by default 0.7 for counts and else 0.
-    subsample : float
-        Share of the rows per round.
-    colsample_bytree : float
-        Share of the columns per tree.
+    subsample, colsample_bytree : float
+        Shares of the rows per round and of the columns per tree.
     colsample_bylevel, colsample_bynode : float
         Share of these columns per level of a tree, and of those per node.
     max_bin : int
@@ -85,7 +82,7 @@ class BoostingParameters:
             ("max_bin", 3, 65535),
             ("max_cat_to_onehot", 0, 65535),
         ):
-            _check(name, getattr(self, name), lowest, highest, is_integer=True)
+            _check(name, getattr(self, name), lowest, highest, counts=True)
         if self.max_depth == 0 and self.max_leaves == 0:
             raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
         if self.max_leaves == 1:
@@ -102,7 +99,12 @@ class BoostingParameters:
         if self.base_score is not None:
             _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
         if self.early_stopping_rounds is not None:
-            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
+            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
+
+    def check_objective(self, loss: Loss) -> None:
+        """Refuse a weight of label 1 where labels are not 0 and 1."""
+        if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
+            raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
 
     @property
     def max_splits(self) -> int:
@@ -112,11 +114,11 @@ class BoostingParameters:
         return min(of_depth + of_leaves)
 
 
-def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:
-    kinds = (int, np.integer) if is_integer else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not lowest <= value <= highest or value == math.inf:
-        kind = "an integer" if is_integer else "a number"
+def _check(name: str, value: Any, lowest: float, highest: float, *, counts: bool = False) -> None:
+    """Refuse a parameter that is no number within a range, or no integer where it `counts`."""
+    is_kind = is_integer(value) if counts else is_number(value)
+    if not is_kind or not lowest <= value <= highest or value == math.inf:
+        kind = "an integer" if counts else "a number"
         least = "greater than 0" if lowest == math.ulp(0.0) else f"at least {lowest:g}"
         most = "finite" if highest == math.inf else f"at most {highest:g}"
         raise ParameterError(f"{name} must be {kind}, {least} and {most}; got {value!r}")

@@ -21,10 +21,11 @@ from opboost.trees.losses import Loss
 # Categories are numbered 0, 1, 2, ...
 MAX_CATEGORIES = 1 << 16
 
+# A threshold for "every present value goes left": finite, so that model files need no infinity.
+PRESENT = float(np.finfo(np.float64).max)
+
 # What of a tree refers to other nodes.
 _LINKS = ("lefts", "rights", "left_categories")
-
-_NUMBERS = ("thresholds", "values", "gains", "covers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +64,15 @@ class Tree:
     left_categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse anything that a walk from the root could not finish, as a file might hold."""
-        numbers = self.thresholds, self.values, self.gains, self.covers
+        """Validate the tree: every walk from the root must end in a leaf."""
+        numbers = {name: getattr(self, name) for name in ("thresholds", "values", "gains", "covers")}
         links = self.columns, self.lefts, self.rights
-        lengths = {len(array) for array in (*links, *numbers, self.missing_left)}
+        lengths = {len(array) for array in (*links, *numbers.values(), self.missing_left)}
         if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
         if not has_one_parent_each(np.array(links, np.int64)):
-            raise ModelFileError(
-                "a tree's children must come after their parent, each with exactly one parent; a leaf has none"
-            )
-        if not np.isfinite(np.array(numbers)).all():
-            wrong = [name for name in _NUMBERS if not np.isfinite(getattr(self, name)).all()]
+            raise ModelFileError("a tree's children must come after exactly one parent each; a leaf has none")
+        if wrong := [name for name, array in numbers.items() if not np.isfinite(array).all()]:
             raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
         if self.columns.min() < -1:
             raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
@@ -126,7 +124,12 @@ class Tree:
 
     def scaled(self, factor: float) -> Tree:
         """The same tree with every leaf's value multiplied."""
-        return replace(self, values=self.values * factor)
+        return self if factor == 1 else replace(self, values=self.values * factor)
+
+    def with_children_swapped(self, nodes: Mask) -> Tree:
+        """The tree with left and right exchanged at some nodes, for missing values too; tests stay as they are."""
+        lefts, rights = np.where(nodes, (self.rights, self.lefts), (self.lefts, self.rights))
+        return replace(self, lefts=lefts, rights=rights, missing_left=self.missing_left ^ nodes)
 
 
 _LINK, _ZERO = np.zeros(1, np.int32), np.zeros(1)
@@ -240,11 +243,8 @@ class Ensemble:
     def importance(self, kind: Literal["gain", "total_gain", "cover", "total_cover", "split"] = "gain") -> Values:
         """How much each feature matters, shape ``(n_features,)``.
 
-        Parameters
-        ----------
-        kind : {"gain", "total_gain", "cover", "total_cover", "split"}
-            Mean or total gain of the splits on a feature, mean or total sum of Hessians that they divide, or how many
-            there are. XGBoost calls the last one weight.
+        `kind` is the mean or total gain of the splits on a feature, the mean or total sum of Hessians that they divide,
+        or how many there are. XGBoost calls the last one weight.
         """
         columns, gains, covers = (
             np.concatenate([getattr(tree, name)[~tree.is_leaf] for tree in self.trees] or [np.empty(0)])

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from opboost.errors import ParameterError
 from opboost.trees.losses.classes import Logistic, Ordinal, Softmax
 from opboost.trees.losses.custom import Custom
-from opboost.trees.losses.grid import Grid
+from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
 from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
@@ -17,7 +17,7 @@ __all__ = [
     "Cox",
     "Custom",
     "Gamma",
-    "Grid",
+    "GradientGrid",
     "Logistic",
     "Loss",
     "Objective",

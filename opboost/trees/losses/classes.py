@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import logistic_gradients, softmax_gradients
-from opboost.trees.losses.grid import Grid
+from opboost.trees.kernels.gradients import pack_logistic_gradients, pack_softmax_gradients
+from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 
 
@@ -38,11 +38,13 @@ class Logistic(Loss):
             raise ParameterError(f"base_score is a probability for {self.name}; got {base_score}")
         return float(logit(base_score))
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
     def predictions(self, scores: Scores) -> Values:
         from scipy.special import expit
@@ -76,11 +78,13 @@ class Softmax(Loss):
     def score_of(self, base_score: float) -> float:
         return float(base_score)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        softmax_gradients(scores, labels, weights, *grid.rounding, out)
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_softmax_gradients(scores, labels, weights, *grid.rounding, out)
 
     def predictions(self, scores: Scores) -> Values:
         from scipy.special import softmax
@@ -112,12 +116,14 @@ class Ordinal(Loss):
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.concatenate([Logistic().initial_scores(above, weights) for above in self._above(labels)])
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         return Logistic().grid(labels, weights, initial_scores)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
         for of_output, above, to in zip(scores, self._above(labels), out, strict=True):
-            logistic_gradients(of_output, above, weights, *grid.rounding, to)
+            pack_logistic_gradients(of_output, above, weights, *grid.rounding, to)
 
     def predictions(self, scores: Scores) -> Values:
         from scipy.special import expit

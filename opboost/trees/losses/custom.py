@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import packed_gradients
-from opboost.trees.losses.grid import Grid
+from opboost.trees.kernels.gradients import pack_gradients
+from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 
 Slopes = Callable[[Values, Values], tuple[Values, Values]]
@@ -31,19 +31,22 @@ class Custom(Loss):
 
     name: ClassVar[str] = "custom"
     score_type: ClassVar[type[np.floating]] = np.float64
+    predicts_labels: ClassVar[bool] = False
     slopes: Slopes | None = None
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.zeros(1)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for four times the largest derivatives at the start; what exceeds it saturates."""
         grad, hess = self.pairs(labels, np.full(len(labels), initial_scores[0]))
         largest = (4 * max(float(np.abs(each).max()), 1e-100) for each in (grad, hess))
-        return Grid.for_weights(next(largest), next(largest), weights)
+        return GradientGrid.for_weights(next(largest), next(largest), weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        packed_gradients(*self.pairs(labels, scores[0].copy()), weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_gradients(*self.pairs(labels, scores[0].copy()), weights, *grid.rounding, out[0])
 
     def pairs(self, labels: Values, scores: Values) -> tuple[Values, Values]:
         """The derivatives, checked.

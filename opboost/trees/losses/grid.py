@@ -19,7 +19,7 @@ MAX_COUNT_OF_A_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GradientGrid:
     """Steps of the integer gradients: ``gradient = integer / scale``.
 
     The largest weight and residual fix the step, 22 bits below them for gradients and 17 for Hessians; one that is
@@ -47,7 +47,7 @@ class Grid:
         return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod
-    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> Grid:
+    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> GradientGrid:
         """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate.
 
         Of gradients that never exceed the bounds, twice as many less one fit a sum.
@@ -58,7 +58,7 @@ class Grid:
     @classmethod
     def for_weights(
         cls, max_grad: float, max_hess: float, weights: Values, *, are_never_exceeded: bool = False
-    ) -> Grid:
+    ) -> GradientGrid:
         """The finest grid that holds gradients up to these magnitudes, times the weights."""
         heaviest = float(weights.max())
         if 1 < heaviest <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all():

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError
-from opboost.trees.losses.grid import Grid
+from opboost.trees.losses.grid import GradientGrid
 
 # Squares of gradients must not overflow.
 MAX_LABEL = 1e100
@@ -30,6 +30,8 @@ class Loss:
     """What raw scores are kept in while trees grow."""
     max_delta_step: ClassVar[float] = 0.0
     """Bound of the leaves' magnitude that suits the loss; 0 for none."""
+    predicts_labels: ClassVar[bool] = True
+    """Whether predictions lie near labels, or are probabilities of them, so that squared errors compare models."""
 
     @property
     def n_outputs(self) -> int:
@@ -63,11 +65,13 @@ class Loss:
         """Raw score of a prediction that the user gives as a start."""
         return float(base_score)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """A grid that holds the gradients of these rows."""
         raise NotImplementedError
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
         """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
         raise NotImplementedError
 

@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.gradients import (
-    gamma_gradients,
-    huber_gradients,
-    poisson_gradients,
-    squared_gradients,
-    tweedie_gradients,
+    pack_gamma_gradients,
+    pack_huber_gradients,
+    pack_poisson_gradients,
+    pack_squared_gradients,
+    pack_tweedie_gradients,
 )
-from opboost.trees.losses.grid import Grid
+from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 
 # Counts and their means.
-MAX_COUNT, LEAST_MEAN = 1e9, 1e-9
+MAX_MEAN, LEAST_MEAN = 1e9, 1e-9
 
 # Residuals below this are as good as none.
 LEAST_RESIDUAL = 1e-200
@@ -36,13 +36,15 @@ class SquaredError(Loss):
     # Labels may lie far from 0, close together.
     score_type: ClassVar[type[np.floating]] = np.float64
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for residuals of four times the largest one at the start; what exceeds it saturates."""
         largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
-        return Grid.for_weights(4 * largest, 1.0, weights)
+        return GradientGrid.for_weights(4 * largest, 1.0, weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
 
 class LogMean(Loss):
@@ -51,8 +53,8 @@ class LogMean(Loss):
     __slots__ = ()
 
     def check_labels(self, labels: Values) -> None:
-        if not ((labels >= 0) & (labels <= MAX_COUNT)).all():
-            raise DataError(f"{self.name} needs labels of at least 0 and at most {MAX_COUNT:g}; found others")
+        if not ((labels >= 0) & (labels <= MAX_MEAN)).all():
+            raise DataError(f"{self.name} needs labels of at least 0 and at most {MAX_MEAN:g}; found others")
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.array([math.log(max(np.average(labels, weights=weights), LEAST_MEAN))])
@@ -76,13 +78,15 @@ class Poisson(LogMean):
     name: ClassVar[str] = "count:poisson"
     max_delta_step: ClassVar[float] = 0.7
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for means of twice the largest count; what exceeds it saturates."""
         largest = max(float(labels.max()), math.exp(initial_scores[0]))
-        return Grid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
+        return GradientGrid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +96,18 @@ class Gamma(LogMean):
     name: ClassVar[str] = "reg:gamma"
 
     def check_labels(self, labels: Values) -> None:
-        if not ((labels > 0) & (labels <= MAX_COUNT)).all():
-            raise DataError(f"{self.name} needs labels greater than 0 and at most {MAX_COUNT:g}; found others")
+        if not ((labels > 0) & (labels <= MAX_MEAN)).all():
+            raise DataError(f"{self.name} needs labels greater than 0 and at most {MAX_MEAN:g}; found others")
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest share of a label in its mean at the start; what exceeds it saturates."""
         largest = 2 * max(float(labels.max()) / math.exp(initial_scores[0]), 1.0)
-        return Grid.for_weights(largest, largest, weights)
+        return GradientGrid.for_weights(largest, largest, weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        gamma_gradients(scores[0], labels, weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_gamma_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +133,17 @@ class Tweedie(LogMean):
     def settings(self) -> dict[str, Any]:
         return {"tweedie_variance_power": self.tweedie_variance_power}
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest terms at the start; what exceeds it saturates."""
         mean = math.exp(initial_scores[0])
         label = max(float(labels.max()), mean)
         largest = 2 * max(label * mean ** (1 - self.tweedie_variance_power), label ** (2 - self.tweedie_variance_power))
-        return Grid.for_weights(largest, 2 * largest, weights)
+        return GradientGrid.for_weights(largest, 2 * largest, weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        tweedie_gradients(scores[0], labels, weights, self.tweedie_variance_power, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_tweedie_gradients(scores[0], labels, weights, self.tweedie_variance_power, *grid.rounding, out[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +168,10 @@ class PseudoHuber(Loss):
     def settings(self) -> dict[str, Any]:
         return {"huber_slope": self.huber_slope}
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(self.huber_slope, 1.0, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(self.huber_slope, 1.0, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        huber_gradients(scores[0], labels, weights, self.huber_slope, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_huber_gradients(scores[0], labels, weights, self.huber_slope, *grid.rounding, out[0])

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import ParameterError
-from opboost.trees.kernels.gradients import sided_gradients
-from opboost.trees.losses.grid import Grid
+from opboost.trees.kernels.gradients import pack_sided_gradients
+from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 
 
@@ -35,6 +35,7 @@ class Quantiles(Loss):
 
     name: ClassVar[str] = "reg:quantileerror"
     score_type: ClassVar[type[np.floating]] = np.float64
+    predicts_labels: ClassVar[bool] = False
     quantile_alpha: tuple[float, ...] = (0.5,)
 
     def __post_init__(self) -> None:
@@ -58,12 +59,14 @@ class Quantiles(Loss):
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.array([weighted_quantile(labels, weights, alpha) for alpha in self.quantile_alpha])
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
         for of_output, alpha, to in zip(scores, self.quantile_alpha, out, strict=True):
-            sided_gradients(of_output, labels, weights, -alpha, 1 - alpha, 1 - alpha, *grid.rounding, to)
+            pack_sided_gradients(of_output, labels, weights, -alpha, 1 - alpha, 1 - alpha, *grid.rounding, to)
 
     def predictions(self, scores: Scores) -> Values:
         return np.array(scores[:, 0] if len(self.quantile_alpha) == 1 else scores, dtype=np.float64)
@@ -83,8 +86,10 @@ class AbsoluteError(Loss):
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.array([weighted_quantile(labels, weights, 0.5)])
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        sided_gradients(scores[0], labels, weights, -1.0, 0.0, 1.0, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_sided_gradients(scores[0], labels, weights, -1.0, 0.0, 1.0, *grid.rounding, out[0])

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import MIN_HESS, packed_gradients
-from opboost.trees.losses.grid import Grid
-from opboost.trees.losses.numbers import MAX_COUNT, LogMean
+from opboost.trees.kernels.gradients import MIN_HESS, pack_gradients
+from opboost.trees.losses.grid import GradientGrid
+from opboost.trees.losses.numbers import MAX_MEAN, LogMean
 
 # XGBoost's bound of the gradients and Hessians of accelerated failure times.
 MAX_AFT = 15.0
@@ -29,9 +29,9 @@ def check_times(name: str, labels: Values) -> None:
     ------
     DataError
     """
-    if not ((labels != 0) & (np.abs(labels) <= MAX_COUNT)).all():
+    if not ((labels != 0) & (np.abs(labels) <= MAX_MEAN)).all():
         raise DataError(
-            f"{name} needs times of events, or minus the last time without one, of magnitude {MAX_COUNT:g} at most "
+            f"{name} needs times of events, or minus the last time without one, of magnitude {MAX_MEAN:g} at most "
             "and not 0; found others"
         )
 
@@ -46,6 +46,7 @@ class Cox(LogMean):
 
     name: ClassVar[str] = "survival:cox"
     score_type: ClassVar[type[np.floating]] = np.float64
+    predicts_labels: ClassVar[bool] = False
 
     def check_labels(self, labels: Values) -> None:
         check_times(self.name, labels)
@@ -53,13 +54,17 @@ class Cox(LogMean):
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.zeros(1)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest terms at the start; what exceeds it saturates."""
         grad, hess = self._pairs(np.zeros(len(labels)), labels)
-        return Grid.for_weights(2 * max(float(np.abs(grad).max()), 1.0), 2 * max(float(hess.max()), 1.0), weights)
+        return GradientGrid.for_weights(
+            2 * max(float(np.abs(grad).max()), 1.0), 2 * max(float(hess.max()), 1.0), weights
+        )
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        packed_gradients(*self._pairs(scores[0], labels), weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_gradients(*self._pairs(scores[0], labels), weights, *grid.rounding, out[0])
 
     def _pairs(self, scores: Scores, labels: Values) -> tuple[Values, Values]:
         times = np.abs(labels)
@@ -89,6 +94,7 @@ class AcceleratedFailure(LogMean):
 
     name: ClassVar[str] = "survival:aft"
     score_type: ClassVar[type[np.floating]] = np.float64
+    predicts_labels: ClassVar[bool] = False
     aft_loss_distribution: Literal["normal", "logistic", "extreme"] = "normal"
     aft_loss_distribution_scale: float = 1.0
 
@@ -119,15 +125,17 @@ class AcceleratedFailure(LogMean):
         upper = np.where(labels > 0, labels, np.inf)
         return {"label_lower_bound": np.abs(labels), "label_upper_bound": upper}
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(MAX_AFT, MAX_AFT, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(MAX_AFT, MAX_AFT, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
         z = np.clip((np.log(np.abs(labels)) - scores[0]) / self.aft_loss_distribution_scale, -700.0, 700.0)
         slope, curvature = self._slopes(z, labels > 0)
         grad = np.clip(slope / self.aft_loss_distribution_scale, -MAX_AFT, MAX_AFT)
         hess = np.clip(curvature / self.aft_loss_distribution_scale**2, MIN_HESS, MAX_AFT)
-        packed_gradients(grad, hess, weights, *grid.rounding, out[0])
+        pack_gradients(grad, hess, weights, *grid.rounding, out[0])
 
     def _slopes(self, z: Values, is_event: NDArray[np.bool_]) -> tuple[Values, Values]:
         """Derivatives by the score of a scale of 1: of the log density's negative, or of the log survival's."""

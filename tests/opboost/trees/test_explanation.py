@@ -10,8 +10,8 @@ from math import factorial
 import numpy as np
 import pytest
 
+from opboost.covers import with_covers
 from opboost.errors import DataError
-from opboost.trees.covers import with_covers
 from opboost.trees.losses import Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 
