@@ -17,7 +17,7 @@ from opboost.arrays import Mask, Values
 from opboost.denoise.comparison import is_worse, squared_errors
 from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
 from opboost.denoise.sources import RankSource, sources_of
-from opboost.noised_table import Choice, Noised, bins_of_ranks, places, plain_bins, versions_of
+from opboost.noised_table import NoiseChoice, Noised, bins_of_ranks, places, plain_bins, versions_of
 from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
@@ -121,14 +121,14 @@ class Filled:
 
     Attributes
     ----------
-    choice : Choice or None
+    choice : NoiseChoice or None
         None where no column is noised.
     table : BinnedTable
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
     """
 
-    choice: Choice | None
+    choice: NoiseChoice | None
     table: BinnedTable
     alternates: Alternates | None = None
 
@@ -170,9 +170,9 @@ def fill(
     trained = np.flatnonzero(is_trained)
     some = np.sort(rng.permutation(trained)[:COMPARED_ROWS])
     choice = _compare(noised.of_rows(some), labels[some], weights[some], recipe, max_bin=max_bin, rng=rng)
-    if choice is Choice.ALONE:
+    if choice is NoiseChoice.ALONE:
         return Filled(choice, noised.table)
-    if choice is Choice.PLAIN:
+    if choice is NoiseChoice.PLAIN:
         return Filled(choice, noised.filled(plain_bins(noised, max_bin)))
     imputation, evidence = _impute(noised, labels, trained, recipe, rng=rng)
     seed = int(rng.integers(2**63))
@@ -199,7 +199,7 @@ def held_out_table(filled: Filled, rows: Mask) -> BinnedTable:
 
 def _compare(
     noised: Noised, labels: Values, weights: Values, recipe: Recipe, *, max_bin: int, rng: np.random.Generator
-) -> Choice:
+) -> NoiseChoice:
     """Grow the candidates on a part of the rows, and score them on the others."""
     n_held_out = round(HELD_OUT_SHARE * len(labels))
     order = rng.permutation(len(labels))
@@ -222,21 +222,21 @@ def _compare(
         targets = (targets == np.arange(recipe.n_classes)).astype(np.float64)
     brief, weight = recipe.brief(), weights[held_out]
 
-    def predicted(choice: Choice) -> Values:
+    def predicted(choice: NoiseChoice) -> Values:
         """Predictions of the held-out rows for each version of them, shape ``(n_versions, n_rows, n_outputs)``."""
         versions = replace(alternates, turns=choice.turns(N_DRAWS))
         trees, base_scores = brief.grow(table, labels[kept], weights[kept], versions)
         scores = _raw_scores(replace(table, bins=outside.table.bins), trees, base_scores, drawn)
         return np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), n_held_out, -1)
 
-    usual = Choice.CORRECTED if _open_share(states) > OPEN_SHARE else Choice.CORRECTED_AND_PLAIN
-    alone, corrected = (predicted(choice)[:-1] for choice in (Choice.ALONE, usual))
+    usual = NoiseChoice.CORRECTED if _open_share(states) > OPEN_SHARE else NoiseChoice.CORRECTED_AND_PLAIN
+    alone, corrected = (predicted(choice)[:-1] for choice in (NoiseChoice.ALONE, usual))
     errors = [weight * squared_errors(targets, one) for one in (corrected, alone)]
     if not is_worse(*errors, z=AHEAD):
         return usual
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
-    plain, alone = (weight * ((targets - one[-1]) ** 2).sum(axis=1) for one in (predicted(Choice.PLAIN), alone))
-    return Choice.PLAIN if is_worse(alone, plain, z=0) else Choice.ALONE
+    plain, alone = (weight * ((targets - one[-1]) ** 2).sum(axis=1) for one in (predicted(NoiseChoice.PLAIN), alone))
+    return NoiseChoice.PLAIN if is_worse(alone, plain, z=0) else NoiseChoice.ALONE
 
 
 def _open_share(states: NDArray[np.uint8]) -> float:

@@ -16,7 +16,7 @@ from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 
 
-class Choice(StrEnum):
+class NoiseChoice(StrEnum):
     """What a model with noised columns is trained on: which versions of them the trees see by turns."""
 
     ALONE = "alone"
@@ -31,23 +31,23 @@ class Choice(StrEnum):
     def sentence(self) -> str:
         """For people: what the trees were grown on."""
         return {
-            Choice.ALONE: "the passive columns add nothing at this budget: trees use the own columns alone",
-            Choice.PLAIN: "trees take the released codes for exact ones, which serves best here",
-            Choice.CORRECTED_AND_PLAIN: "trees learn through the noise, by turns with the released codes",
-            Choice.CORRECTED: "trees learn through the noise",
+            NoiseChoice.ALONE: "the passive columns add nothing at this budget: trees use the own columns alone",
+            NoiseChoice.PLAIN: "trees take the released codes for exact ones, which serves best here",
+            NoiseChoice.CORRECTED_AND_PLAIN: "trees learn through the noise, by turns with the released codes",
+            NoiseChoice.CORRECTED: "trees learn through the noise",
         }[self]
 
     def turns(self, n_draws: int) -> tuple[int, ...]:
         """Which version each round looks at; the released codes are number `n_draws`, nothing is the next one."""
         draws, plain, nothing = range(n_draws), n_draws, n_draws + 1
         match self:
-            case Choice.CORRECTED:
+            case NoiseChoice.CORRECTED:
                 return tuple(draws)
-            case Choice.PLAIN:
+            case NoiseChoice.PLAIN:
                 return (plain,)
-            case Choice.ALONE:
+            case NoiseChoice.ALONE:
                 return (nothing,)
-            case Choice.CORRECTED_AND_PLAIN:
+            case NoiseChoice.CORRECTED_AND_PLAIN:
                 return tuple(version for draw in draws for version in (draw, plain))
 
 
@@ -91,7 +91,7 @@ def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:
 
 
 def versions_of(
-    noised: Noised, sources: Sequence[Source], states: NDArray[np.uint8], choice: Choice | None, *, max_bin: int
+    noised: Noised, sources: Sequence[Source], states: NDArray[np.uint8], choice: NoiseChoice | None, *, max_bin: int
 ) -> tuple[list[BinnedColumn], Alternates]:
     """Versions of the noised columns in common bins, whose cuts lie where the owner has thresholds.
 

@@ -16,7 +16,7 @@ from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import LocalHolder
 from opboost.trees.kernels.following import follow_tree
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.tree import Tree
 
 
@@ -66,7 +66,7 @@ class AlternatingHolder(LocalHolder):
         weights: Values,
         *,
         loss: Loss,
-        grid: Grid,
+        grid: GradientGrid,
         initial_scores: Values,
         subsample: float = 1.0,
         rng: np.random.Generator,

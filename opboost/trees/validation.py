@@ -1,4 +1,4 @@
-"""Rows that nobody trains on: scored after every round, so that training can stop in time."""
+"""Validation rows: scored after every round, for early stopping."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opboost.arrays import Nodes, Sums, Values
+from opboost.arrays import Values
 from opboost.trees.binning import BinnedTable
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.losses import Loss
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
@@ -18,7 +18,7 @@ from opboost.trees.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score of predictions.
+    """An evaluation metric.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Metric:
 
 
 class ValidationRows:
-    """Rows that follow the trees which others grow.
+    """Rows that are not trained on, routed through the trees as they grow.
 
     Parameters
     ----------
@@ -78,29 +78,23 @@ class ValidationRows:
         self._rows.finish_tree(tree, self._output)
 
 
-class FollowedHolder:
-    """A holder whose splits and trees validation rows follow; sums come from the holder alone."""
+class FollowedHolder(ForwardingHolder):
+    """A row holder whose splits and trees validation rows follow; sums come from the holder alone."""
 
     def __init__(self, holder: RowHolder, followers: ValidationRows) -> None:
-        self._holder = holder
+        super().__init__(holder)
         self._followers = followers
 
     def start_tree(self, output: int) -> None:
-        self._holder.start_tree(output)
+        super().start_tree(output)
         self._followers.start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._holder.add_histograms(nodes, out)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        return self._holder.totals(nodes)
-
     def divide(self, splits: Splits) -> None:
-        self._holder.divide(splits)
+        super().divide(splits)
         self._followers.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
+        super().finish_tree(tree)
         self._followers.finish_tree(tree)
 
 

@@ -1,4 +1,4 @@
-"""Let XGBoost grow the trees: the same bins, parameters and kind of result as `boosting.boost`."""
+"""XGBoost as training engine: the same bins, parameters and kind of result as `boosting.boost`."""
 
 from __future__ import annotations
 

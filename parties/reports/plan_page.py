@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
-from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.plan_facts import Candidate, ColumnPlan, Plan
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent
 
@@ -90,7 +90,7 @@ def _example_record(plan: Plan) -> PageSection:
     )
 
 
-def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
+def _column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
     yield Prose(column.sentence, is_strong=True)
     yield _facts_grid(column)
     yield _comparison_grid(column)

@@ -13,7 +13,7 @@ from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
 from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
-from opboost.vertical import RankColumn, TrainedTrees, TrainingColumn, train
+from opboost.vertical import Column, RankColumn, TrainedTrees, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
@@ -84,7 +84,7 @@ def _grow(
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
-    columns: list[TrainingColumn] = [*job.own, *received]
+    columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
     return train(

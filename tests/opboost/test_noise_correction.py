@@ -15,7 +15,7 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
 from opboost.metrics import metric_by_name, r2
-from opboost.noised_table import Choice, Noised, plain_bins
+from opboost.noised_table import NoiseChoice, Noised, plain_bins
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
 from opboost.ranking import dense_ranks
@@ -96,7 +96,7 @@ def test_learning_through_the_noise_is_better_than_taking_it_for_exact() -> None
     """A whole-range loss of 4.9: on unseen records .70 of the variance in place of .55 (measured)."""
     run = Run(0.1)
     corrected, plain = run.train(), run.train(correct_noise=False)
-    assert corrected.choice is Choice.CORRECTED
+    assert corrected.choice is NoiseChoice.CORRECTED
     assert run.score(corrected) > run.score(plain) + 0.05
 
 
@@ -109,17 +109,17 @@ def test_the_same_seed_grows_the_same_trees() -> None:
 def test_columns_that_say_nothing_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.02, is_useless=True)
     chosen = run.train()
-    monkeypatch.setattr(opboost.noise_correction, "_compare", lambda *_, **__: Choice.ALONE)
+    monkeypatch.setattr(opboost.noise_correction, "_compare", lambda *_, **__: NoiseChoice.ALONE)
     alone = run.train()
     assert not len(list_tests(alone)["b"].ranks)
     assert run.score(chosen) > run.score(alone) - 0.02
 
 
-@pytest.mark.parametrize("choice", Choice)
+@pytest.mark.parametrize("choice", NoiseChoice)
 @pytest.mark.parametrize("loss", [SquaredError(), Logistic(), Softmax(3)], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("engine", ["native", "xgboost"])
 def test_every_choice_trains_with_every_loss_and_engine(
-    choice: Choice, loss: Loss, engine: Any, monkeypatch: pytest.MonkeyPatch
+    choice: NoiseChoice, loss: Loss, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if engine == "xgboost":
         pytest.importorskip("xgboost")
@@ -133,7 +133,7 @@ def test_every_choice_trains_with_every_loss_and_engine(
     trained = run.train(labels, loss=loss, engine=engine, validation=plan, parameters=small)
     assert trained.choice is choice
     assert len(trained.trees) == 6 * loss.n_outputs
-    assert bool(len(list_tests(trained)["b"].ranks)) == (choice is not Choice.ALONE)
+    assert bool(len(list_tests(trained)["b"].ranks)) == (choice is not NoiseChoice.ALONE)
     (scores,) = trained.history.scores.values()
     assert len(scores) == 6
     assert np.isfinite(run.routed(trained)).all()

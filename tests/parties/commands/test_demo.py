@@ -16,7 +16,6 @@ import pytest
 from opboost import rng
 from opboost.arrays import Values
 from opboost.preprocess import encode
-from opboost.ranking import dense_ranks
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.commands import demo
@@ -30,6 +29,7 @@ from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 from tests.support.modes import exposed, open_umask
+from tests.support.ranked_columns import dense_ranks
 
 MARKED = {"bank": "income", "retailer": "spend"}
 RETAILER_WORDS = [b"payment_delay", b"discount_share", b"essentials_share", b"loyalty", b"platinum", b"abroad"]

@@ -15,7 +15,7 @@ from opboost import rng
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
-from opboost.noised_table import Choice
+from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import compose
 from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind, Missing
@@ -236,7 +236,7 @@ def same(one: JointModel, other: JointModel) -> bool:
 def test_several_parties_columns_are_learned_through_their_noise() -> None:
     """Numbers, empty cells and categories; without codes, or with noise left as it is, the model is the plain one."""
     corrected, plain = joint(), joint(correct_noise=False)
-    assert corrected.choice in (Choice.CORRECTED, Choice.CORRECTED_AND_PLAIN)
+    assert corrected.choice in (NoiseChoice.CORRECTED, NoiseChoice.CORRECTED_AND_PLAIN)
     assert {feature.owner for feature in corrected.ensemble.features} == {None, "shop", "club"}
     assert plain.choice is None
     assert not same(corrected, plain)
