@@ -50,7 +50,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ChargedColumn:
     """One column of some records as it is about to leave: a name for what is drawn, and its cost.
 
     Attributes
@@ -81,7 +81,7 @@ class Reuse:
     n_records: int
 
 
-def charge_fields(release: Release, charge: Charge, occasion: Occasion) -> Fields:
+def charge_fields(release: ChargedColumn, charge: Charge, occasion: Occasion) -> Fields:
     """The line of a charge; its epsilon is the loss over `points` of the release's own domain, which are one `unit`."""
     return {
         "kind": "charge",

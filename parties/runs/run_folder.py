@@ -216,6 +216,8 @@ class RunFolder:
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
         if model.history.scores:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
+        if model.choice is not None:
+            self.write_json("noise.json", {"words": model.choice.sentence})
         if model.fit is not None:
             self.note_fit(model.fit)
         self.save_ensemble(model.ensemble)
