@@ -175,6 +175,12 @@ def _bits_before(line: Mapping[str, Any]) -> float:
     return math.log2(math.ceil(line["terms"]["domain_size"] / line["terms"]["theta"]))
 
 
+def family_of(line: Fields) -> str:
+    """`Release.family` of a line that charges, also where an earlier version wrote it."""
+    terms = {name: value for name, value in line["terms"].items() if name != "changed_values"}
+    return digest_of([line["column"], line["schema"], digest_of(terms)])
+
+
 def canonical(document: JsonValue) -> str:
     """JSON of which there is one for every document."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -13,6 +13,7 @@ file                content
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
+``noise.json``      A only: what of noised columns the trees were grown on, in words
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training

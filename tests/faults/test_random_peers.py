@@ -56,7 +56,7 @@ from protocols.messages.vertical import (
     Task,
     Thresholds,
 )
-from protocols.messages.vertical import AlignmentTerms as AgreedTerms
+from protocols.messages.vertical import Terms as AgreedTerms
 from protocols.transport.codec import Frame, encode
 from tests.support.recital import PROOF, PROVED
 

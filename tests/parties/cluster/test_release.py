@@ -209,7 +209,7 @@ def test_nothing_is_drawn_over_budget_or_from_data_that_changed(
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parties.cluster.dask_cluster.WAIT_S", 0.2)
+    monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 0.2)
     with (
         pytest.raises(ConfigError, match="no scheduler answers at"),
         cluster(DaskSection(scheduler="tcp://127.0.0.1:1")),

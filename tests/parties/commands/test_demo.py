@@ -162,7 +162,8 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 def test_both_run_folders_are_complete(out: Path) -> None:
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
     common |= {"report.html", "report.json"}
-    predictions = {"fit.json", "metrics.json", "partners.json", "predictions.csv", "predictions_desensitized.csv"}
+    predictions = {"fit.json", "metrics.json", "partners.json", "noise.json"}
+    predictions |= {"predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
     assert found == {"bank": common | predictions, "retailer": common}
 
