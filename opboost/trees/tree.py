@@ -71,7 +71,7 @@ class Tree:
         if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
         if not has_one_parent_each(np.array(links, np.int64)):
-            raise ModelFileError("a tree's children must come after exactly one parent each; a leaf has none")
+            raise ModelFileError("children must come after their parent and have exactly one parent; a leaf has none")
         if wrong := [name for name, array in numbers.items() if not np.isfinite(array).all()]:
             raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
         if self.columns.min() < -1:
