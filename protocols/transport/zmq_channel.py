@@ -18,7 +18,7 @@ from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.receive_quota import Arrivals
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
 # The server says what is wrong with a connection, or the two do not speak the same protocol.
@@ -30,9 +30,6 @@ _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 # After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
 # off, too, until the peer behind it is there.
 MAX_CUT = 3
-
-# What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
-MAX_AHEAD_BYTES = 256 << 20
 
 
 class ConnectedChannel:
@@ -176,7 +173,7 @@ class ConnectedChannel:
             self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
-        """Whether a message waits; takes no more than one of them, so that the others hold their sender back."""
+        """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
         while not (self._inbox or self._is_flooding) and self._socket.poll(0):
             frames = self._take()
             self._silence.end()

@@ -21,25 +21,18 @@ from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
-from protocols.transport.descriptors import raise_limit, shut
+from protocols.transport.descriptors import raise_limit, shut, unsent_bytes
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import Arrivals, Outsiders
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import allow
 from protocols.transport.zmq_connections import WatchedConnections
 from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
 
-# A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
-# seem lost.
-LISTENER_HIGH_WATER_MARK = 1000
-
 # Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
 BACKLOG = 1024
-
-# What a connection may have sent that is not read yet: a full queue of chunks of ranks, 1 MiB each, and the kernel's.
-MAX_AHEAD_BYTES = 1100 << 20
 
 # Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
 # have come over all of them: a peer says no more than its greeting before it is answered.
@@ -116,8 +109,9 @@ class Listener:
         """Deliver what was sent, then let go of all peers."""
         if self._socket.closed:
             return
+        self._deliver()
         self._connections.close()
-        drain(self._socket, LISTENER_HIGH_WATER_MARK * (len(self._traffic) + 1))
+        drain(self._socket, self._socket.rcvhwm * (len(self._traffic) + 1))
         self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()
@@ -125,10 +119,22 @@ class Listener:
         self._notices.note(NO_HANDSHAKE, self._connections.n_forgotten)
         self._notices.close()
 
+    def _deliver(self) -> None:
+        """Wait until the peers take what was sent to them, and cut those off who do not.
+
+        libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
+        """
+        deadline = time.monotonic() + self._socket.linger / 1000
+        while (waiting := list(filter(unsent_bytes, self._peers.descriptors()))) and time.monotonic() < deadline:
+            self._pump(POLL_S)
+        if waiting:
+            for descriptor in waiting:
+                shut(descriptor)
+            self._pump(POLL_S)
+
     def _open_router(self, keys: KeyPair | None) -> zmq.Socket[bytes]:
         socket = open_socket(self._context, zmq.ROUTER, self._timing)
         socket.router_mandatory = True
-        socket.rcvhwm = LISTENER_HIGH_WATER_MARK
         socket.backlog = BACKLOG
         if keys is not None:
             socket.curve_server = True
@@ -175,9 +181,8 @@ class Listener:
         return self._peers.pop(peer)
 
     def _is_ready(self, peer: str) -> bool:
-        """Never takes in more than is asked for: what waits unread on the socket holds its senders back."""
         self._beat()
-        if self._peers.ask(peer) and not self._peers.has_waiting(peer):
+        if not self._peers.has_waiting(peer):
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
 
