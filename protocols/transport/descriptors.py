@@ -58,10 +58,14 @@ def unsent_bytes(descriptor: int) -> int:
 @cache
 def counts_bytes() -> bool:
     """Whether the kernel tells how much came over a connection: tried out, since a sandbox may keep it back."""
-    with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname(), 5) as near, server.accept()[0] as far:
-            near.sendall(b"x")
-            return far.recv(1) == b"x" and received_bytes(far.fileno()) == 1
+    with (
+        suppress(OSError),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), 5) as near,
+        server.accept()[0] as far,
+    ):
+        near.sendall(b"x")
+        return far.recv(1) == b"x" and received_bytes(far.fileno()) == 1
     return False
 
 

@@ -27,7 +27,7 @@ from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals, Outsiders
-from protocols.transport.zmq_authenticator import allow
+from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import WatchedConnections
 from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
 
@@ -86,8 +86,8 @@ class Listener:
         self._is_encrypted = keys is not None
         self._timing = timing
         self._context = zmq.Context()
-        allowed = [key for key in peers.values() if key is not None]
-        self._authenticator = None if keys is None else allow(allowed, self._context, on_event=self._notices.note)
+        self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
+        self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = self._open_router(keys)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
@@ -124,7 +124,7 @@ class Listener:
 
         libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
         """
-        deadline = time.monotonic() + self._socket.linger / 1000
+        deadline = time.monotonic() + int(self._socket.linger) / 1000
         while (waiting := list(filter(unsent_bytes, self._peers.descriptors()))) and time.monotonic() < deadline:
             self._pump(POLL_S)
         if waiting:
@@ -205,7 +205,10 @@ class Listener:
         arrived = self._arrived()
         self._news.extend(self._connections.news())
         arrived += self._arrived()
-        self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=not self._socket.poll(0))
+        is_all = not self._socket.poll(0)
+        if is_all:
+            self._allowlist.forget()
+        self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)
         for descriptor in self._peers.listen():

@@ -12,8 +12,8 @@ from protocols.transport.descriptors import counts_bytes
 # Messages that ZeroMQ may hold for a slow peer, and that are read in one go.
 HIGH_WATER_MARK = 64
 
-# Incoming messages that ZeroMQ holds where the system does not count bytes. A full queue stops the heartbeats, too, and a
-# peer that waits its turn would seem lost.
+# Incoming messages that ZeroMQ holds where the system does not count bytes. A full queue stops the heartbeats, too, and
+# a peer that waits its turn would seem lost.
 MAX_UNREAD = 1000
 
 # How long a party that ends a run, or could not connect yet, tries to deliver its last words.
