@@ -9,7 +9,6 @@ listener and its channels are used by the thread that made them.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -79,7 +78,7 @@ class Listener:
         self._notices = Notices(on_event)
         self._n_failed = 0
         self._spoken: set[int] = set()
-        self._news: deque[dict[str, int]] = deque()
+        self._news: list[dict[str, int]] = []
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
@@ -194,7 +193,8 @@ class Listener:
         """Take what has arrived: messages, and the news of connections that began and ended.
 
         The end of a connection is not noted before the last message that came over it is taken in: it waits while
-        messages wait, and what came between the last look at the messages and the news is taken in as well.
+        messages wait, and what came between the last look at the messages and the news is taken in as well. What
+        happened to other connections does not wait for it.
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
@@ -205,6 +205,8 @@ class Listener:
         arrived = self._arrived()
         self._news.extend(self._connections.news())
         arrived += self._arrived()
+        # Of whoever spoke is known that it connected.
+        self._news.extend(self._connections.news())
         is_all = not self._socket.poll(0)
         if is_all:
             self._allowlist.forget()
@@ -238,13 +240,18 @@ class Listener:
         A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the
         connection just ends. A refused key was told by the authenticator.
         """
-        while self._news and (is_all or self._news[0]["event"] != zmq.Event.DISCONNECTED):
-            event = self._news.popleft()
+        news, self._news = self._news, []
+        ended: set[int] = set()
+        for event in news:
             kind, descriptor = event["event"], event["value"]
             if kind & _FAILED:
                 self._n_failed += 1
                 if kind & _NO_PROOF:
                     self._notices.note(NO_HANDSHAKE)
+                continue
+            if not is_all and (kind == zmq.Event.DISCONNECTED or descriptor in ended):
+                ended.add(descriptor)
+                self._news.append(event)
                 continue
             self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
             if kind == zmq.Event.DISCONNECTED:
