@@ -18,12 +18,12 @@ from opboost.metrics import metric_by_name, r2
 from opboost.noised_table import NoiseChoice, Noised, plain_bins
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
-from opboost.ranking import dense_ranks
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, ValidationPlan, train
+from tests.support.ranked_columns import dense_ranks
 
 CALM = BoostingParameters(n_estimators=40, max_depth=3, learning_rate=0.2)
 POINTS = 50
