@@ -13,11 +13,11 @@ CHUNK_ROWS = 1 << 18
 
 # Chunks that may be on their way or wait at the receiver, and how many it takes before it asks for as many more. With
 # chunks of 256 KiB, 12 MiB are on their way when it asks: a second of 100 Mb/s.
-WINDOW, MORE_EVERY = 64, 16
+RANK_WINDOW, MORE_EVERY = 64, 16
 
 
 class RankWindow:
-    """Flow control of ranks: no more than `WINDOW` chunks are ahead of what the receiver has taken.
+    """Flow control of ranks: no more than `RANK_WINDOW` chunks are ahead of what the receiver has taken.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class RankWindow:
 
     def send(self, chunk: RankChunk) -> None:
         """Send a chunk, after a wait if the window is full."""
-        if self._n_ahead == WINDOW:
+        if self._n_ahead == RANK_WINDOW:
             self._wait()
         self._channel.send(chunk)
         self._n_ahead += 1
