@@ -125,7 +125,7 @@ def test_a_slow_receiver_bounds_what_each_of_its_peers_has_on_its_way(
 
 def test_without_windows_much_more_is_on_its_way(carriers: Any, trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above would show if the sender did not wait."""
-    monkeypatch.setattr(rank_sender, "WINDOW", 1 << 30)
+    monkeypatch.setattr(rank_sender, "RANK_WINDOW", 1 << 30)
     monkeypatch.setattr("protocols.transport.peers.MAX_WAITING", 1 << 30)
     crossing = Crossing(monkeypatch)
     train_all(carriers["curve"], trial, crossing)
