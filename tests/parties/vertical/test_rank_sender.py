@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,10 +44,12 @@ class Lazy:
 
 
 class Ranks:
-    """Columns whose ranks are their places."""
+    """A column whose ranks are their places."""
 
-    def get(self, number: int, start: int = 0, end: int | None = None) -> Any:
-        return np.arange(start, end, dtype=np.uint32)
+    table = SimpleNamespace(n_ranks=1 << 20)
+
+    def ranks(self, start: int, end: int) -> Any:
+        yield np.arange(start, end, dtype=np.uint32)
 
 
 sizes = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 400)), max_size=6)
@@ -58,11 +61,12 @@ def test_no_more_than_a_window_is_ahead_and_all_ranks_are_sent_in_order(
 ) -> None:
     """Whatever the rows of the columns, of which some came in an earlier attempt, and of the chunks."""
     channel: Any = Lazy()
+    column: Any = Ranks()
     window = RankWindow(channel)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_sender, "CHUNK_ROWS", chunk_rows)
         for c, (first, n_rows) in enumerate(columns):
-            send_ranks(window, c, Ranks(), c, rows=range(first, first + n_rows))
+            send_ranks(window, c, column, rows=range(first, first + n_rows))
         window.close()
     assert channel.most_ahead <= RANK_WINDOW
     assert channel.n_taken == len(channel.chunks) // MORE_EVERY * MORE_EVERY
@@ -137,9 +141,10 @@ def test_a_receiver_that_says_something_else_meanwhile_is_refused(answer: type[M
     none = np.empty(0, np.uint32)
     said = Done() if answer is Done else SplitRanks(columns=none, ranks=none, missing_left=np.empty(0, np.bool_))
     near, far = memory_pair("shop", "bank")
+    column: Any = Ranks()
     window = RankWindow(near)
     far.send(said)
-    send_ranks(window, 0, Ranks(), 0, rows=range(MORE_EVERY * rank_sender.CHUNK_ROWS))
+    send_ranks(window, 0, column, rows=range(MORE_EVERY * rank_sender.CHUNK_ROWS))
     with pytest.raises(UnexpectedMessage, match=f"^bank sent '{said.kind}' where 'more ranks' was due$"):
         window.close()
 
