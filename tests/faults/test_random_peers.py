@@ -45,6 +45,7 @@ from protocols.messages.vertical import (
     Heartbeat,
     Held,
     Hello,
+    MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
@@ -233,6 +234,7 @@ KIN: dict[str, st.SearchStrategy[Message]] = {
     "blinded ids": st.builds(BlindedIds, start=counts, rows=id_rows),
     "reblinded ids": st.builds(ReblindedIds, start=counts, rows=id_rows),
     "more ids": st.just(MoreIds()),
+    "more ranks": st.just(MoreRanks()),
     "common ids": st.builds(CommonIds, bits=arrays("|u1")),
 }
 
