@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numba
 import pandas as pd
 import pytest
@@ -17,6 +18,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # A file system in memory, where there is one with room: parties sync to disk at every charge, and tests need not wait.
 if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+
+# How long an example takes is the business of the machine, which other processes share.
+hypothesis.settings.register_profile("opboost", deadline=None)
+hypothesis.settings.load_profile("opboost")
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

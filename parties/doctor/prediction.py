@@ -14,10 +14,10 @@ from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import AskPeers, check_and_ask
 from parties.errors import ConfigError, OverBudget
 from parties.ledger.budget import Budget
-from parties.ledger.charged_release import open_ledger_and_store
 from parties.ledger.pricing import planned
-from parties.ledger.release_store import store_path
+from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
+from parties.tables.blocks import id_keys
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
@@ -115,12 +115,11 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
 
 def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, checks: Checklist) -> None:
     """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
-    mechanisms, encoded = [m for m, _ in records.columns], [column for _, column in records.columns]
-    with checks.checking("ledger"), open_ledger_and_store(run.ledger.path) as (ledger, store):
-        if store_path(ledger).exists():
-            store.verify()
+    mechanisms = [mechanism for mechanism, _ in records.columns]
+    with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
+        ledger.verify()
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-        costs = [one.cost for one in planned(mechanisms, encoded, records.ids, is_secure=bits(run).is_secure)]
+        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=bits(run).is_secure)]
         try:
             ledger.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")

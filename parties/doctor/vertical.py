@@ -16,14 +16,14 @@ from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, chec
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.charged_release import open_ledger_and_store
-from parties.ledger.ledger_lines import Release
+from parties.ledger.ledger_lines import ChargedColumn
+from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import PreparedPassive, prepare_active, prepare_passive
+from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
+from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 
@@ -108,20 +108,22 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
     note = partial(checks.add, "ledger")
     with checks.checking("ledger"):
         try:
-            releases, budget = prepared.planned(), run.ledger.budget.budget(prepared.schema)
+            table, budget = prepared.named(), run.ledger.budget.budget(prepared.schema)
+            releases = planned(prepared.mechanisms, table.keys(), is_secure=bits(run).is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
             if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
                 Balances().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
                 return
-            with open_ledger_and_store(run.ledger.path) as (ledger, store):
-                if store_path(ledger).exists():
-                    store.verify()
+            with account_of(run, prepared.schema, Task.TRAIN) as account:
+                ledger = account.ledger
+                ledger.verify()
                 if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
                     _check_before_alignment(ledger, releases, budget, checks)
                     return
-                absent = prepared.absent(releases, store)
+                cells = account.look_up(prepared.mechanisms, table.blocks)
+                absent = [one.release for one in cells if one.n_new]
                 if absent and RunFolder(run.run_folder).has_released:
                     note(Status.PROBLEM, "this run has released before, but not what it would release now")
                 ledger.balances.check([release.cost for release in absent], budget)
@@ -132,7 +134,9 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
             checks.add("budget", Status.PROBLEM, str(error))
 
 
-def _check_before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget, checks: Checklist) -> None:
+def _check_before_alignment(
+    ledger: Ledger, releases: Sequence[ChargedColumn], budget: Budget, checks: Checklist
+) -> None:
     """Check that all columns could be drawn: what is stored for the common records shows only after alignment."""
     verified = f"{ledger.n_lines} lines, verified; {len(releases)} columns to draw unless they are stored already for "
     checks.add("ledger", Status.OK, f"{verified}the records that turn out to be common")

@@ -27,8 +27,8 @@ from parties.config.reading import read_schema
 from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.ledger.pricing import record_keys
 from parties.storage.atomic_files import is_folder
+from parties.tables.blocks import id_keys
 from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
@@ -73,7 +73,7 @@ class PartFile:
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return record_keys(ids)
+        return id_keys(ids)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""
@@ -255,7 +255,7 @@ class PartedRows:
     def own_fit(self, model: Ensemble) -> FitQuality | None:
         """How a model fits the rows, from 16 bytes a row; None where labels cannot tell anything."""
         labels, predicted = (np.concatenate(each) for each in zip(*self._parts.predictions(model), strict=True))
-        return fit_quality(model.loss.name, labels, predicted, basis=OWN_ROWS, metric=default_metric(model.loss))
+        return fit_quality(model.loss, labels, predicted, basis=OWN_ROWS, metric=default_metric(model.loss))
 
     def start_tree(self, output: int) -> None:
         self._told.append(methodcaller("start_tree", output))

@@ -20,7 +20,7 @@ from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
-from parties.vertical.release_accounts import account_of, noting, release_once
+from parties.vertical.release_accounts import account_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.warm_up import warm_drawing, warm_training
 from protocols.errors import PeerLost
@@ -82,10 +82,9 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
-        job = replace(job, resolved=ResolvedTests(folder.path))
+        job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
         share = train(job, channel, save=save, progress=terminal.progress)
-        n_clipped = share.n_clipped if isinstance(prepared, PreparedPassive) else prepared.surveyed.n_clipped()
-        for name, n in n_clipped.items():
+        for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=job.n_rows)
     return life.report()
@@ -118,7 +117,10 @@ def _agree(
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     if not isinstance(prepared, PreparedPassive):
-        return prepared.agree(replace(account, note=noting(place.log, account, "columns")), folder)
+        from parties.cluster.file_blocks import on_cluster
+
+        release = release_once(account, None, folder, place.log, run=on_cluster(prepared.client))
+        return replace(prepared.job(), rng=account.rng, release=release)
     aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
     release = release_once(account, aligned.table.ids, folder, place.log)
     return replace(prepared.job(aligned), rng=account.rng, release=release)
@@ -137,7 +139,9 @@ def _train(
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-    train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    if model.choice is not None:
+        place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
     return channels, job.n_rows
 
 

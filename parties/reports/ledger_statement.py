@@ -14,7 +14,6 @@ from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore, store_path
 from parties.reports.plain import plain
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
@@ -52,6 +51,8 @@ class ColumnStatement:
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
+    n_tests, n_answered : int
+        Thresholds that peers learnt, and cells that desensitized predictions were answered from, in all runs.
     """
 
     column: str
@@ -61,6 +62,8 @@ class ColumnStatement:
     cell_bits: Spending
     n_releases: int
     n_reuses: int
+    n_tests: int
+    n_answered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,23 +115,31 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     """
     budget = Budget()
     if run_file is not None:
-        if (role := read_role(run_file)) == "active":
-            raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
-        if role != "passive":
-            raise ConfigError(
-                f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
-                "worker, or of an owner in a chain, stands in `opboost report`"
-            )
-        run = read_run(run_file, PassiveRun)
+        run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
-        path = path or run.ledger.path
-    with Ledger(path or DEFAULT_PATH, create=False) as ledger:
-        if store_path(ledger).exists():
-            with ReleaseStore(ledger) as store:
-                store.verify()
+    with Ledger(ledger_path(run_file, path), create=False) as ledger:
+        ledger.verify()
         return statement(ledger, budget)
+
+
+def ledger_path(run_file: Path | None, path: Path | None) -> Path:
+    """The ledger that is meant: one that is named, a run file's, or the usual one."""
+    if path is None and run_file is not None:
+        return _passive(run_file).ledger.path
+    return path or DEFAULT_PATH
+
+
+def _passive(run_file: Path) -> PassiveRun:
+    if (role := read_role(run_file)) == "active":
+        raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
+    if role != "passive":
+        raise ConfigError(
+            f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
+            "worker, or of an owner in a chain, stands in `opboost report`"
+        )
+    return read_run(run_file, PassiveRun)
 
 
 def statement(ledger: Ledger, budget: Budget) -> Statement:
@@ -156,4 +167,6 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
+            n_tests=ledger.n_tests(name),
+            n_answered=ledger.n_answered[name],
         )

@@ -6,7 +6,7 @@ import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from parties.reports.ledger_statement import Spending, Statement
-from parties.reports.page import Block, FigureGrid, PageSection, Prose
+from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
@@ -68,9 +68,9 @@ def leakage_section() -> PageSection:
     return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
-def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
+def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
     """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
-    blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
+    blocks: list[PageBlock] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
             ("definition", guarantee.notion),
@@ -136,9 +136,10 @@ def spent_words(statement: Statement) -> str:
 def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column."""
     costs = ("epsilon per unit", "categories", "cells, bits")
+    counts = ("draws", "used again", "tests resolved", "cells answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
-        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), "draws", "used again"),
+        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), *counts),
         tuple(
             (
                 one.column,
@@ -148,8 +149,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
                     for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
                     for text in (number(spending.spent), _remaining(spending))
                 ),
-                str(one.n_releases),
-                str(one.n_reuses),
+                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_answered)),
             )
             for one in statement.columns
         ),

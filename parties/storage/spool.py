@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import KeptCodes, Mask
-from opboost.preprocess import EncodedColumn
 from parties.errors import RunFolderError
 
 # Up to this size everything stays in memory.
@@ -68,7 +66,7 @@ class ArraySpool:
         start, length, kind = self._places[-1]
         self._file.seek(0, 2)
         try:
-            self._file.write(memoryview(np.ascontiguousarray(piece, kind)).cast("B"))
+            self._file.write(np.ascontiguousarray(piece, kind).view(np.uint8))
         except OSError as error:
             raise RunFolderError(
                 f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
@@ -144,46 +142,3 @@ def scattered(
         result.put(block)
     aside.close()
     return result.joined(kind)
-
-
-class EncodedSpool(Sequence[EncodedColumn]):
-    """Spool of exact codes of columns, in the smallest integer type that holds them.
-
-    Attributes
-    ----------
-    n_clipped : list of int
-        Per column, numbers that were moved to the bounds.
-    """
-
-    def __init__(self, spool: ArraySpool) -> None:
-        self.n_clipped: list[int] = []
-        self._spool = spool
-        self._numbers: list[tuple[int, int | None]] = []
-
-    def append(self, column: EncodedColumn) -> None:
-        """Keep a column."""
-        smallest = np.min_scalar_type(-1 - int(column.codes.max(initial=0)))
-        mask = self._spool.put(column.is_missing) if column.is_missing.any() else None
-        self._numbers.append((self._spool.put(column.codes.astype(smallest, copy=False)), mask))
-        self.n_clipped.append(column.n_clipped)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> EncodedColumn: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[EncodedColumn]: ...
-    def __getitem__(self, index: int | slice) -> EncodedColumn | list[EncodedColumn]:
-        if isinstance(index, slice):
-            return [self._read(i) for i in range(*index.indices(len(self)))]
-        return self._read(index)
-
-    def __iter__(self) -> Iterator[EncodedColumn]:
-        return (self._read(i) for i in range(len(self)))
-
-    def _read(self, index: int) -> EncodedColumn:
-        codes_number, mask_number = self._numbers[index]
-        codes: KeptCodes = self._spool.get(codes_number)
-        is_missing: Mask = np.zeros(len(codes), np.bool_) if mask_number is None else self._spool.get(mask_number)
-        return EncodedColumn(codes, is_missing, self.n_clipped[index])

@@ -79,3 +79,5 @@ def _write_through(database: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.01)
     database.execute("PRAGMA synchronous = FULL")
+    # What is removed, such as a key, is overwritten with zeros.
+    database.execute("PRAGMA secure_delete = ON")

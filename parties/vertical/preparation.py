@@ -16,7 +16,6 @@ import numpy as np
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
-from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
@@ -24,12 +23,12 @@ from opboost.vertical import OwnColumn, check_own_rows
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
-from parties.ledger.drawn_cells import find_cells
-from parties.ledger.ledger_lines import Release, digest_of
-from parties.ledger.pricing import exact_pieces, planned
-from parties.ledger.release_store import ReleaseStore
+from parties.ledger.ledger_lines import digest_of
+from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
+from parties.storage.spool import ArraySpool
+from parties.tables.blocks import EncodedTable, encode_table
 from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
@@ -83,6 +82,8 @@ class PreparedActive:
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
             engine=run.model.engine,
+            correct_noise=run.correct_noise,
+            left_open=run.model.left_open,
             seed=seed,
             alignment=self.aligner.words,
             orders=aligned.orders,
@@ -156,30 +157,20 @@ class PreparedPassive:
             rng=bits(run),
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
+            share_codes=run.share_codes,
             alignment=self.aligner.words,
             order=aligned.orders.get(run.active.name),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
             allow_routed=run.allow_routed,
-            redraws=run.changed_values == "redraw",
+            redraws=not run.keeps,
         )
 
-    def planned(self) -> list[Release]:
-        """What releasing all records of the table would be entered as, if nothing was drawn before."""
-        job = self.job()
-        keeps = self.run.changed_values == "keep"
-        return planned(job.mechanisms, self._encoded(job), self.table.ids, is_secure=job.rng.is_secure, keeps=keeps)
-
-    def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
-        """Those of the releases that would have to be drawn, of the records for which that is so."""
-        if self.run.changed_values == "redraw":
-            return [release for release in releases if store.find(release.key) is None]
-        job, ids = self.job(), self.table.ids
-        cells = find_cells(job.mechanisms, self._encoded(job), ids, store, is_secure=job.rng.is_secure, keeps=True)
-        return [c.release for c in cells if len(c.new)]
-
-    def _encoded(self, job: PassiveJob) -> list[EncodedColumn]:
-        return [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+    def named(self) -> EncodedTable:
+        """The exact codes of all records, with the records' names."""
+        table = encode_table(self.table.features, self.mechanisms, ArraySpool())
+        table.named(self.table.ids)
+        return table
 
 
 def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:

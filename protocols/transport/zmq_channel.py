@@ -1,4 +1,4 @@
-"""A passive party's end over ZeroMQ with CURVE: connects to the active party and waits for it to appear.
+"""ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
 Used by the thread that made it. Between two of its looks at the connection the active party is not held back, and an
 active party that resets the connection while this end closes can end this process (`zmq_socket.open_socket`): no more
@@ -35,7 +35,7 @@ MAX_CUT = 3
 
 
 class ConnectedChannel:
-    """A passive party's end: connects to the active party and waits for it to appear.
+    """Channel of a passive party: connects to the active party and waits for it.
 
     Parameters
     ----------
@@ -201,11 +201,11 @@ class ConnectedChannel:
         self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
 
     def _refuse_to_wait(self) -> None:
-        """Raise if the peer will not come, did not come in time, or sends without end."""
+        """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
             raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end, "
-                "and was cut off"
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
+                "end, and was cut off"
             )
         if self._is_refused:
             raise PeerLost(

@@ -31,15 +31,17 @@ from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.partitions import validate_partitions
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
-from parties.cluster.transfer import StoredRelease
 from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
+from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.tables.data_files import stamp_of
+from parties.vertical.release_offer import OfferedRanks, ReleasedTable, rank_columns
 
 N_PARTS = 8
 OWN = (ColumnSchema(name="own", lower=0, upper=1),)
@@ -84,29 +86,23 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     _, ids_s = timed(client, lambda: validate_partitions(paths, schema, (), folder, client=client))
     _, look_s = timed(client, lambda: validate_partitions(paths, schema, schema.names, folder, client=client))
     with Ledger(folder / "ledger.sqlite") as ledger:
-        release, release_s = timed(
-            client,
-            lambda: release_partitions(
-                parts,
-                mechanisms,
-                folder / "release",
-                id_columns=["id"],
-                client=client,
-                rng=rng.secure(),
-                ledger=ledger,
-                occasion=Occasion(run_id="bench", task="train", peer="a"),
-                budget=Budget(),
-            ),
+        account = Account(
+            ledger=ledger, budget=Budget(), occasion=Occasion(run_id="bench", task="train", peer="a"), rng=rng.secure()
         )
+
+        def release() -> ReleasedTable:
+            stamps = [stamp_of(part) for part in parts]
+            table, _ = encode_partitions(
+                paths, mechanisms, folder / "blocks", id_columns=["id"], stamps=stamps, client=client
+            )
+            account.release(mechanisms, table.blocks, run=on_cluster(client))
+            return ReleasedTable(tuple(mechanisms), table.blocks)
+
+        released, release_s = timed(client, release)
     start = time.process_time()
-    StoredRelease(release).packed()
+    columns = list(rank_columns(released))
     pack_s = round(time.process_time() - start, 2)
-    ranks = RankPartitions(
-        "b",
-        release.ranks,
-        tuple(column.table.n_ranks for column in release.columns),
-        tuple(column.has_missing for column in release.columns),
-    )
+    ranks = write_ranks(columns, n_rows // N_PARTS, folder)
     own = OwnPartitions(tuple(parts), OWN, "label")
     parameters = BoostingParameters(n_estimators=n_trees, max_depth=6)
     trained, train_s = timed(
@@ -114,7 +110,7 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     )
     tests = list_tests(trained)
     wanted = tests["b"]
-    router = Router(tuple(mechanisms), resolve(release.columns, wanted.columns, wanted.ranks, wanted.missing_left))
+    router = Router(tuple(mechanisms), resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left))
     bits, answer_s = timed(client, lambda: answer_partitions(router, parts, folder / "bits", client=client))
     model = bind(trained, tests)
     _, predict_s = timed(
@@ -130,9 +126,20 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         "predict_s": predict_s,
         "tests": len(wanted.ranks),
         "raw_bytes_per_value": size(parts) / n_rows / n_columns,
-        "rank_bytes_per_value": size(release.ranks) / n_rows / n_columns,
         "ledger_bytes_per_row": size([folder / "ledger.sqlite"]) / n_rows,
     }
+
+
+def write_ranks(columns: list[OfferedRanks], n_rows_each: int, folder: Path) -> RankPartitions:
+    """The ranks as the active party has them, in partitions of so many rows."""
+    paths = tuple(folder / f"ranks{part}.parquet" for part in range(N_PARTS))
+    for part, path in enumerate(paths):
+        start, end = part * n_rows_each, (part + 1) * n_rows_each
+        pd.DataFrame(
+            {f"c{i}": np.concatenate(list(column.ranks(start, end))) for i, column in enumerate(columns)}
+        ).to_parquet(path, index=False)
+    missing = tuple(column.has_missing for column in columns)
+    return RankPartitions("b", paths, tuple(column.table.n_ranks for column in columns), missing)
 
 
 def generate(path: Path, seed: int, n_rows: int, n_columns: int) -> Path:

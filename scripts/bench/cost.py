@@ -115,11 +115,13 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     settings = MechanismSettings(epsilon=0.1, domain_size=case.domain)
     common: dict[str, Any] = {"run_id": "cost", "id_digest": "d"}
     theirs = np.array_split(np.arange(case.columns // 2, case.columns), case.parties)
+    bits = rng.secure()
     passive = {
         f"b{i}": party_b.PassiveJob(
             party=f"b{i}",
             features=pd.DataFrame({f"x{c}": columns[c] for c in part}),
-            rng=rng.secure(),
+            rng=bits,
+            release=party_b.drawn_from(bits),
             **common,
             mechanisms=tuple(ColumnMechanism(ColumnSchema(name=f"x{c}", lower=0, upper=1), settings) for c in part),
         )

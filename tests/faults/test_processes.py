@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
 from tests.support.processes import FORKS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -139,10 +138,10 @@ def assert_sound(sites: Any) -> None:
         assert [path for path in site.path.rglob("*") if path.suffix in (".partial", ".tmp")] == []
     path = sites.shop.path / "runs" / "ledger.sqlite"
     if path.exists():
-        with Ledger(path) as ledger, ReleaseStore(ledger) as store:
+        with Ledger(path) as ledger:
             assert max(ledger.n_releases.values(), default=0) <= 1
-            assert all(len(ledger.stored(key)) <= 1 for key in ledger._charges)
-            store.verify()
+            assert ledger.n_stored <= 2
+            ledger.verify()
 
 
 def assert_finishes(sites: Any, start: Any) -> None:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 # Processes that start from one that has imported everything and opened nothing; an interpreter needs a second for that.
 FORKS = multiprocessing.get_context("forkserver")
@@ -32,11 +34,12 @@ class Command:
     """The command `opboost` in a process of its own, which is used like a `subprocess.Popen` with pipes."""
 
     def __init__(self, *arguments: str) -> None:
-        self._said = [tempfile.NamedTemporaryFile("r", encoding="utf-8") for _ in range(2)]  # noqa: SIM115
+        self._said = [_file(), _file()]
+        weakref.finalize(self, _remove, *self._said)
         umask = os.umask(0o077)
         os.umask(umask)
         surroundings = (os.getcwd(), umask, dict(os.environ))
-        self._process = FORKS.Process(target=_run, args=(arguments, [file.name for file in self._said], surroundings))
+        self._process = FORKS.Process(target=_run, args=(arguments, [str(path) for path in self._said], surroundings))
         self._process.start()
         self.pid = self._process.pid or 0
 
@@ -51,8 +54,12 @@ class Command:
         self._process.join(timeout)
         if timeout is not None and self.returncode is None:
             raise subprocess.TimeoutExpired("opboost", timeout)
-        out, error = (file.read() for file in self._said)
+        out, error = (path.read_text(encoding="utf-8") for path in self._said)
         return out, error
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.returncode is None:
@@ -60,6 +67,17 @@ class Command:
 
     def kill(self) -> None:
         self._process.kill()
+
+
+def _file() -> Path:
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    return Path(path)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _run(arguments: Sequence[str], said: Sequence[str], surroundings: tuple[str, int, dict[str, str]]) -> None:

@@ -32,7 +32,7 @@ class Site:
             "schema": "schema.yaml",
             "align": {"method": "prealigned"},
             "secret_key": f"keys/{party}.secret",
-            "timeout": 2,
+            "timeout": 10,
             "wait": 20,
             "report": False,
             **run,

@@ -191,7 +191,7 @@ def test_the_survivor_says_who_where_and_why_and_that_the_run_may_be_started_aga
     found = start_both(sites, outcomes)
     assert isinstance(found["bank"], PeerLost)
     assert str(found["bank"]) == (
-        "shop closed the connection or was silent for 2 s, while this party was having split ranks resolved. "
+        "shop closed the connection or was silent for 10 s, while this party was having split ranks resolved. "
         "Start the same run again on both sides: it goes on where it stopped"
     )
     assert log_lines(sites.bank)[-1]["message"] == str(found["bank"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parties.vertical import party_b, rank_sender
 from parties.vertical.party_a import train_jointly
-from parties.vertical.rank_sender import MORE_EVERY, WINDOW, RankWindow, send_ranks
+from parties.vertical.rank_sender import MORE_EVERY, RANK_WINDOW, RankWindow, send_ranks
 from protocols.errors import PeerLost, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done, MoreRanks, RankChunk, SplitRanks
@@ -64,7 +64,7 @@ def test_no_more_than_a_window_is_ahead_and_all_ranks_are_sent_in_order(
         for c, (first, n_rows) in enumerate(columns):
             send_ranks(window, c, Ranks(), c, rows=range(first, first + n_rows))
         window.close()
-    assert channel.most_ahead <= WINDOW
+    assert channel.most_ahead <= RANK_WINDOW
     assert channel.n_taken == len(channel.chunks) // MORE_EVERY * MORE_EVERY
     for c, (first, n_rows) in enumerate(columns):
         ranks = [chunk.ranks for chunk in channel.chunks if chunk.column == c]
@@ -95,7 +95,7 @@ class Crossing:
         def note(kind: str, frames: Sequence[Any]) -> None:
             if kind == "rank chunk":
                 # Slower than any sender, for a while.
-                time.sleep(0.001 if self.n_taken[channel.peer] < 3 * WINDOW else 0)
+                time.sleep(0.001 if self.n_taken[channel.peer] < 3 * RANK_WINDOW else 0)
                 self.n_taken[channel.peer] += 1
 
         channel.traffic.on_receive = note
@@ -118,18 +118,18 @@ def test_a_slow_receiver_bounds_what_each_of_its_peers_has_on_its_way(
     crossing = Crossing(monkeypatch)
     train_all(together, trial, crossing)
     assert crossing.n_taken == crossing.n_sent
-    assert min(crossing.n_sent.values()) > 4 * WINDOW
+    assert min(crossing.n_sent.values()) > 4 * RANK_WINDOW
     # One more was taken and is not noted yet.
-    assert WINDOW / 2 < crossing.most_ahead <= WINDOW + 1
+    assert RANK_WINDOW / 2 < crossing.most_ahead <= RANK_WINDOW + 1
 
 
 def test_without_windows_much_more_is_on_its_way(carriers: Any, trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the test above would show if the sender did not wait."""
-    monkeypatch.setattr(rank_sender, "WINDOW", 1 << 30)
+    monkeypatch.setattr(rank_sender, "RANK_WINDOW", 1 << 30)
     monkeypatch.setattr("protocols.transport.peers.MAX_WAITING", 1 << 30)
     crossing = Crossing(monkeypatch)
     train_all(carriers["curve"], trial, crossing)
-    assert crossing.most_ahead > 2 * WINDOW
+    assert crossing.most_ahead > 2 * RANK_WINDOW
 
 
 @pytest.mark.parametrize("answer", [SplitRanks, Done])
@@ -149,7 +149,7 @@ def test_a_sender_whose_window_is_full_hears_that_its_receiver_is_gone() -> None
     threading.Timer(0.2, far.close).start()
     window = RankWindow(near)
     chunk = RankChunk(column=0, start=0, ranks=np.zeros(3, np.uint8))
-    for _ in range(WINDOW):
+    for _ in range(RANK_WINDOW):
         window.send(chunk)
     with pytest.raises(PeerLost, match=r"^bank closed the channel$"):
         window.send(chunk)

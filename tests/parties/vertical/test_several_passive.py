@@ -69,6 +69,10 @@ class Quartet:
             self.processes[party].join(max(0, deadline - time.monotonic()))
         return {party: self.processes[party].exitcode for party in parties}
 
+    def log_text(self, party: str) -> str:
+        path = self.sites[party].run_folder / "log.jsonl"
+        return path.read_text() if path.exists() else ""
+
     def last_words(self, party: str) -> str:
         site = self.bank if party == "bank" else self.sites[party]
         path = site.path / "errors.txt"
@@ -174,8 +178,14 @@ def test_one_of_three_dies_and_all_go_on_where_they_stopped(quartet: Any) -> Non
 
 
 def test_one_of_three_never_comes_and_nobody_draws(quartet: Any) -> None:
-    quartet.bank.run["wait"] = 3
-    quartet.start("bank", "shop", "club")
+    quartet.bank.run["wait"] = 2
+    quartet.start("shop", "club")
+    deadline = time.monotonic() + 30
+    for party in ("shop", "club"):
+        while "connecting" not in quartet.log_text(party):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    quartet.start("bank")
     assert quartet.ends("bank", "shop", "club") == {"bank": 1, "shop": 1, "club": 1}
     assert "post did not connect" in quartet.last_words("bank")
     for party in ("shop", "club"):

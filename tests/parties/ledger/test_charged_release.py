@@ -1,14 +1,12 @@
-"""Drawn once: what was released is used again for nothing, and no crash makes one charge pay for two draws."""
+"""Drawn once: a cell that was released is used again for nothing, whatever it is released with, and after a crash."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import math
-import signal
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,90 +16,44 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism, ReleasedColumn
-from opboost.mechanism_settings import MechanismSettings
-from opboost.preprocess import EncodedColumn, encode
-from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.preprocess import EncodedColumn
+from opboost.schema import ColumnSchema
 from parties.errors import LedgerError, OverBudget
-from parties.ledger import charged_release
+from parties.ledger import cell_store, due_cells, name_sets
 from parties.ledger.budget import Budget, Limit
-from parties.ledger.charged_release import Account, open_ledger_and_store
+from parties.ledger.cell_store import CellStore
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
-
-N_ROWS = 200
-IDS = pd.Index([f"k{i:03}" for i in range(N_ROWS)], dtype=object)
-SPRING = Occasion(run_id="spring", task="train", peer="bank")
-SCHEMAS = (
-    ColumnSchema(name="spend", lower=0, upper=100),
-    ColumnSchema(name="visits", lower=0, upper=50, missing=Missing.CATEGORY),
-    ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("x", "y", "z"), missing=Missing.CATEGORY),
+from tests.support.released_cells import (
+    IDS,
+    N_ROWS,
+    SCHEMAS,
+    SPRING,
+    Job,
+    by_record,
+    encoded,
+    kinds,
+    lines,
+    mechanisms,
+    n_keys,
+    on_account,
+    order_of,
+    predict,
+    released,
+    same,
+    table,
+    train,
 )
-
-
-def table(seed: int = 4) -> pd.DataFrame:
-    draw = np.random.default_rng(seed)
-    visits = pd.Series(draw.integers(0, 51, N_ROWS).astype(float)).where(draw.random(N_ROWS) > 0.2)
-    town = pd.Series(draw.choice(["x", "y", "z"], N_ROWS), dtype="string").where(draw.random(N_ROWS) > 0.2)
-    return pd.DataFrame({"spend": draw.uniform(0, 100, N_ROWS), "visits": visits, "town": town})
-
-
-def mechanisms(*schemas: ColumnSchema, **settings: Any) -> tuple[ColumnMechanism, ...]:
-    chosen = MechanismSettings(**{"epsilon": 0.1, "domain_size": 101, "category_epsilon": 2.0, **settings})
-    return tuple(ColumnMechanism(schema, chosen) for schema in schemas or SCHEMAS)
-
-
-def encoded(which: Sequence[ColumnMechanism], data: pd.DataFrame | None = None) -> list[EncodedColumn]:
-    data = table() if data is None else data
-    return [encode(data[m.schema.name], m.schema, domain=m.settings.domain) for m in which]
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
-
-
-Job = Callable[[Account], Any]
-
-
-def on_account(path: Path, job: Job, **changes: Any) -> Any:
-    """Open the books as a process of its own would, with fresh secure bits, and close them."""
-    with open_ledger_and_store(path) as (ledger, store):
-        account = Account(ledger=ledger, store=store, budget=Budget(), occasion=SPRING, rng=rng.secure())
-        return job(replace(account, **changes))
-
-
-def train(*, ids: pd.Index = IDS, data: pd.DataFrame | None = None, may_draw: bool = True, **settings: Any) -> Job:
-    which = mechanisms(**settings)
-    return lambda account: list(account.columns(which, encoded(which, data), ids, may_draw=may_draw))
-
-
-def predict(rows: Sequence[int], *, data: pd.DataFrame | None = None, **settings: Any) -> Job:
-    which = mechanisms(**settings)
-    asked = (table() if data is None else data).iloc[list(rows)]
-    return lambda account: account.records(which, encoded(which, asked), IDS[list(rows)])
-
-
-def same(first: Sequence[ReleasedColumn], second: Sequence[ReleasedColumn]) -> list[bool]:
-    return [
-        np.array_equal(a.codes, b.codes) and np.array_equal(a.is_missing, b.is_missing)
-        for a, b in zip(first, second, strict=True)
-    ]
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    database = sqlite3.connect(path)
-    rows = database.execute("SELECT fields FROM lines ORDER BY number").fetchall()
-    database.close()
-    return [json.loads(fields) for (fields,) in rows]
-
-
-def kinds(path: Path) -> Counter[str]:
-    return Counter(line["kind"] for line in lines(path))
 
 
 def test_a_release_is_drawn_once_and_used_again_to_the_bit_at_no_cost(path: Path) -> None:
@@ -132,36 +84,82 @@ def test_a_release_costs_what_its_guarantee_says_per_column_and_per_record(path:
         assert balances.worst_record() == pytest.approx((total, 0.0))
 
 
-CHANGES: dict[str, tuple[Job, int]] = {
-    "another mechanism": (train(mechanism="adj", theta=10), 2),
-    "another budget": (train(epsilon=0.2), 2),
-    "another budget for categories": (train(category_epsilon=1.0), 2),
-    "other data": (train(data=table().assign(spend=table()["spend"].iloc[::-1].to_numpy())), 1),
-    "other ids": (train(ids=pd.Index([f"m{i}" for i in range(N_ROWS)], dtype=object)), 3),
-    "another order of ids": (train(ids=IDS[::-1]), 3),
+CHANGES: dict[str, tuple[Job, list[int]]] = {
+    "another mechanism": (train(mechanism="adj", theta=10), [N_ROWS, N_ROWS]),
+    "another budget": (train(epsilon=0.2), [N_ROWS, N_ROWS]),
+    "another budget for categories": (train(category_epsilon=1.0), [N_ROWS, N_ROWS]),
+    "one value": (train(data=table().assign(spend=table()["spend"].where(IDS != "k003", 99.0))), [1]),
+    "other ids": (train(ids=pd.Index([f"m{i}" for i in range(N_ROWS)], dtype=object)), [N_ROWS] * 3),
+    "two ids": (train(ids=pd.Index(["m1", "m2", *IDS[2:]], dtype=object)), [2, 2, 2]),
 }
 
 
-@pytest.mark.parametrize(("job", "n_drawn"), CHANGES.values(), ids=CHANGES)
-def test_only_what_changed_is_drawn_anew_and_charged(path: Path, job: Job, n_drawn: int) -> None:
+@pytest.mark.parametrize(("job", "n_records"), CHANGES.values(), ids=CHANGES)
+def test_only_what_changed_is_drawn_anew_and_charged(path: Path, job: Job, n_records: list[int]) -> None:
     first = on_account(path, train())
     second = on_account(path, job)
-    assert kinds(path)["charge"] == 3 + n_drawn
-    assert kinds(path)["reuse"] == 3 - n_drawn
-    assert sum(not unchanged for unchanged in same(first, second)) == n_drawn
+    charged = [line for line in lines(path) if line["kind"] == "charge"][3:]
+    assert [line["n_records"] for line in charged] == n_records
+    n_changed = sum(
+        int(((a.codes != b.codes) | (a.is_missing != b.is_missing)).sum()) for a, b in zip(first, second, strict=True)
+    )
+    assert n_changed <= sum(n_records)
     assert same(on_account(path, job), second) == [True] * 3
+
+
+@given(
+    first=st.permutations(range(30)).flatmap(lambda rows: st.integers(1, 30).map(lambda n: rows[:n])),
+    second=st.permutations(range(30)),
+    cuts=st.sets(st.integers(1, 29), max_size=3).map(sorted),
+    serves=st.booleans(),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_a_record_keeps_its_draw_in_any_subset_order_and_division_and_in_prediction(
+    tmp_path_factory: pytest.TempPathFactory, first: list[int], second: list[int], cuts: list[int], serves: bool
+) -> None:
+    path = tmp_path_factory.mktemp("any") / "ledger.sqlite"
+    before = on_account(path, order_of(first))
+    asked = partial(order_of, second, cuts)
+    after = by_record(on_account(path, predict(second)), second) if serves else on_account(path, asked())
+    for old, new in zip(before, after, strict=True):
+        assert {row: new[row] for row in first} == old
+    n_new = len(set(second) - set(first))
+    charged = [line["n_records"] for line in lines(path) if line["kind"] == "charge"]
+    assert charged == [len(first)] * 3 + [n_new] * (3 if n_new else 0)
+
+
+def test_runs_that_each_lack_another_record_average_nothing_out(path: Path) -> None:
+    """Twenty runs give every record one draw; their twin, which charges and draws anew, gives as many as it is in."""
+
+    def draws(of_run: Callable[[int], Path]) -> int:
+        seen: dict[int, set[tuple[int, bool]]] = {row: set() for row in range(N_ROWS)}
+        for run in range(20):
+            rows = [row for row in range(N_ROWS) if row != run]
+            for row, cell in on_account(of_run(run), order_of(rows))[0].items():
+                seen[row].add(cell)
+        return max(map(len, seen.values()))
+
+    assert draws(lambda run: path) == 1
+    assert draws(lambda run: path.with_name(f"{run}.sqlite")) > 10
+
+
+def test_one_percent_of_new_records_is_charged_as_one_percent(path: Path) -> None:
+    on_account(path, order_of(range(198)))
+    on_account(path, order_of(range(N_ROWS)))
+    charged = [line["n_records"] for line in lines(path) if line["kind"] == "charge"]
+    assert charged == [198] * 3 + [2] * 3
 
 
 def test_another_schema_is_another_release_even_where_the_codes_are_the_same(path: Path) -> None:
     wider = (ColumnSchema(name="spend", lower=0, upper=200),)
     exact = [EncodedColumn(np.arange(1, 101), np.zeros(100, np.bool_), 0)]
     for schemas in (SCHEMAS[:1], wider):
-        on_account(path, lambda account, s=schemas: list(account.columns(mechanisms(*s), exact, IDS[:100])))
+        on_account(path, lambda account, s=schemas: released(account, mechanisms(*s), exact, IDS[:100]))
     assert kinds(path)["charge"] == 2
 
 
 def test_over_budget_nothing_is_drawn_or_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(charged_release, "desensitize", None)
+    monkeypatch.setattr(due_cells, "desensitize", None)
     with pytest.raises(OverBudget, match=r"categories of column 'town' would have spent 4 of 3\. Nothing was released"):
         on_account(path, train(), budget=Budget(Limit(category_epsilon=3)))
     assert kinds(path) == {"opened": 1}
@@ -178,7 +176,7 @@ def test_a_run_that_has_released_draws_nothing_anew(path: Path) -> None:
     first = on_account(path, train())
     assert same(first, on_account(path, train(may_draw=False))) == [True] * 3
     with pytest.raises(
-        LedgerError, match=r"for 2 of its 3 columns the store holds no release that fits.*another run_id"
+        LedgerError, match=r"for 2 of its 3 columns the ledger lacks the draws of some records.*another run_id"
     ):
         on_account(path, train(epsilon=0.2, may_draw=False))
     assert kinds(path)["charge"] == 3
@@ -206,16 +204,18 @@ def crash(*_: object, **__: object) -> None:
 
 STAGES = {
     "before the charge": (Ledger, "charge", 0),
-    "before the draw": (charged_release, "desensitize", 3),
-    "before it is put into the store": (ReleaseStore, "put", 3),
+    "before the draw": (due_cells, "desensitize", 3),
+    "before it is put into the store": (CellStore, "put", 3),
     "before the ledger knows what was drawn": (Ledger, "note_stored", 3),
+    "before the keys are removed": (CellStore, "remove_keys", 3),
+    "after it is stored": (Ledger, "checkpoint", 3),
 }
 
 
 @pytest.mark.parametrize(("place", "name", "n_charged"), STAGES.values(), ids=STAGES)
 @pytest.mark.parametrize("keeps", [False, True], ids=["redraw", "keep"])
-@pytest.mark.parametrize("job", [train(), predict(range(20))], ids=["columns", "records"])
-def test_after_a_crash_the_next_attempt_pays_for_what_it_draws(
+@pytest.mark.parametrize("job", [train(), predict(range(20))], ids=["table", "records"])
+def test_after_a_crash_the_next_attempt_pays_nothing_and_finishes(
     path: Path, monkeypatch: pytest.MonkeyPatch, job: Job, keeps: bool, place: Any, name: str, n_charged: int
 ) -> None:
     with monkeypatch.context() as patch:
@@ -223,55 +223,72 @@ def test_after_a_crash_the_next_attempt_pays_for_what_it_draws(
         with pytest.raises(Crash):
             on_account(path, job, keeps=keeps)
     assert kinds(path)["charge"] == n_charged
-    first = on_account(path, job, keeps=keeps)
-    assert (kinds(path)["charge"], kinds(path)["stored"]) == (n_charged + 3, 3)
+    # The budget is for one release.
+    first = on_account(path, job, keeps=keeps, budget=Budget(Limit(0.2, 4.0)))
+    assert (kinds(path)["charge"], kinds(path)["stored"]) == (3, 3)
+    assert n_keys(path) == 0
     assert same(first, on_account(path, job, keeps=keeps)) == [True] * 3
 
 
-def test_a_crash_after_the_draw_and_before_the_store_is_committed_costs_a_draw_but_never_gives_two_for_one(
-    path: Path,
+def test_whoever_comes_after_a_crash_draws_what_was_being_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def crash_with(store: CellStore, *cells: Any) -> None:
+        drawn.append(cells[3].tolist())
+        if len(drawn) == 3:
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CellStore, "put", crash_with)
+        with pytest.raises(Crash):
+            on_account(path, train())
+    database = sqlite3.connect(path)
+    keys = database.execute("SELECT key FROM draw_keys").fetchall()
+    database.close()
+    assert len({key for (key,) in keys}) == 3
+    order = np.argsort(np.array([hashlib.sha256(one.encode()).digest()[:16] for one in IDS]))
+    again = on_account(path, train())
+    assert [column.marked[order].tolist() for column in again] == drawn
+    files = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert not any(key in files for (key,) in keys)
+
+
+def test_other_records_after_a_crash_take_what_was_paid_and_the_rest_stays_paid(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def leave_early(account: Account) -> ReleasedColumn:
-        columns = account.columns(mechanisms(), encoded(mechanisms()), IDS)
-        return next(columns)
-
-    on_account(path, leave_early)
-    assert kinds(path) == {"opened": 1, "charge": 3}
-    limit = Budget(Limit(epsilon=0.1))
-    with pytest.raises(OverBudget, match=r"column 'spend' per unit would have spent 0\.2 of 0\.1"):
-        on_account(path, train(), budget=limit)
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from opboost import rng
-from parties.ledger import charged_release
-from parties.ledger.release_ledger import Ledger
-from test_release_store import *
-place, name = {"draw": (charged_release, "desensitize"), "note": (Ledger, "note_stored")}[sys.argv[2]]
-setattr(place, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
-on_account(Path(sys.argv[1]), train())
-"""
+    with monkeypatch.context() as patch:
+        patch.setattr(due_cells, "desensitize", crash)
+        with pytest.raises(Crash):
+            on_account(path, order_of(range(100)))
+    once = Budget(Limit(0.2, 4.0))
+    second = on_account(path, order_of(range(50, 150)), budget=once)
+    assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [100] * 3 + [50] * 3
+    assert n_keys(path) == 3
+    third = on_account(path, order_of(range(N_ROWS - 40)), budget=once)
+    assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [100] * 3 + [50] * 3 + [10] * 3
+    assert n_keys(path) == 0
+    for old, new in zip(second, third, strict=True):
+        assert {row: new[row] for row in old} == old
 
 
-@pytest.mark.parametrize("stage", ["draw", "note"])
-def test_a_process_that_is_killed_between_charge_and_store_has_paid_for_nothing(path: Path, stage: str) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{KILLED}"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path), stage], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
-    on_account(path, train())
-    assert kinds(path) == {"opened": 1, "charge": 6, "stored": 3}
-    with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 8.0, 0.0)
+def test_a_value_that_changed_after_its_draw_is_charged_though_other_cells_of_the_charge_are_undrawn(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(due_cells, "desensitize", crash)
+        with pytest.raises(Crash):
+            on_account(path, predict([1, 2]))
+    on_account(path, predict([1]))
+    moved = table()
+    moved.loc[1, "spend"] = 100 - moved.loc[1, "spend"]
+    on_account(path, predict([1, 2], data=moved))
+    assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [2, 2, 2, 1]
 
 
 TWICE = """
 import sys
 from pathlib import Path
-from test_release_store import *
+from tests.support.released_cells import *
 print("ready", flush=True)
 sys.stdin.readline()
 print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train())])
@@ -279,7 +296,7 @@ print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train()
 
 
 def test_a_run_that_is_started_twice_at_once_draws_once(path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{TWICE}"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{TWICE}"
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     call = [sys.executable, "-c", code, str(path)]
     starts = [subprocess.Popen(call, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
@@ -295,7 +312,7 @@ def test_a_run_that_is_started_twice_at_once_draws_once(path: Path) -> None:
             start.wait()
     assert (error, other_error) == ("", "")
     assert first == second
-    assert kinds(path) == {"opened": 1, "charge": 3, "stored": 3, "reuse": 3}
+    assert {kind: n for kind, n in kinds(path).items() if kind != "reuse"} == {"opened": 1, "charge": 3, "stored": 3}
 
 
 def test_a_record_that_was_answered_before_gets_the_same_draw_and_only_others_are_charged(path: Path) -> None:
@@ -329,14 +346,6 @@ def test_a_record_whose_value_or_mechanism_changed_is_drawn_anew(path: Path) -> 
     assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [2, 2, 2, 1]
     on_account(path, predict([1, 2], epsilon=0.2))
     assert kinds(path)["charge"] == 6  # the town has no budget per unit
-
-
-def by_record(columns: Sequence[ReleasedColumn], rows: Sequence[int]) -> list[dict[int, tuple[int, bool]]]:
-    """Per column, what came out for each row of the table."""
-    return [
-        dict(zip(rows, zip(column.codes.tolist(), column.is_missing.tolist(), strict=True), strict=True))
-        for column in columns
-    ]
 
 
 ALL = list(range(N_ROWS))
@@ -376,7 +385,7 @@ def test_of_a_table_that_grew_new_records_alone_are_drawn_and_charged(path: Path
 
     def grown(rows: Sequence[int], seed: int) -> Job:
         which, data = mechanisms(), table(seed).iloc[list(rows)]
-        return lambda account: list(account.columns(which, encoded(which, data), IDS[list(rows)]))
+        return lambda account: released(account, which, encoded(which, data), IDS[list(rows)])
 
     first = by_record(on_account(path, grown(range(half), 4), keeps=True), range(half))
     shuffled = np.random.default_rng(3).permutation(N_ROWS).tolist()
@@ -385,7 +394,6 @@ def test_of_a_table_that_grew_new_records_alone_are_drawn_and_charged(path: Path
         assert {row: after[row] for row in range(half)} == before
     charged = [line for line in lines(path) if line["kind"] == "charge"]
     assert [line["n_records"] for line in charged] == [half] * 3 + [N_ROWS - half] * 3
-    assert {line["terms"]["changed_values"] for line in charged} == {"keep"}
     reuses = [line for line in lines(path) if line["kind"] == "reuse"]
     assert [(line["charges"], line["n_records"]) for line in reuses] == [([2], half), ([3], half), ([4], half)]
     with Ledger(path) as ledger:
@@ -393,36 +401,30 @@ def test_of_a_table_that_grew_new_records_alone_are_drawn_and_charged(path: Path
         assert ledger.balances.n_records == N_ROWS
 
 
-def test_draws_that_are_kept_and_draws_that_are_not_never_stand_in_for_each_other(path: Path) -> None:
+def test_a_run_that_begins_to_keep_first_draws_keeps_those_there_are(path: Path) -> None:
     drawn = on_account(path, train())
-    kept = on_account(path, train(), keeps=True)
-    assert same(drawn, kept) == [False] * 3
-    assert same(on_account(path, train()), drawn) == [True] * 3
-    assert same(on_account(path, train(), keeps=True), kept) == [True] * 3
-    assert kinds(path)["charge"] == 6
+    assert same(on_account(path, train(data=table(9)), keeps=True), drawn) == [True] * 3
+    assert kinds(path)["charge"] == 3
 
 
 def test_a_run_that_has_released_keeps_to_it_although_its_data_changed_and_draws_no_new_record(path: Path) -> None:
     first = on_account(path, train(), keeps=True)
     assert same(on_account(path, train(data=table(9), may_draw=False), keeps=True), first) == [True] * 3
     others = pd.Index([*IDS[1:], "stranger"], dtype=object)
-    with pytest.raises(LedgerError, match=r"for 3 of its 3 columns the store lacks the draws of some records"):
+    with pytest.raises(LedgerError, match=r"for 3 of its 3 columns the ledger lacks the draws of some records"):
         on_account(path, train(ids=others, may_draw=False), keeps=True)
     assert kinds(path)["charge"] == 3
 
 
-def test_a_record_pays_for_training_and_prediction_together(path: Path) -> None:
+def test_prediction_uses_the_draws_of_training_and_another_mechanism_adds_to_them(path: Path) -> None:
     on_account(path, train())
     on_account(path, predict([0]))
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 8.0, 0.0)
+        assert ledger.balances.worst("town") == (0.0, 4.0, 0.0)
         assert ledger.balances.n_records == N_ROWS
-    limit = Budget(Limit(category_epsilon=9))
-    with pytest.raises(
-        OverBudget, match=r"categories of column 'town' would have spent 10 of 9\. Nothing was released"
-    ):
+    limit = Budget(Limit(category_epsilon=5))
+    with pytest.raises(OverBudget, match=r"categories of column 'town' would have spent 6 of 5\. Nothing was released"):
         on_account(path, predict([0], category_epsilon=1.0), budget=limit)
-    on_account(path, predict([1], category_epsilon=1.0), budget=limit)
 
 
 def test_nothing_is_charged_for_no_records(path: Path) -> None:
@@ -430,83 +432,80 @@ def test_nothing_is_charged_for_no_records(path: Path) -> None:
     assert kinds(path) == {"opened": 1}
 
 
-def store_of(path: Path) -> Path:
-    return path.with_suffix(".releases.sqlite")
-
-
 def meddle(path: Path, statement: str) -> None:
-    database = sqlite3.connect(store_of(path))
+    database = sqlite3.connect(path)
     database.execute(statement)
     database.commit()
     database.close()
 
 
 DAMAGES = {
-    "a code was changed": (
-        "UPDATE drawn SET content = CAST(substr(content, 1, 200) || x'07' || substr(content, 202) AS BLOB)"
-    ),
-    "the end is lost": "UPDATE drawn SET content = substr(content, 1, 100)",
-    "two releases were exchanged": "UPDATE drawn SET charge = CASE charge WHEN 2 THEN 30 WHEN 3 THEN 2 ELSE charge END",
+    "codes were changed": "UPDATE pieces SET content = CAST(substr(content, 1, 9) || x'07' AS BLOB)",
+    "pieces are lost": "DELETE FROM pieces",
+    "draws are lost": "DELETE FROM draws WHERE number = 1",
+    "names are lost": "DELETE FROM name_sets",
+    "the index is lost": "DELETE FROM members",
+    "two draws were exchanged": "UPDATE draws SET charge = CASE charge WHEN 2 THEN 3 WHEN 3 THEN 2 ELSE charge END",
+    "the index confuses records": "UPDATE members SET place = (SELECT MAX(place) FROM members) - place",
+    "the index goes beyond": "UPDATE members SET place = 5000 WHERE place = 3",
+    "a draw is of another column": "UPDATE draws SET family = (SELECT family FROM draws WHERE number = 2) "
+    "WHERE number = 1",
+}
+
+# What hides a cell: it would be charged and drawn anew.
+HIDDEN = {
+    "a name of the index was changed": "UPDATE members SET name = zeroblob(16) WHERE place = 3",
+    "the column of a draw was changed": "UPDATE draws SET family = zeroblob(16) WHERE number = 1",
 }
 
 
 @pytest.mark.parametrize("statement", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("job", [train(), predict(range(100))], ids=["columns", "records"])
-def test_a_damaged_release_is_refused(path: Path, job: Job, statement: str) -> None:
+@pytest.mark.parametrize("job", [train(), predict(range(100))], ids=["table", "records"])
+def test_damaged_cells_are_refused_with_what_to_restore(path: Path, job: Job, statement: str) -> None:
     on_account(path, job)
     meddle(path, statement)
-    with pytest.raises(LedgerError, match=r"is not the one that was drawn|an older copy has taken its place"):
+    with pytest.raises(LedgerError, match=r"are not those that were drawn|lacks cells") as found:
         on_account(path, job)
+    assert "Restore the file and its head from the same backup. Nothing was released" in str(found.value)
+    assert kinds(path)["charge"] == 3
 
 
-def test_an_answer_that_points_to_another_records_draw_is_refused(path: Path) -> None:
-    on_account(path, predict(range(10)))
-    meddle(path, "UPDATE answered SET position = (position + 1) % 10")
-    with pytest.raises(LedgerError, match=r"is not the one that was drawn"):
-        on_account(path, predict([4]))
-
-
-def test_a_release_that_was_removed_is_drawn_and_paid_for_anew(path: Path) -> None:
+@pytest.mark.parametrize("statement", [*DAMAGES.values(), *HIDDEN.values()], ids=[*DAMAGES, *HIDDEN])
+def test_verifying_finds_all_damage_even_what_hides_a_cell(path: Path, statement: str) -> None:
     on_account(path, train())
-    store_of(path).unlink()
-    on_account(path, train())
-    assert kinds(path) == {"opened": 1, "charge": 6, "stored": 6}
+    on_account(path, lambda account: account.ledger.verify())
+    meddle(path, statement)
+    with pytest.raises(LedgerError, match=r"are not those that were drawn|lacks cells"):
+        on_account(path, lambda account: account.ledger.verify())
 
 
-def test_a_ledger_begun_anew_beside_old_releases_is_refused(path: Path) -> None:
-    on_account(path, train())
-    path.unlink()
-    path.with_suffix(".head.json").unlink()
-    with pytest.raises(LedgerError, match="holds releases that were charged to another ledger than"):
+def test_large_sets_are_found_by_their_pieces_and_small_ones_by_an_index(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (cell_store, name_sets):
+        monkeypatch.setattr(module, "PIECE", 16)
+    whole = by_record(on_account(path, train()), ALL)
+    for rows in (FEWER, [N_ROWS - 1, 0]):
+        assert by_record(on_account(path, predict(rows)), rows) == [{row: one[row] for row in rows} for one in whole]
+    with Ledger(path) as ledger:
+        ledger.verify()
+    assert kinds(path)["charge"] == 3
+    meddle(path, "UPDATE name_sets SET places = CAST(substr(places, 1, 48) || places AS BLOB)")
+    with pytest.raises(LedgerError, match="names of records are not those"):
         on_account(path, train())
 
 
-def test_an_older_copy_of_ledger_and_head_together_is_refused(path: Path) -> None:
+def test_nobody_else_may_read_what_was_drawn(path: Path) -> None:
     on_account(path, train())
-    files = [path, path.with_suffix(".head.json")]
-    copies = [file.read_bytes() for file in files]
-    on_account(path, train(epsilon=0.2))
-    for file, copy in zip(files, copies, strict=True):
-        file.write_bytes(copy)
-    with pytest.raises(LedgerError, match=r"line 10 of .* charged, but the ledger has 7 lines: an older copy"):
-        on_account(path, train())
-
-
-def test_nobody_else_may_read_the_releases(path: Path) -> None:
-    on_account(path, train())
-    assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
-        "ledger.sqlite": 0o600,
-        "ledger.head.json": 0o600,
-        "ledger.releases.sqlite": 0o600,
-    }
-    store_of(path).chmod(0o644)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == {"ledger.sqlite": 0o600, "ledger.head.json": 0o600}
+    path.chmod(0o644)
     with pytest.raises(LedgerError, match="has mode 0644; it must be readable by its owner alone"):
         on_account(path, train())
 
 
-def test_a_release_is_stored_in_a_format_that_cannot_bring_code_along(path: Path) -> None:
+def test_tests_and_answers_are_counted_over_all_runs(path: Path) -> None:
     on_account(path, train())
-    database = sqlite3.connect(store_of(path))
-    contents = [content for (content,) in database.execute("SELECT content FROM drawn")]
-    database.close()
-    assert all(content.startswith(b"\x93NUMPY\x01\x00") and b"'descr': '|i1'" in content for content in contents)
+    on_account(path, predict([1, 2, 3]), occasion=replace(SPRING, task="predict"))
+    with Ledger(path) as ledger:
+        assert ledger.n_answered == {"spend": 3, "visits": 3, "town": 3}
