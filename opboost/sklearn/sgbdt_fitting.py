@@ -25,7 +25,7 @@ from opboost.horizontal.rows.record_holder import (
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, printed_mean
-from opboost.horizontal.splits.noisy_cells import counts_sensitivity, equal_cells
+from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 
 
@@ -100,7 +100,7 @@ class SGBDTFitting(DividedRows):
         initial = self._initial(noise, is_classification=is_classification, is_printed=is_printed)
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
-            task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
+            task = replace(task, grid=placed_cells(task.grid, X, std=std, rng=bits.fork("cells")))
         self._trainings = [
             SGBDT(
                 task.grid,
