@@ -50,15 +50,15 @@ class SGBDTFitting(DividedRows):
         max_grad: float = 0.5,
         denominator_noise: float = 2.0,
         initial_share: float = 0.05,
-        cells_share: float = 0.0,
+        cells_share: float = 0.05,
         reg_lambda: float = 1.0,
-        noise_lambda: float = 10.0,
+        noise_lambda: float = 20.0,
         max_leaf: float = 2.0,
         leaf_noise: Literal["dynamic", "static"] = "dynamic",
         columns_per_tree: int = 1,
         learn_columns: bool = True,
         subsample: float = 1.0,
-        max_cells: int = 16,
+        max_cells: int = 64,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.epsilon = epsilon

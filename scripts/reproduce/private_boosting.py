@@ -178,19 +178,9 @@ OURS: dict[str, Model] = {
 RIVALS: dict[str, Model] = {"DP-EBM": dp_ebm, "diffprivlib": diffprivlib}
 SYSTEMS = {**OURS, **RIVALS, "no privacy": without_privacy}
 GROUPS = {"ours": list(OURS), "rivals": [*RIVALS, "no privacy"]}
-TABLES = [
-    "adult",
-    "abalone",
-    "power_plant",
-    "spambase",
-    "magic",
-    "wine_white",
-    "letter",
-    "shoppers",
-    "california_housing",
-    "bike_sharing",
-    "sample",
-]
+TWO_CLASSES = ["adult", "spambase", "magic", "shoppers", "sample"]
+NUMBERS = ["abalone", "power_plant", "wine_white", "california_housing", "bike_sharing"]
+TABLES = [*TWO_CLASSES, "letter", *NUMBERS]
 
 
 def score(model: Any, X: np.ndarray, y: np.ndarray, n_classes: int) -> float:
