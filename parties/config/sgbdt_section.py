@@ -18,18 +18,20 @@ _DEFAULTS: dict[str, dict[str, float]] = {
         "learning_rate": 0.4,
         "max_grad": 0.5,
         "denominator_noise": 2.0,
-        "noise_lambda": 10.0,
+        "max_depth": 3,
+        "noise_lambda": 20.0,
         "columns_per_tree": 1,
-        "max_cells": 16,
+        "max_cells": 64,
     },
     "reg:squarederror": {
         "n_estimators": 150,
         "learning_rate": 1.0,
         "max_grad": 0.25,
         "denominator_noise": 6.0,
+        "max_depth": 4,
         "noise_lambda": 35.0,
-        "columns_per_tree": 0,
-        "max_cells": 16,
+        "columns_per_tree": 3,
+        "max_cells": 32,
     },
 }
 
@@ -44,7 +46,7 @@ class SGBDTSection(BaseModel):
     use_filter: bool | None = Field(
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
-    max_depth: int = Field(3, ge=0, le=12, description="Levels of a tree.")
+    max_depth: int = Field(0, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers.")
     learning_rate: _Positive = Field(
         0.0, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
     )
@@ -56,12 +58,16 @@ class SGBDTSection(BaseModel):
     )
     reg_lambda: _Least0 = Field(1.0, description="L2 regularisation of leaf values.")
     noise_lambda: _Least0 = Field(
-        0.0, description="Least regularisation per unit of noise; left out: 10 for classes, 35 for numbers."
+        0.0, description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers."
     )
     max_leaf: _Positive = Field(2.0, description="Bound on leaf values.")
-    columns_per_tree: int = Field(0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes.")
+    columns_per_tree: int = Field(
+        0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
+    )
     subsample: float = Field(1.0, gt=0, le=1, description="Share of the records of each tree.")
-    max_cells: int = Field(0, ge=2, le=65535, description="Cells of a column's public grid; left out: 16.")
+    max_cells: int = Field(
+        0, ge=2, le=65535, description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers."
+    )
 
     def completed(self, objective: str) -> SGBDTSection:
         """The section with the defaults of an objective for what was left out."""

@@ -70,9 +70,6 @@ def number_range(labels: Values, bounds: tuple[float, float], *, mu: float, std:
     first, last = 0, _N_CELLS - 1
     if n_records > _LEAST_RECORDS * std:
         first, last = _cheapest_range(counts / n_records, price=_RANGE_PRICE / (n_records * mu) / _N_CELLS)
-        # Noise makes thin tails look empty; a range of many cells costs little more with them.
-        tail = (last - first + 1) // 3
-        first, last = max(first - tail, 0), min(last + tail, _N_CELLS - 1)
     lower, upper = float(edges[first]), float(edges[last + 1])
     counts, edges = _label_counts(labels, (lower, upper), std, rng)
     shares, middles = cell_shares(counts, n_records, std), (edges[1:] + edges[:-1]) / 2
