@@ -1,6 +1,8 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make docs`. Each sets up its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
+# Processes that test: one more than there are cores, because parties wait for each other a good deal.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
 .PHONY: demo test lint docs bench clean
 
@@ -8,7 +10,7 @@ demo: .venv/run.stamp
 	$(BIN)/opboost demo --out runs/demo
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -19,7 +21,7 @@ docs: .venv/docs.stamp
 	$(BIN)/sphinx-build -b html -W --keep-going -q docs docs/_build/html
 
 bench: .venv/dev.stamp
-	$(BIN)/python scripts/run_benches.py $(BENCH)
+	$(BIN)/python scripts/bench/run.py $(BENCH)
 
 clean:
 	rm -rf .venv runs docs/_build docs/_generated

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
-from opboost.preprocess import ROUNDING, EncodedColumn, points_within
+from opboost.preprocess import FLOAT_ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import check_epsilon
@@ -155,7 +156,7 @@ class ColumnMechanism:
             parameters["alpha"] = self.value.alpha
         points, cells = self.points(self.unit), self.value.cells if isinstance(self.value, LocalMap) else None
         is_open = cells is not None and cells.n_cells > 1
-        apart = math.floor(self.unit / self.point * (1 + ROUNDING))
+        apart = math.floor(self.unit / self.point * (1 + FLOAT_ROUNDING))
         if cells is not None and int(cells.widths.max()) <= apart:
             raise ParameterError(
                 f"column {self.schema.name!r}: neighbouring values are {apart} points apart, so a Local-Map with cells "
@@ -204,6 +205,17 @@ class ReleasedColumn:
     schema: ColumnSchema
     codes: KeptCodes
     is_missing: Mask
+
+    @classmethod
+    def of_marked(cls, schema: ColumnSchema, marked: KeptCodes) -> Self:
+        """The column given as one array, in which a missing cell is -1."""
+        is_missing = marked < 0
+        return cls(schema, np.where(is_missing, 0, marked), is_missing)
+
+    @property
+    def marked(self) -> KeptCodes:
+        """The inverse of `of_marked`."""
+        return np.where(self.is_missing, -1, self.codes)
 
 
 def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:

@@ -14,6 +14,10 @@ All of them are `ValueError` too, as scikit-learn's callers expect. A message na
 allowed and where; it never contains a value from the data.
 """
 
+from __future__ import annotations
+
+import reprlib
+
 
 class OpBoostError(Exception):
     """Root of everything this package raises on purpose."""
@@ -41,3 +45,23 @@ class RankError(OpBoostError, ValueError):
 
 class ModelFileError(OpBoostError, ValueError):
     """A model file is malformed or of an unknown version."""
+
+
+def shown(value: object) -> str:
+    """Bounded representation of a value for an error message, on one line."""
+    return _SHORT.repr(value)
+
+
+class _Short(reprlib.Repr):
+    """Bounded representations; of a whole number that Python refuses to write out, its length in bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple, self.maxset = 2, 4, 4, 4, 4
+        self.maxstring, self.maxother = 120, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 200 else f"a whole number of {x.bit_length()} bits"
+
+
+_SHORT = _Short()

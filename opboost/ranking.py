@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from opboost.arrays import Codes, KeptCodes, Ranks
 from opboost.desensitize import PIECE_ROWS, ReleasedColumn
 from opboost.errors import RankError
-from opboost.schema import Kind
+from opboost.schema import ColumnSchema, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,14 @@ class Ranking:
     has_missing: bool
     rank_of: Ranks | None
 
-    def ranks(self, released: ReleasedColumn, rows: slice) -> Ranks:
-        """The ranks of some rows; missing ones hold the number of ranks."""
-        codes = released.codes[rows]
-        codes = codes if self.category is None else _indicates(codes, self.category)
+    def ranks(self, released: ReleasedColumn) -> Ranks:
+        """The ranks of some of the column's rows; missing ones hold the number of ranks."""
+        codes = released.codes if self.category is None else indicator(released, self.category)
         if not self.has_missing:
             return _look_up(codes, self.table.codes, self.rank_of)
-        is_missing = released.is_missing[rows]
         found = np.full(len(codes), self.table.n_ranks, np.uint32)
-        found[~is_missing] = _look_up(codes[~is_missing], self.table.codes, self.rank_of)
+        is_there = ~released.is_missing
+        found[is_there] = _look_up(codes[is_there], self.table.codes, self.rank_of)
         return found
 
 
@@ -102,7 +101,8 @@ def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
 
     Over a domain not much larger than the column this takes two passes and no sort.
     """
-    distinct, rank_of = _occupied(codes)
+    distinct = _distinct(codes)
+    rank_of = _rank_of(distinct)
     ranks: Ranks = np.empty(len(codes), np.uint32)
     for start in range(0, len(codes), PIECE_ROWS):
         piece = slice(start, start + PIECE_ROWS)
@@ -110,46 +110,53 @@ def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
     return ranks, distinct
 
 
-def rankings(released: ReleasedColumn) -> Iterator[Ranking]:
-    """How a released column is ranked; an unordered one gives an indicator of ranks 0 and 1 per category."""
-    is_unordered = released.schema.kind is Kind.UNORDERED
-    has_missing = bool(released.is_missing.any())
-    for category in range(len(released.schema.categories)) if is_unordered else (None,):
-        codes = released.codes if category is None else indicator(released, category)
-        distinct, rank_of = _occupied(codes[~released.is_missing] if has_missing else codes)
-        yield Ranking(released.schema.name, category, RankTable(distinct), has_missing, rank_of)
+def rankings(schema: ColumnSchema, pieces: Iterable[ReleasedColumn]) -> Iterator[Ranking]:
+    """How a released column, given some rows at a time, is ranked.
+
+    An unordered one gives an indicator of ranks 0 and 1 per category.
+    """
+    found, has_missing = [np.empty(0, np.int64)], False
+    for piece in pieces:
+        lacks_some = bool(piece.is_missing.any())
+        found.append(_distinct(piece.codes[~piece.is_missing] if lacks_some else piece.codes))
+        has_missing |= lacks_some
+    codes = np.unique(np.concatenate(found))
+    for category in range(len(schema.categories)) if schema.kind is Kind.UNORDERED else (None,):
+        distinct = codes if category is None else np.unique(codes == category).astype(np.int64)
+        yield Ranking(schema.name, category, RankTable(distinct), has_missing, _rank_of(distinct))
 
 
 def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
     """Rank a released column as a whole; see `rankings`."""
-    for one in rankings(released):
-        ranks = np.empty(len(released.codes), np.uint32)
-        for start in range(0, len(ranks), PIECE_ROWS):
-            rows = slice(start, start + PIECE_ROWS)
-            ranks[rows] = one.ranks(released, rows)
-        yield RankedColumn(one.source, one.category, ranks, one.table, one.has_missing)
+    for one in rankings(released.schema, [released]):
+        yield RankedColumn(one.source, one.category, one.ranks(released), one.table, one.has_missing)
 
 
 def indicator(released: ReleasedColumn, category: int) -> KeptCodes:
     """1 where the released category is the one at this position of the schema's list, else 0."""
-    return _indicates(released.codes, category)
+    return (released.codes == category).astype(released.codes.dtype)
 
 
-def _indicates(codes: KeptCodes, category: int) -> KeptCodes:
-    return (codes == category).astype(codes.dtype)
-
-
-def _occupied(codes: KeptCodes) -> tuple[Codes, Ranks | None]:
-    """The distinct codes, ascending, and the ranks of all codes from the first of them to the last."""
+def _distinct(codes: KeptCodes) -> Codes:
+    """The distinct codes, ascending."""
     if len(codes) == 0:
-        return np.empty(0, np.int64), None
+        return np.empty(0, np.int64)
     lowest, highest = int(codes.min()), int(codes.max())
     if highest - lowest > 4 * len(codes) + (1 << 20):
-        return np.unique(codes.astype(np.int64)), None
+        return np.unique(codes.astype(np.int64))
     occupied = np.zeros(highest - lowest + 1, dtype=np.bool_)
     for start in range(0, len(codes), PIECE_ROWS):
         occupied[codes[start : start + PIECE_ROWS].astype(np.int64) - lowest] = True
-    return np.flatnonzero(occupied) + lowest, np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
+    return np.flatnonzero(occupied) + lowest
+
+
+def _rank_of(distinct: Codes) -> Ranks | None:
+    """The ranks of all codes from the first of them to the last, unless there are far more of these."""
+    if len(distinct) == 0 or distinct[-1] - distinct[0] > 4 * len(distinct) + (1 << 20):
+        return None
+    occupied = np.zeros(int(distinct[-1] - distinct[0]) + 1, np.bool_)
+    occupied[distinct - distinct[0]] = True
+    return np.cumsum(occupied, dtype=np.uint32) - np.uint32(1)
 
 
 def _look_up(codes: KeptCodes, distinct: Codes, rank_of: Ranks | None) -> Ranks:

@@ -9,7 +9,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from opboost.errors import SchemaError
+from opboost.errors import SchemaError, shown
 
 # Between whole bounds at least so far apart, values are taken to differ by whole units.
 WHOLE_RANGE = 10.0
@@ -89,7 +89,7 @@ class ColumnSchema:
             except ValueError:
                 known = ", ".join(choices)
                 raise SchemaError(
-                    f"column {self.name!r}: {key} is {getattr(self, key)!r}; allowed are {known}"
+                    f"column {self.name!r}: {key} is {shown(getattr(self, key))}; allowed are {known}"
                 ) from None
         if self.kind is Kind.NUMERIC:
             self._check_bounds()
@@ -145,11 +145,11 @@ class ColumnSchema:
         if not (is_finite and NARROWEST <= self.upper - self.lower <= WIDEST):
             raise SchemaError(
                 f"column {self.name!r}: bounds must be finite with lower < upper, {NARROWEST:g} to {WIDEST:g} apart; "
-                f"found lower={self.lower}, upper={self.upper}"
+                f"found lower={shown(self.lower)}, upper={shown(self.upper)}"
             )
         if self.step is not None and not 0 < self.step <= self.upper - self.lower:
             raise SchemaError(
-                f"column {self.name!r}: step must lie in (0, {self.upper - self.lower:g}]; found {self.step!r}"
+                f"column {self.name!r}: step must lie in (0, {self.upper - self.lower:g}]; found {shown(self.step)}"
             )
         if self.categories:
             raise SchemaError(f"column {self.name!r} is numeric and cannot have categories")
@@ -159,7 +159,8 @@ class ColumnSchema:
             or not self.lower <= self.fill <= self.upper
         ):
             raise SchemaError(
-                f"column {self.name!r}: fill must be a number within [{self.lower}, {self.upper}]; found {self.fill!r}"
+                f"column {self.name!r}: fill must be a number within [{self.lower}, {self.upper}]; "
+                f"found {shown(self.fill)}"
             )
 
     def _check_categories(self) -> None:
@@ -171,7 +172,7 @@ class ColumnSchema:
                 f"`categories`; found {len(self.categories)}, {len(set(self.categories))} of them distinct"
             )
         if self.fill is not None and str(self.fill) not in self.categories:
-            raise SchemaError(f"column {self.name!r}: fill {self.fill!r} is not one of its categories")
+            raise SchemaError(f"column {self.name!r}: fill {shown(self.fill)} is not one of its categories")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,14 +233,14 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     settings: dict[str, Any] = dict(description)
     for key in ("lower", "upper", "step"):
         if key in settings and (isinstance(settings[key], bool) or not isinstance(settings[key], (int, float))):
-            raise SchemaError(f"column {name!r}: {key} must be a number; found {settings[key]!r}")
+            raise SchemaError(f"column {name!r}: {key} must be a number; found {shown(settings[key])}")
     categories = settings.get("categories", ())
     if not isinstance(categories, (list, tuple)):
         raise SchemaError(f"column {name!r}: categories must be a list; found {type(categories).__name__}")
     for category in categories:
         if isinstance(category, bool) or not isinstance(category, (str, int, float, date)):
             raise SchemaError(
-                f"column {name!r}: a category reads as {category!r}; put words like yes, no and null in quotes"
+                f"column {name!r}: a category reads as {shown(category)}; put words like yes, no and null in quotes"
             )
     settings["categories"] = tuple(str(category) for category in categories)
     return ColumnSchema(name=name, **settings)

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Ranks, Values
 from opboost.errors import DataError
 from opboost.trees.tree import Ensemble, Feature, Tree
+from opboost.trees.xgboost_numbers import PRESENT
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
-
-# "Every present value goes left": a finite threshold, so that model files need no infinity.
-PRESENT = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True)

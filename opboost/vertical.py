@@ -67,7 +67,7 @@ class RankColumn:
     n_ranks: int
 
 
-Column = OwnColumn | RankColumn
+TrainingColumn = OwnColumn | RankColumn
 
 Engine = Literal["native", "xgboost"]
 
@@ -81,7 +81,7 @@ class TrainedTrees:
     trees : tuple of Tree
     base_scores : ndarray of float64
     loss : Loss
-    columns : tuple of Column
+    columns : tuple of TrainingColumn
     cuts : tuple of ndarray
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
@@ -91,7 +91,7 @@ class TrainedTrees:
     trees: tuple[Tree, ...]
     base_scores: Values
     loss: Loss
-    columns: tuple[Column, ...]
+    columns: tuple[TrainingColumn, ...]
     cuts: tuple[Values, ...]
     history: History
 
@@ -161,7 +161,7 @@ def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGL
 
 
 def train(
-    columns: Sequence[Column],
+    columns: Sequence[TrainingColumn],
     labels: Values,
     weights: Values,
     *,
@@ -236,7 +236,7 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     )
 
 
-def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
+def _check_lengths(columns: Sequence[TrainingColumn], n_rows: int) -> None:
     for column in columns:
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
         if length != n_rows:
@@ -252,7 +252,7 @@ def _with_positive_weight(labels: Values, weights: Values, loss: Loss, factor: f
     return np.where(labels == 1, weights * factor, weights)
 
 
-def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
+def _bin(column: TrainingColumn, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn) and column.is_categorical:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):

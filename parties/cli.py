@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parties.commands.admin import doctor, keygen, ledger, report
+from parties.commands.admin import backup, doctor, keygen, ledger, report, restore
 from parties.commands.console import (
     DataOption,
     Format,
@@ -24,6 +24,9 @@ from parties.commands.console import (
     terminal_of_command,
 )
 from parties.errors import Stopped
+
+if TYPE_CHECKING:
+    from parties.runs.run_folder import RunFolder
 
 # New containers before Python looks for cycles. Modules and compiled loops bring some hundred thousand that all stay:
 # at the usual 700, looking through them again and again takes a sixth of the start of a party.
@@ -37,15 +40,15 @@ app = typer.Typer(
 )
 
 
-class Scheme(StrEnum):
-    """How owners of rows train in the demo."""
+class SchemeName(StrEnum):
+    """Training algorithm of the horizontal demo."""
 
     SGBDT = "sgbdt"
     INPRIVATE = "inprivate"
 
 
 class Mode(StrEnum):
-    """How new records are scored."""
+    """Prediction mode."""
 
     ROUTED = "routed"
     DESENSITIZED = "desensitized"
@@ -56,9 +59,9 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from protocols.messages.message import VERSION
+        from protocols.messages.message import PROTOCOL_VERSION
 
-        typer.echo(f"opboost {version('opboost')} (protocol {VERSION})")
+        typer.echo(f"opboost {version('opboost')} (protocol {PROTOCOL_VERSION})")
         raise typer.Exit
 
 
@@ -71,14 +74,18 @@ def _root(
     pass
 
 
+def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, form: Format) -> None:
+    with terminal_of_command() as terminal:
+        folder = job(run_file, insecure=insecure, terminal=terminal)
+        print_result(form, run_folder=str(folder.path))
+
+
 @app.command("party-a")
 def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train as the active party: holds the labels, grows the trees."""
     from parties.jobs.train_vertical import train_active
 
-    with terminal_of_command() as terminal:
-        folder = train_active(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+    _train(train_active, run_file, insecure, form)
 
 
 @app.command("party-b")
@@ -99,9 +106,7 @@ def party_b(
         return
     if data is not None:
         raise typer.BadParameter("goes with --serve; training takes the run file's data", param_hint="--data")
-    with terminal_of_command() as terminal:
-        folder = train_passive(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+    _train(train_passive, run_file, insecure, form)
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
@@ -116,31 +121,25 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 @app.command()
 def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
-    from parties.jobs.train_horizontal import run_coordinator
+    from parties.jobs.train_horizontal import train_coordinator
 
-    with terminal_of_command() as terminal:
-        folder = run_coordinator(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+    _train(train_coordinator, run_file, insecure, form)
 
 
 @app.command()
 def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
-    from parties.jobs.train_horizontal import run_worker
+    from parties.jobs.train_horizontal import train_worker
 
-    with terminal_of_command() as terminal:
-        folder = run_worker(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+    _train(train_worker, run_file, insecure, form)
 
 
 @app.command()
 def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
     """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
-    from parties.jobs.train_chain import run_owner
+    from parties.jobs.train_chain import train_owner
 
-    with terminal_of_command() as terminal:
-        folder = run_owner(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+    _train(train_owner, run_file, insecure, form)
 
 
 @app.command()
@@ -160,8 +159,8 @@ def predict(
     The active party gets the predictions; a passive party answers for its columns. No labels are needed. The model of a
     coordinator, a worker or an owner in a chain is complete: each predicts alone.
     """
+    from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import read_role
-    from parties.config.vertical import HORIZONTAL_ROLES
 
     with terminal_of_command() as terminal:
         role = read_role(run_file)
@@ -199,7 +198,7 @@ def demo(
     horizontal: Annotated[
         bool, typer.Option("--horizontal", help="Three owners of rows in place of two owners of columns.")
     ] = False,
-    scheme: Annotated[Scheme, typer.Option(help="With --horizontal: how they train.")] = Scheme.SGBDT,
+    scheme: Annotated[SchemeName, typer.Option(help="With --horizontal: how they train.")] = SchemeName.SGBDT,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""
@@ -221,7 +220,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for inspecting in (keygen, ledger, report, doctor):
+for inspecting in (keygen, ledger, backup, restore, report, doctor):
     app.command()(inspecting)
 
 

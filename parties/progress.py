@@ -1,4 +1,4 @@
-"""How long work reports where it is."""
+"""Progress callback interface."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ Progress = Callable[[str, int, int], None]
 
 
 def no_progress(step: str, done: int, total: int) -> None:
-    """Report to nobody."""
+    """Ignore progress."""

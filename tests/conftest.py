@@ -1,17 +1,27 @@
-"""Where the benchmark data sets lie, what tests skip without them, and how many threads compiled loops take."""
+"""Where the benchmark data sets lie, what tests skip without them, where files go, and how many threads loops take."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import numba
 import pandas as pd
 import pytest
 
 # Set before a compiled loop runs: idle threads must not spin while other processes of a test need the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# A file system in memory, where there is one with room: parties sync to disk at every charge, and tests need not wait.
+if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
+
+# How long an example takes is the business of the machine, which other processes share.
+hypothesis.settings.register_profile("opboost", deadline=None)
+hypothesis.settings.load_profile("opboost")
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

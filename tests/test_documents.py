@@ -22,7 +22,7 @@ from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parent.parent
 WRITTEN = [
@@ -278,4 +278,4 @@ def test_the_glossary_is_short() -> None:
 def test_the_changelog_names_the_version_of_the_package_and_of_the_wire() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text()
     assert f"\n## {opboost.__version__}\n" in changelog
-    assert f"Wire protocol {VERSION}." in changelog
+    assert f"Wire protocol {PROTOCOL_VERSION}." in changelog

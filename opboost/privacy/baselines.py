@@ -30,7 +30,7 @@ HYBRID_THRESHOLD = math.log(
 )
 
 # Values that are randomised at a time.
-CHUNK = 1 << 16
+CHUNK_DRAWS = 1 << 16
 
 # Bound on the rounding error of a distribution function below, with room to spare.
 _SLACK = 1e-13
@@ -76,8 +76,8 @@ class _RealMechanism(ABC):
         positions = self.domain.positions(codes)
         if math.isinf(self.epsilon):
             return positions + self.domain.lo
-        for begin in range(0, len(positions), CHUNK):
-            chunk = positions[begin : begin + CHUNK]
+        for begin in range(0, len(positions), CHUNK_DRAWS):
+            chunk = positions[begin : begin + CHUNK_DRAWS]
             chunk[:] = self._draw(chunk, rng.words(len(chunk)), rng)
         return positions + self.domain.lo
 

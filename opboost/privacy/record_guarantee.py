@@ -28,6 +28,10 @@ class WeakerPromise:
     against: str
     epsilon: float
 
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise ParameterError(f"a weaker promise needs epsilon > 0; got {self.epsilon}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordGuarantee:

@@ -17,10 +17,10 @@ from opboost.column_positions import Bounds, Column
 from opboost.errors import ParameterError
 from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes, printed_sensitivity, replacement_epsilon
-from opboost.horizontal.dpboost.training import Scheme, Settings
+from opboost.horizontal.dpboost.training import DPBoostSettings, Scheme
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noise.noisy_holder import laplace_noise
-from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_gradients
+from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_error_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.record_guarantee import REPLACED
@@ -158,7 +158,7 @@ class _DPBoost(DividedRows):
         for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
             trees, score = dpboost.train(
                 X, task.scaled(target), columns or task.grid, settings,
-                gradients=counted_logistic_gradients if is_classification else squared_gradients,
+                gradients=counted_logistic_gradients if is_classification else squared_error_gradients,
                 epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
                 rng=source,
             )  # fmt: skip
@@ -191,7 +191,7 @@ class _DPBoost(DividedRows):
     def _printed_sensitivity(self, max_grad: float) -> float:
         return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
-    def _settings(self, task: PublicTask) -> Settings:
+    def _settings(self, task: PublicTask) -> DPBoostSettings:
         for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
@@ -209,7 +209,7 @@ class _DPBoost(DividedRows):
             raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
-        return Settings(
+        return DPBoostSettings(
             n_trees=self.n_estimators, trees_per_ensemble=self.trees_per_ensemble, max_depth=self.max_depth,
             scheme=self.scheme, learning_rate=self.learning_rate, reg_lambda=self.reg_lambda,
             max_grad=self._max_grad(task),
@@ -218,7 +218,7 @@ class _DPBoost(DividedRows):
         )  # fmt: skip
 
     def _budgets(
-        self, task: PublicTask, settings: Settings, *, n_models: int
+        self, task: PublicTask, settings: DPBoostSettings, *, n_models: int
     ) -> tuple[float, InitialScore, list[Release]]:
         """Epsilon of a tree, how the first scores are found, and everything that will be released of all models."""
         whole = task.epsilon / n_models

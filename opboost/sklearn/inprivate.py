@@ -15,9 +15,9 @@ from opboost.arrays import Values
 from opboost.column_positions import Bounds, Column
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal.inprivate import training as inprivate
-from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, run_chain
-from opboost.horizontal.rows.record_holder import squared_gradients
+from opboost.horizontal.rows.record_holder import squared_error_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
@@ -150,7 +150,7 @@ class _InPrivate(DividedRows):
             chain = [
                 Owner(
                     X[rows], labels[rows], columns or task.grid, settings,
-                    gradients=boosted_residuals if is_classification else squared_gradients,
+                    gradients=boosted_residuals if is_classification else squared_error_gradients,
                     rng=source.fork(f"owner {i}"),
                 )
                 for i, rows in enumerate(rows_of_owners)
@@ -171,7 +171,7 @@ class _InPrivate(DividedRows):
             claimed=task.epsilon if is_printed else None,
         )
 
-    def _settings(self, task: PublicTask, *, is_printed: bool) -> Settings:
+    def _settings(self, task: PublicTask, *, is_printed: bool) -> InPrivateSettings:
         for name, least in (("n_rounds", 1), ("max_depth", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
@@ -191,7 +191,7 @@ class _InPrivate(DividedRows):
             raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
-        return Settings(
+        return InPrivateSettings(
             n_rounds=self.n_rounds, max_depth=self.max_depth,
             learning_rate=self.learning_rate, reg_lambda=self.reg_lambda, noise_lambda=self.noise_lambda,
             max_residual=bound, utility_range=8.0 if is_printed else None,

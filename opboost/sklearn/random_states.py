@@ -21,6 +21,6 @@ def seed_of(random_state: int | np.random.RandomState | None) -> int | None:
     return int(random_state.randint(np.iinfo(np.int32).max))
 
 
-def bits_of(seed: int | None) -> rng.BitSource:
+def bit_source(seed: int | None) -> rng.BitSource:
     """Secure bits, or with a seed bits that can be drawn again and that no guarantee rests on."""
     return rng.secure() if seed is None else rng.seeded(seed)

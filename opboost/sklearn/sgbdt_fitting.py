@@ -20,8 +20,8 @@ from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.record_holder import (
     Gradients,
     counted_logistic_gradients,
-    logistic_gradients,
-    squared_gradients,
+    cross_entropy_gradients,
+    squared_error_gradients,
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, printed_mean
@@ -164,9 +164,9 @@ class SGBDTFitting(DividedRows):
 
     def _gradients(self, is_classification: bool) -> Gradients:
         if not is_classification:
-            return squared_gradients
+            return squared_error_gradients
         # A Hessian under a static value's gradients would leave no bound on how far one record moves it.
-        return counted_logistic_gradients if self.leaf_noise == "static" else logistic_gradients
+        return counted_logistic_gradients if self.leaf_noise == "static" else cross_entropy_gradients
 
     def _noise(self, task: PublicTask, n_models: int, *, is_printed: bool) -> LeafNoise:
         has_filter = self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter

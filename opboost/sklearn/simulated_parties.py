@@ -20,21 +20,21 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.random_states import bits_of, seed_of
+from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, serve, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 # Budget per point of the mapped domain when the user names passive columns but no epsilon.
-DEFAULT_EPSILON = 0.1
+EPSILON_PER_POINT = 0.1
 
 _ACTIVE, _PASSIVE = "active", "passive"
 
@@ -201,7 +201,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=bits_of(seed),
+            rng=(bits := bit_source(seed)),
+            release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
             allow_routed=self.prediction == "routed",
@@ -219,7 +220,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if self.prediction == "local":
             return predict_locally(self.model_, own, table)
         ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
-        share, bits = self._share, bits_of(self._prediction_seed)
+        share, bits = self._share, bit_source(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
                 self.model_, ids, own, channels,
@@ -253,7 +254,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 )
             return ()
         given = self._parameters_of(MechanismSettings)
-        settings = MechanismSettings(**{**given, "epsilon": DEFAULT_EPSILON if self.epsilon is None else self.epsilon})
+        settings = MechanismSettings(
+            **{**given, "epsilon": EPSILON_PER_POINT if self.epsilon is None else self.epsilon}
+        )
         without = [self._names[i] for i in passive if i not in bounds]
         if without:
             raise SchemaError(

@@ -19,11 +19,11 @@ from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
-from opboost.sklearn.random_states import bits_of, seed_of
+from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
-DEFAULT_EPSILON = 1.0
+EPSILON_PER_RECORD = 1.0
 
 FROM_DATA = "from_data"
 
@@ -97,7 +97,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _budget(self) -> float:
         if self.epsilon is None:
-            return math.inf if self.bounds is None else DEFAULT_EPSILON
+            return math.inf if self.bounds is None else EPSILON_PER_RECORD
         is_number = isinstance(self.epsilon, (int, float, np.integer, np.floating)) and not isinstance(
             self.epsilon, bool
         )
@@ -128,7 +128,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _bits(self) -> rng.BitSource:
         """Secure bits, or with a seed bits that can be drawn again and that no guarantee rests on."""
-        return bits_of(seed_of(self.random_state))
+        return bit_source(seed_of(self.random_state))
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
         return validate_data(

@@ -30,7 +30,7 @@ from opboost.trees.losses import Loss, Softmax, loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
 
 FORMAT = "opboost-model"
-VERSION = 1
+FORMAT_VERSION = 1
 
 _DTYPES: dict[str, type[np.generic]] = {
     "columns": np.int32,
@@ -56,7 +56,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
     """
     document = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": FORMAT_VERSION,
         "loss": {"name": ensemble.loss.name, "n_classes": _n_classes(ensemble.loss)},
         "base_scores": ensemble.base_scores.tolist(),
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
@@ -79,8 +79,10 @@ def load_model(path: Path | str) -> Ensemble:
         raise ModelFileError(f"{path} is not a JSON file") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not an {FORMAT} file")
-    if type(document.get("version")) is not int or document["version"] != VERSION:
-        raise ModelFileError(f"{path} has version {document.get('version')!r}; this package reads version {VERSION}")
+    if type(document.get("version")) is not int or document["version"] != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has version {document.get('version')!r}; this package reads version {FORMAT_VERSION}"
+        )
     try:
         return _ensemble_from_dict(document)
     except OpBoostError as error:

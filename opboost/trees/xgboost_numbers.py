@@ -14,7 +14,7 @@ from opboost.errors import ParameterError
 
 Singles = NDArray[np.float32]
 
-# "Every present value goes left": finite for us, infinite for XGBoost.
+# "Every present value goes left": a finite threshold, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
 
 # Base probabilities that every version of XGBoost takes as they are; 3.2 and later clip others to them.

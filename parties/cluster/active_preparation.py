@@ -19,15 +19,16 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.partitions import Partitions, digest_own, look_through, partition_files, working_folder
+from parties.cluster.partitions import Partitions, digest_own, partition_files, validate_partitions, working_folder
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import PartyTable, own_columns
-from parties.vertical.alignment import Aligner, Place
+from parties.vertical.alignment import Aligner, AlignmentPlace
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -103,7 +104,7 @@ class PartitionedActive:
         self.begin(journal)
         return self
 
-    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the records are those that all parties listed before."""
         return self.job(journal)
 
@@ -122,7 +123,6 @@ class _Grower:
     def __call__(self, received: Sequence[RankColumn]) -> TrainedTrees:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copy."""
         prepared, run = self.prepared, self.prepared.run
-        assert run.dask.folder is not None
         owners = dict.fromkeys(column.owner for column in received)
         with working_folder(run.dask.folder) as folder:
             released = [
@@ -166,8 +166,8 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
 
     with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
         # One file was checked as a whole.
-        to_vary = (*schema.names, schema.label) if run.data.is_dir() else ()
-        found = look_through(paths, schema, to_vary, run.data, client=client)
+        to_vary = (*schema.names, schema.label) if is_folder(run.data) else ()
+        found = validate_partitions(paths, schema, to_vary, run.data, client=client)
         yield PartitionedActive(
             run=run,
             own=OwnPartitions(found.paths, schema.columns, schema.label),

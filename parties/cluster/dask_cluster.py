@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from distributed import Client, Security
 
 # How long to look for a scheduler, and for its first worker.
-WAIT_S = 30
+START_WAIT_S = 30
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
 
     # What can run only on a worker that is gone is given up after a while.
     settings = {
-        "distributed.scheduler.no-workers-timeout": f"{WAIT_S}s",
+        "distributed.scheduler.no-workers-timeout": f"{START_WAIT_S}s",
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }
@@ -104,12 +104,12 @@ def _at_scheduler(address: str) -> Iterator[Client]:
     import distributed
 
     try:
-        client = distributed.Client(address, timeout=WAIT_S)
+        client = distributed.Client(address, timeout=START_WAIT_S)
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}") from None
     with client:
         try:
-            client.wait_for_workers(1, timeout=WAIT_S)
+            client.wait_for_workers(1, timeout=START_WAIT_S)
         except TimeoutError:
             raise ConfigError(f"the scheduler at {address} has no worker") from None
         yield client

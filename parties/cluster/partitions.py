@@ -27,7 +27,7 @@ from opboost.vertical import check_own_rows, check_single_precision
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import replacing
+from parties.storage.atomic_files import is_folder, replacing
 from parties.tables.parquet import read_stored, stored_names
 from parties.tables.party_table import PartyTable, check_columns, encoded_ids, read_labels, read_table, select
 from parties.tables.record_ids import read_ids, split
@@ -94,7 +94,7 @@ def partition_files(
     TableError
         If the data, or what the run file says of it, does not fit. Nothing was sent.
     """
-    if run.data.is_dir():
+    if is_folder(run.data):
         paths = tuple(sorted(run.data.glob("*.parquet")))
         if not paths:
             raise TableError(f"{run.data} holds no Parquet files (*.parquet)")
@@ -111,12 +111,11 @@ def partition_files(
     check(table)
     if run.ids is not None:
         table = select(table, run.ids, run.data)
-    assert run.dask.folder is not None
     with working_folder(run.dask.folder) as folder:
         yield _divided(table, schema, folder, run.dask.partition_rows)
 
 
-def look_through(
+def validate_partitions(
     paths: Sequence[Path], schema: TableSchema, names: Sequence[str], data: Path, *, client: Client
 ) -> Partitions:
     """Check on the workers that records ascend, and that each column named holds more than one value.

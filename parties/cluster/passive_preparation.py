@@ -5,30 +5,23 @@ The active party's is in `parties.cluster.active_preparation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.kept_draws import find_kept
-from parties.cluster.partitions import Partitions, look_through, partition_files
-from parties.cluster.release import PartitionedRelease
-from parties.cluster.release_accounts import DueRelease, release_folder, release_on_account
-from parties.cluster.release_plan import PartitionPlan
-from parties.cluster.survey import Surveyed, survey_partitions
+from parties.cluster.file_blocks import encode_partitions
+from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
-from parties.ledger.charged_release import Account
-from parties.ledger.ledger_lines import Release, digest_of
-from parties.ledger.release_store import ReleaseStore
-from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
+from parties.tables.blocks import EncodedTable
+from parties.tables.data_files import stamp_of
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
 from parties.vertical.alignment import Aligner
 from parties.vertical.party_b import PassiveJob
@@ -47,8 +40,11 @@ class PartitionedPassive:
     run : PassiveRun
     schema : TableSchema
     found : Partitions
-    surveyed : Surveyed
+    mechanisms : tuple of ColumnMechanism
+    table : EncodedTable
         Every cell was read once and fits; nothing is drawn.
+    digest : str
+        Of ids and exact codes, partition by partition.
     words : str
     client : distributed.Client
     """
@@ -56,7 +52,9 @@ class PartitionedPassive:
     run: PassiveRun
     schema: TableSchema
     found: Partitions
-    surveyed: Surveyed
+    mechanisms: tuple[ColumnMechanism, ...]
+    table: EncodedTable
+    digest: str
     words: str
     client: Client
 
@@ -64,70 +62,28 @@ class PartitionedPassive:
     def n_workers(self) -> int:
         return len(self.client.nthreads())
 
-    @property
-    def mechanisms(self) -> tuple[ColumnMechanism, ...]:
-        return self.surveyed.mechanisms
-
-    @property
-    def digest(self) -> str:
-        """Of ids and exact codes, partition by partition."""
-        return digest_of([[found.ids, *found.exact] for found in self.surveyed.surveys])
-
-    def job(self, make: Callable[[], PartitionedRelease] | None = None) -> PassiveJob:
-        """The training job; without `make`, one for greetings."""
-        run, rng = self.run, bits(self.run)
+    def job(self) -> PassiveJob:
+        """The training job, for greetings."""
+        run = self.run
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,
             id_digest=self.found.id_digest,
-            features=pd.DataFrame(),
+            features=self.table,
             mechanisms=self.mechanisms,
-            rng=rng,
+            rng=bits(run),
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
             alignment=self.words,
-            made=DueRelease(self.found.n_rows, rng.is_secure, self.mechanisms, make or _nothing),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
             allow_routed=run.allow_routed,
-            redraws=run.changed_values == "redraw",
+            redraws=not run.keeps,
         )
 
-    def agree(self, account: Account, folder: RunFolder) -> PassiveJob:
-        """The job on an account; a run that has released before sends the same again or nothing."""
-
-        def make() -> PartitionedRelease:
-            release = release_on_account(
-                self.surveyed,
-                self._home,
-                account,
-                id_columns=self.schema.id_columns,
-                may_draw=not folder.has_released,
-                client=self.client,
-            )
-            folder.mark_release()
-            return release
-
-        return self.job(make)
-
-    def planned(self) -> list[Release]:
-        """What releasing all partitions would be entered as; nothing is charged."""
-        return self.surveyed.releases(is_secure=bits(self.run).is_secure)
-
-    def absent(self, releases: list[Release], store: ReleaseStore) -> list[Release]:
-        """Those of the releases that would have to be charged, of the records for which that is so."""
-        is_secure = bits(self.run).is_secure
-        if PartitionPlan.read(release_folder(self.surveyed, self._home, is_secure=is_secure)) is not None:
-            return []
-        if self.run.changed_values == "redraw":
-            return releases
-        found = find_kept(self.surveyed, store, is_secure=is_secure)
-        return [release for release, _ in found if len(release.cost.records)]
-
-    @property
-    def _home(self) -> Path:
-        assert self.run.dask.folder is not None
-        return self.run.dask.folder
+    def named(self) -> EncodedTable:
+        """The exact codes, with the records' names."""
+        return self.table
 
 
 @contextmanager
@@ -149,19 +105,24 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
         check_learnable(whole, run, schema)
         check_cells(whole, mechanisms)
 
-    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=False, check=check) as paths:
-        found = look_through(paths, schema, schema.names if run.data.is_dir() else (), run.data, client=client)
+    assert run.dask.folder is not None
+    with (
+        cluster(run.dask) as client,
+        partition_files(run, schema, ignore, needs_label=False, check=check) as paths,
+        working_folder(run.dask.folder) as folder,
+    ):
+        stamps = [stamp_of(path) for path in paths]
+        found = validate_partitions(paths, schema, schema.names if is_folder(run.data) else (), run.data, client=client)
+        table, digest = encode_partitions(
+            found.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=stamps, client=client
+        )
         yield PartitionedPassive(
             run=run,
             schema=schema,
             found=found,
-            surveyed=survey_partitions(
-                found.paths, mechanisms, id_columns=schema.id_columns, client=client, keeps=run.changed_values == "keep"
-            ),
+            mechanisms=mechanisms,
+            table=table,
+            digest=digest,
             words=Aligner.of(run, schema).words,
             client=client,
         )
-
-
-def _nothing() -> PartitionedRelease:
-    raise AssertionError("a job for greetings releases nothing")

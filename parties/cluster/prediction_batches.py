@@ -30,7 +30,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.partitions import Partitions, ids_of, look_through, partition_files, working_folder
+from parties.cluster.partitions import Partitions, ids_of, partition_files, validate_partitions, working_folder
 from parties.cluster.prediction import (
     answer_partitions,
     check_answerable,
@@ -119,7 +119,7 @@ def answerable_partitions(
         partition_files(of_data, schema, ignore, needs_label=False) as paths,
         working_folder(run.dask.folder) as folder,
     ):
-        found = look_through(paths, schema, (), data, client=client)
+        found = validate_partitions(paths, schema, (), data, client=client)
         bits = []
         if run.allow_routed:
             bits = answer_partitions(router, found.paths, folder / "bits", client=client)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from opboost.arrays import Sums, Values
 from opboost.errors import OpBoostError
 from opboost.trees.tree import Ensemble
+from parties.config.recipes import SummedRecipe
 from parties.errors import PartyError, WorkersLost
-from parties.horizontal.row_partitions import Call, HeldPart, PartFile, Recipe, added, check_ids
+from parties.horizontal.row_partitions import Call, HeldPart, PartFile, added, check_ids
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -38,7 +39,7 @@ class PartsOnDask:
     ----------
     files : sequence of PartFile
         On a file system that the cluster's workers share with this process.
-    recipe : Recipe
+    recipe : SummedRecipe
         Of which every record is in every round.
     client : distributed.Client
         Of this party's own cluster.
@@ -54,7 +55,7 @@ class PartsOnDask:
     Privacy: what goes through Dask are rows and exact sums; the cluster must be this party's alone.
     """
 
-    def __init__(self, files: Sequence[PartFile], recipe: Recipe, *, client: Client) -> None:
+    def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, client: Client) -> None:
         self._client = client
         self._files = files
         check_ids(self._had(client.map(PartFile.keys, files, pure=False)), files)

@@ -25,7 +25,7 @@ from opboost.trees.losses import Logistic, Loss
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
 from opboost.trees.xgboost_model import from_xgboost
-from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, TrainingColumn
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
 from parties.tables.parquet import read_stored
@@ -216,7 +216,7 @@ def _has_lost(client: Client, workers: set[str]) -> bool:
     return False
 
 
-def _columns(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[Column, ...]:
+def _columns(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[TrainingColumn, ...]:
     """All columns in the order of the features, without their rows."""
     mine = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
     theirs = (

@@ -1,4 +1,4 @@
-"""Partitions on their way: B sends them column by column in the usual chunks, A cuts what arrived into partitions.
+"""Partitions on their way: A cuts what arrived column by column into partitions.
 
 The messages are those of every other run, and so are A's checks of each chunk and column (`rank_receiver`) and the
 place where an interrupted transfer goes on.
@@ -6,77 +6,22 @@ place where an interrupted transfer goes on.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.errors import DataError
 from opboost.vertical import RankColumn
-from parties.cluster.release import PartitionedRelease
 from parties.cluster.training import RankPartitions
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
-from parties.vertical.release_offer import PackedColumn, rank_type
 
 if TYPE_CHECKING:
     from distributed import Client
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRelease:
-    """Partitions of ranks as `parties.vertical.party_b` sends them: one column after the other, across all partitions.
-
-    Attributes
-    ----------
-    release : PartitionedRelease
-    """
-
-    release: PartitionedRelease
-
-    @property
-    def n_rows(self) -> int:
-        return sum(self.release.rows)
-
-    @property
-    def is_secure(self) -> bool:
-        return self.release.is_secure
-
-    @property
-    def mechanisms(self) -> tuple[ColumnMechanism, ...]:
-        return self.release.mechanisms
-
-    def packed(self) -> list[PackedColumn]:
-        """The columns as they will travel; reads each once, for its digest."""
-        columns = []
-        for number, column in enumerate(self.release.columns):
-            digest = hashlib.sha256()
-            for start in range(0, self.n_rows, PIECE_ROWS):
-                digest.update(np.ascontiguousarray(self.get(number, start, min(start + PIECE_ROWS, self.n_rows))))
-            columns.append(
-                PackedColumn(
-                    column.source, column.category, column.table, column.has_missing, digest.hexdigest(), number
-                )
-            )
-        return columns
-
-    def get(self, number: int, start: int = 0, end: int | None = None) -> NDArray[Any]:
-        """Of one column, the ranks from `start` to `end`; reads no more than the groups of rows that hold them."""
-        kind = rank_type(self.release.columns[number].table.n_ranks)
-        end, first, pieces = self.n_rows if end is None else end, 0, []
-        for path, n_rows in zip(self.release.ranks, self.release.rows, strict=True):
-            low, high = max(start - first, 0), min(end - first, n_rows)
-            if low < high:
-                pieces.append(_read(path, f"c{number}", low, high))
-            first += n_rows
-        return np.concatenate([np.empty(0, kind), *pieces])
 
 
 def cut_into_partitions(
@@ -115,17 +60,6 @@ def cut_into_partitions(
 
 def _counts(columns: Sequence[RankColumn]) -> tuple[int, ...]:
     return tuple(column.n_ranks for column in columns)
-
-
-def _read(path: Path, name: str, low: int, high: int) -> NDArray[Any]:
-    """Rows of one column of a Parquet file that was written in groups of `PIECE_ROWS`."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        groups = list(range(low // PIECE_ROWS, -(-high // PIECE_ROWS)))
-        ranks: NDArray[Any] = file.read_row_groups(groups, columns=[name])[name].to_numpy()
-    first = groups[0] * PIECE_ROWS
-    return ranks[low - first : high - first]
 
 
 def _cut(columns: Sequence[MappedRanks], n_ranks: Sequence[int], start: int, end: int, target: Path) -> list[bool]:

@@ -15,8 +15,9 @@ from parties.cluster.dask_cluster import cluster
 from parties.cluster.rows import PartsOnDask
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
+from parties.config.recipes import SummedRecipe
 from parties.errors import ConfigError
-from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, Recipe, one_table, part_files
+from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, one_table, part_files
 from parties.horizontal.row_table import OwnerRows
 
 
@@ -32,7 +33,7 @@ class WorkerRows:
 
     held: OwnerRows | PartedRows
     n_rows: int
-    _recipe: Recipe
+    _recipe: SummedRecipe
     _rng: BitSource
 
     @property
@@ -54,13 +55,13 @@ class WorkerRows:
 
 
 @contextmanager
-def worker_rows(run: WorkerRun, recipe: Recipe, *, rng: BitSource) -> Iterator[WorkerRows]:
+def worker_rows(run: WorkerRun, recipe: SummedRecipe, *, rng: BitSource) -> Iterator[WorkerRows]:
     """Read the rows that a run file names, and hold them for the time of the block.
 
     Parameters
     ----------
     run : WorkerRun
-    recipe : Recipe
+    recipe : SummedRecipe
     rng : BitSource
         For coins and noise.
 

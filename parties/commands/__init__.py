@@ -1,1 +1,1 @@
-"""Commands: what the command line prints, asks and calls."""
+"""Commands: options, output and demos of the command line."""

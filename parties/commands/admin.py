@@ -1,4 +1,4 @@
-"""The commands that start no run: keys, the account, reports, and the doctor."""
+"""Commands that start no run: keys, ledger, reports and the doctor."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from parties.commands.console import (
     terminal_of_command,
 )
 
+LedgerOf = Annotated[
+    Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
+]
+LedgerPath = Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")]
+
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """Format of a report."""
 
     HTML = "html"
     JSON = "json"
@@ -30,7 +35,7 @@ class ReportFormat(StrEnum):
 
 
 class Purpose(StrEnum):
-    """What the doctor is asked about."""
+    """The job that the doctor checks for."""
 
     TRAIN = "train"
     PREDICT = "predict"
@@ -57,15 +62,21 @@ def keygen(
 
 
 def ledger(
-    run_file: Annotated[
-        Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
-    ] = None,
-    path: Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")] = None,
+    run_file: LedgerOf = None,
+    path: LedgerPath = None,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Take over the draws of an earlier version.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
-    from parties.reports.ledger_statement import read_statement
+    from parties.reports.ledger_statement import ledger_path, read_statement
 
+    if migrate:
+        from parties.jobs.migrate_ledger import migrate_ledger
+
+        with terminal_of_command():
+            done = migrate_ledger(ledger_path(run_file, path), run_file)
+            print_result(form, taken_over=done.n_taken, to_be_drawn_anew=list(done.lost))
+        return
     with terminal_of_command():
         found = read_statement(run_file, path)
     if form is Format.JSON:
@@ -74,6 +85,36 @@ def ledger(
         from parties.commands.printing import print_statement
 
         print_statement(found)
+
+
+def backup(
+    folder: Annotated[Path, typer.Argument(help="Where the copy goes; it must hold none.")],
+    run_file: LedgerOf = None,
+    path: LedgerPath = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Copy a ledger with everything that was drawn, while it is in use."""
+    from parties.ledger.backup import back_up
+    from parties.reports.ledger_statement import ledger_path
+
+    with terminal_of_command():
+        print_result(form, folder=str(folder), lines=back_up(ledger_path(run_file, path), folder))
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(help="Where the copy lies.")],
+    run_file: LedgerOf = None,
+    path: LedgerPath = None,
+    older: Annotated[bool, typer.Option("--older", help="Though it lacks lines that the ledger had.")] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Put a copy back where the ledger is lost or damaged; stop what uses it before."""
+    from parties.ledger.backup import restore as put_back
+    from parties.reports.ledger_statement import ledger_path
+
+    with terminal_of_command():
+        found = ledger_path(run_file, path)
+        print_result(form, ledger=str(found), lines=put_back(folder, found, older=older))
 
 
 def report(
@@ -87,7 +128,7 @@ def report(
         list[float] | None, typer.Option(help="Find the smallest budget that keeps this order, 0 to 1; repeatable.")
     ] = None,
     mechanism: Annotated[list[str] | None, typer.Option(help="Compare global, local, adj; repeatable.")] = None,
-    law: Annotated[list[str] | None, typer.Option(help="Compare laws of noise; repeatable.")] = None,
+    law: Annotated[list[str] | None, typer.Option(help="Compare noise distributions; repeatable.")] = None,
     epsilon: Annotated[list[float] | None, typer.Option(help="Compare budgets; repeatable.")] = None,
     theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,

@@ -1,4 +1,4 @@
-"""How a command talks to whoever started it: results on standard output, everything else on standard error."""
+"""Console of a command: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from rich.console import Console
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from parties.jobs.train_vertical import Terminal
+    from parties.jobs.life_cycle import Terminal
 
 stderr = Console(stderr=True)
 
 
 class Format(StrEnum):
-    """How results are printed."""
+    """Format of printed results."""
 
     TEXT = "text"
     JSON = "json"
@@ -35,11 +35,11 @@ DataOption = Annotated[Path | None, typer.Option(help="Another data file than th
 
 @contextmanager
 def terminal_of_command() -> Iterator[Terminal]:
-    """Progress and steps on standard error where a person watches; expected errors as one sentence and exit code 1."""
+    """Terminal of a command: progress and steps on standard error; expected errors as one sentence and exit code 1."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from parties.errors import EXPECTED_ERRORS
-    from parties.jobs.train_vertical import Terminal
+    from parties.jobs.life_cycle import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bars = Progress(*columns, console=stderr, disable=not stderr.is_terminal)
@@ -66,7 +66,7 @@ def terminal_of_command() -> Iterator[Terminal]:
 
 
 def print_result(form: Format, **facts: object) -> None:
-    """A command's result: for scripts as JSON, for people as a table, and as plain lines where nobody watches."""
+    """Print a result: as JSON, as a table on a terminal, or as plain lines elsewhere."""
     if form is Format.JSON:
         typer.echo(json.dumps(facts))
     elif sys.stdout.isatty():

@@ -1,4 +1,4 @@
-"""`opboost demo`: both parties as processes of their own on the bundled sample, and the baselines beside them."""
+"""`opboost demo`: both parties as processes on the bundled sample, and baselines."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from parties.config.protection import excessive
 from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
-from parties.jobs.train_vertical import Terminal
+from parties.jobs.life_cycle import Terminal
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob
+from parties.vertical.party_b import PassiveJob, drawn_from
 from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.simulation import simulate
@@ -74,7 +74,7 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
 
 
 def release_settings(epsilon: float, mechanism: str) -> dict[str, Any]:
-    """What the retailer's run file says of its release, checked.
+    """Settings of the retailer's release for its run file, checked.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:
 
 
 def _joint_results(folders: dict[str, Path]) -> dict[str, Any]:
-    """What the two run folders say of the joint run."""
+    """Results of the joint run, from the two run folders."""
     bank, retailer = (_run_folder(folders, party) for party in (BANK, RETAILER))
     scores, guarantee = bank.read_json("metrics.json"), retailer.read_json("guarantee.json")
     meta = [run.read_json("meta.json") for run in (bank, retailer)]
@@ -123,7 +123,7 @@ def _run_folder(folders: dict[str, Path], party: str) -> RunFolder:
 
 
 def sample_folder() -> Path:
-    """Where the bundled sample lies: beside the packages in a checkout, inside them once installed."""
+    """Folder of the bundled sample: beside the packages in a checkout, inside them once installed."""
     package = Path(__file__).parents[1]
     for folder in (package / "sample", package.parent / "data"):
         if (folder / f"{BANK}.csv.gz").exists():
@@ -132,7 +132,7 @@ def sample_folder() -> Path:
 
 
 def clear(out: Path, names: Sequence[str]) -> None:
-    """Make the folder, without an earlier demo's files; a folder that holds anything else is refused."""
+    """Create the demo's folder, or empty it; a folder that holds anything else is refused."""
     marker = out / MARKER
     if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
@@ -192,7 +192,7 @@ def _write_ids(folders: dict[str, Path]) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on now."""
+    """A free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -225,13 +225,13 @@ def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path])
 
 
 def _reasons(stderr: str) -> str:
-    """What a party said of its failure: its sentences, or the end of whatever it printed."""
+    """Error sentences of a failed party, or the last lines that it printed."""
     lines = [line for line in stderr.splitlines() if line.strip()]
     return " ".join([line for line in lines if line.startswith("error: ")] or lines[-5:]) or "it said nothing"
 
 
 def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, PartyTable]:
-    """Of the listed records those that all parties know, in one order. Only the demo sees both tables."""
+    """Align the listed records of all parties; only the demo sees both tables."""
     common = set(listed.read_text().split()).intersection(*(table.ids for table in tables.values()))
     ids = pd.Index(sorted(common), dtype=object)
     return {party: table.take(table.ids.get_indexer(ids)) for party, table in tables.items()}
@@ -263,13 +263,15 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
     alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
     test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}
     alone_scores = alone.predict(feature_matrix(alone, test_own, {}, test.n_rows))
+    bits = rng.secure()
     passive = PassiveJob(
         party=RETAILER,
         run_id="central",
         id_digest="",
         features=split["train"][RETAILER].features,
         mechanisms=DesensitizeSection(epsilon=np.inf).mechanisms(schemas[RETAILER]),
-        rng=rng.secure(),
+        rng=bits,
+        release=drawn_from(bits),
         share_thresholds=True,
     )
     model = simulate(

@@ -1,4 +1,4 @@
-"""`opboost demo --horizontal`: three owners of rows as processes of their own, and the baselines beside them.
+"""`opboost demo --horizontal`: three owners of rows as processes, and baselines.
 
 The bundled sample's columns, which two parties hold, are put together for this, and the rows divided among three.
 """
@@ -37,7 +37,7 @@ from parties.config.protection import excessive, given_budgets
 from parties.config.reading import read_section
 from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.train_vertical import Terminal
+from parties.jobs.life_cycle import Terminal
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, write_text
 from parties.storage.documents import read_yaml

@@ -10,7 +10,7 @@ import typer
 from opboost.privacy.laws import Law
 from parties.commands.printing import print_page
 from parties.errors import ConfigError
-from parties.reports.choices import MECHANISMS, Grid
+from parties.reports.choices import MECHANISMS, MechanismGrid
 from parties.reports.writing import Report
 from parties.storage.atomic_files import write_text
 
@@ -21,19 +21,19 @@ def asked_grid(
     epsilons: Sequence[float] | None,
     thetas: Sequence[int] | None,
     alphas: Sequence[float] | None,
-) -> Grid | None:
-    """The grid that the options span; None if there are none.
+) -> MechanismGrid | None:
+    """Grid of mechanism settings from the options; None if there are none.
 
     Raises
     ------
     ConfigError
-        If a mechanism or a law does not exist.
+        If a mechanism or a noise distribution does not exist.
     """
     for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
         unknown = sorted(set(found or ()) - set(known))
         if unknown:
             raise ConfigError(f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}")
-    grid = Grid(
+    grid = MechanismGrid(
         mechanisms=tuple(mechanisms or ()),
         laws=tuple(Law(law) for law in laws or ()),
         epsilons=tuple(epsilons or ()),
@@ -44,7 +44,7 @@ def asked_grid(
 
 
 def deliver(found: Report, form: str, out: Path | None) -> None:
-    """Write HTML files and print where they are and what matters most; print any other form, or write it to `out`."""
+    """Write the HTML report and print its first tables; print any other format, or write it to `out`."""
     if form == "html" and out is None:
         found.write()
         print_page(found.page)

@@ -1,4 +1,4 @@
-"""Addresses in run files, checked when they are read: ZeroMQ takes port 70000 for port 4464."""
+"""Addresses in run files: syntax and port are checked on reading, since ZeroMQ takes port 70000 for 4464."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE = re.compile(r"(?P<host>\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[
 
 
 def _address(*schemes: str, any_host: bool = False) -> Callable[[str], str]:
-    """A check of addresses with these schemes; with `any_host`, ``*`` stands for every interface."""
+    """Validator of addresses with these schemes; with `any_host`, ``*`` stands for every interface."""
 
     def check(address: str) -> str:
         scheme, _, rest = address.partition("://")

@@ -1,26 +1,25 @@
-"""What a run file says was agreed with a peer; compared with what the peer plans, before anything is drawn."""
+"""The `agreed` section: terms agreed with a peer, compared with its plan before anything is drawn."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.privacy.laws import Law
 from parties.config.protection import Epsilon, Finite
+from parties.config.section import Section
 from protocols.messages.vertical import Terms
 
 
-class AgreedSection(BaseModel):
-    """What the peer will do; what is left out is not compared.
+class AgreedSection(Section):
+    """Terms that the peer must keep; those left out are not compared.
 
-    `objective` is the active party's, and so are `tests`, how many split tests its model makes at most; the rest is the
-    passive party's: the number of its columns, the one mechanism and law of all of them, the largest budget of a column
-    per point of its mapped domain, the budget of all columns between neighbouring records, which differ by one step of
-    its own in every column, and whether it shares its thresholds.
+    `objective` is the active party's, and so are `tests`, how many split tests its model makes at most. The rest is the
+    passive party's: the number of its columns, the mechanism and noise distribution of all of them, the largest budget
+    of a column per point of its mapped domain, the budget of all columns between neighbouring records, which differ by
+    one step of its own in every column, and whether it shares its thresholds.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = Field(
         None, description="The active party's objective."
@@ -38,5 +37,5 @@ class AgreedSection(BaseModel):
     share_thresholds: bool | None = Field(None, description="Whether it shares its thresholds.")
 
     def terms(self) -> Terms:
-        """The same as it travels."""
+        """The terms as a message."""
         return Terms(**{**self.model_dump(), "law": None if self.law is None else self.law.value})

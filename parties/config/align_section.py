@@ -1,25 +1,24 @@
-"""The part of a run file that says how records are aligned."""
+"""The `align` section of a run file: record alignment."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from parties.config.section import Section
 from parties.tables.sorted_ids import Duplicates
 
 Method = Literal["psi", "hashed", "prealigned"]
 
 
-class AlignSection(BaseModel):
-    """How the records that all parties know are found, and what counts when an id is repeated.
+class AlignSection(Section):
+    """The method of record alignment, and the treatment of repeated ids.
 
     The method is by default private set intersection, or with a list of `ids` none at all: then all parties must bring
     exactly the listed records.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Method | None = Field(
         None, description="How common records are found; by default `psi`, with `ids` `prealigned`."
@@ -38,7 +37,3 @@ class AlignSection(BaseModel):
     def method_for(self, ids: Path | None) -> Method:
         """The method of a run whose file lists `ids`, or does not."""
         return self.method or ("psi" if ids is None else "prealigned")
-
-    def within(self, folder: Path) -> AlignSection:
-        """The section with its path made absolute."""
-        return self if self.secret is None else self.model_copy(update={"secret": folder / self.secret})

@@ -1,17 +1,18 @@
-"""Run file section `dask`: which cluster processes a party uses, and for what pieces of its table."""
+"""The `dask` section of a run file: the cluster that a party uses, and the partitions of its table."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from parties.config.addresses import SchedulerAddress
+from parties.config.section import Section
 
 
-class DaskSection(BaseModel):
-    """Which workers to use, and for what pieces of the table.
+class DaskSection(Section):
+    """The cluster processes to use, and how the table is divided.
 
     Attributes
     ----------
@@ -20,21 +21,19 @@ class DaskSection(BaseModel):
         None starts `workers` processes here, which end with the block.
     workers : int
         Processes of a local cluster.
-    folder : Path or None
-        Takes partitions, on a file system that driver and workers share; None stands for ``partitions`` beside the
-        run's folder.
+    folder : Path
+        Takes partitions, on a file system that driver and cluster processes share; by default ``partitions`` beside the
+        run folder.
     partition_rows : int
         Rows of a partition, where the data is one file that is still to be divided.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     scheduler: SchedulerAddress | None = Field(
         None, description="Address of a running scheduler; without it, a local cluster is started."
     )
     workers: int = Field(2, ge=1, le=1024, description="Cluster processes of a local cluster.")
-    folder: Path | None = Field(
-        None, description="Shared folder for partitions; by default `partitions` beside the run folder."
+    folder: Path = Field(
+        Path("partitions"), description="Shared folder for partitions; by default `partitions` beside the run folder."
     )
     partition_rows: int = Field(1_000_000, ge=1, description="Rows of a partition, where one file is to be divided.")
 

@@ -13,20 +13,20 @@ from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema
-from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, Number, budgets_of, given_budgets
+from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, budgets_of, given_budgets
 from parties.config.section import Section
 from parties.errors import ConfigError
 
 # The most points of a mapped domain: some steps take memory for each of them.
 MAX_POINTS = 1_000_000
 
-Cells = Annotated[int, Field(ge=1), Number]
-Share = Annotated[float, Field(ge=1e-6, le=1e6), Number]
-Points = Annotated[int, Field(ge=2, le=MAX_POINTS), Number]
+Cells = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=1e-6, le=1e6)]
+Points = Annotated[int, Field(ge=2, le=MAX_POINTS)]
 
 
 class ColumnBudget(Section):
-    """What differs for one column: its own settings, or a budget in original units (`cost` for a difference `per`)."""
+    """Settings of one column that differ, or its budget in original units (`cost` for a difference `per`)."""
 
     epsilon: Epsilon | None = Field(None, description="Budget per point of the mapped domain.")
     cost: Epsilon | None = Field(None, description="Budget of a difference of `per`, in place of `epsilon`.")
@@ -42,7 +42,7 @@ class ColumnBudget(Section):
 
 
 class DesensitizeSection(Section):
-    """How the passive party's columns are randomised."""
+    """Mechanisms and budgets of a passive party's columns."""
 
     mechanism: Literal["global", "local", "adj"] = Field("global", description="The order-preserving mechanism.")
     epsilon: Epsilon = Field(0.1, description="Budget per point of the mapped domain.")
@@ -56,7 +56,7 @@ class DesensitizeSection(Section):
     columns: dict[str, ColumnBudget] = Field({}, description="What differs for single columns.")
 
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
-        """A mechanism for every column of the schema; one that promises nothing is refused."""
+        """Build a mechanism for every column of the schema; one without a guarantee is refused."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
             raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
@@ -66,7 +66,7 @@ class DesensitizeSection(Section):
         return found
 
     def budgets(self) -> Iterator[GivenBudget]:
-        """What is given for all columns and for single ones, as far as it can be known without the schema.
+        """Budgets of all columns and of single ones, as far as they are known without the schema.
 
         Raises
         ------

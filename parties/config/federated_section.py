@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.column_positions import ColumnPositions
 from opboost.horizontal.federated.owners import FederatedAmongOwners, check_noise_in_shares
@@ -18,10 +18,7 @@ from opboost.horizontal.noise.query_account import QueryAccount, query_account
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.split_candidates import ColumnBounds, log_candidates, uniform_candidates
-
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Least1 = Annotated[int, Field(ge=1)]
+from parties.config.section import NonNegative, Positive, PositiveCount, Section
 
 _REFINING: dict[str, Refining] = {
     "uniform": "none",
@@ -32,10 +29,8 @@ _REFINING: dict[str, Refining] = {
 }
 
 
-class FederatedSection(BaseModel):
+class FederatedSection(Section):
     """Parameters of the federated framework, under the estimators' names and with their defaults."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     split_method: Literal["hist", "pr", "tr"] = Field(
         "tr", description="Splits by histograms, partially or totally random."
@@ -49,23 +44,25 @@ class FederatedSection(BaseModel):
     interaction: Literal["all", "cyclical", "random"] = Field(
         "all", description="Columns of a tree: all, in turns, or at random."
     )
-    columns_per_tree: _Least1 = Field(1, description="Columns of a tree, where not all.")
-    batch_size: _Least1 | Annotated[float, Field(gt=0, le=1)] = Field(
+    columns_per_tree: PositiveCount = Field(1, description="Columns of a tree, where not all.")
+    batch_size: PositiveCount | Annotated[float, Field(gt=0, le=1)] = Field(
         1, description="Trees on the same gradients, as a number or a share of all."
     )
-    n_estimators: _Least1 = Field(200, description="Number of trees.")
+    n_estimators: PositiveCount = Field(200, description="Number of trees.")
     trees_per_column: bool = Field(False, description="Whether that number counts per column.")
     max_depth: int = Field(4, ge=1, le=12, description="Levels of a tree.")
-    learning_rate: _Positive = Field(0.3, description="Factor of every leaf value.")
-    reg_lambda: _Least0 | None = Field(None, description="L2 regularisation of leaf values; by default from the noise.")
-    max_leaf: _Positive = Field(2.0, description="Bound on leaf values.")
-    max_grad: _Positive = Field(1.0, description="Bound on a record's gradient.")
+    learning_rate: Positive = Field(0.3, description="Factor of every leaf value.")
+    reg_lambda: NonNegative | None = Field(
+        None, description="L2 regularisation of leaf values; by default from the noise."
+    )
+    max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
+    max_grad: Positive = Field(1.0, description="Bound on a record's gradient.")
     n_candidates: int = Field(32, ge=2, le=65534, description="Split candidates of a column.")
-    hessian_rounds: _Least1 = Field(5, description="Rounds of Iterative Hessian.")
+    hessian_rounds: PositiveCount = Field(5, description="Rounds of Iterative Hessian.")
     mirrored: tuple[str, ...] = Field((), description="Columns whose values crowd near the upper bound, for `log`.")
 
     def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:
-        """The split candidates to begin with."""
+        """The initial split candidates."""
         if self.split_candidates != "log":
             return uniform_candidates(bounds, self.n_candidates)
         positions = ColumnPositions(names)
@@ -101,7 +98,7 @@ class FederatedSection(BaseModel):
         )
 
     def choices(self, n_columns: int, update: WeightUpdate) -> Choices:
-        """The point in the framework's space."""
+        """The choices among the framework's methods."""
         n_trees = self.n_estimators * (n_columns if self.trees_per_column else 1)
         return Choices(
             split_method=self.split_method,

@@ -1,90 +1,55 @@
-"""Run files of horizontal training: the coordinator's and a worker's, with a `training` section that both must share.
-
-Paths in a run file are relative to the folder that holds it.
-"""
+"""Run files of horizontal training: the coordinator's and a worker's, which share their `training` section."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from opboost.privacy.record_guarantee import RecordGuarantee
+from opboost import rng
+from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
-from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, check_protection, given_budgets
+from parties.config.party_run import NamedKey, PartyRun, Wiring
+from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
-from parties.config.vertical import Name, Peer
-from parties.errors import ConfigError
-from parties.ledger.model_ledger import RunBudget, RunCharge
-from parties.storage.documents import explain, read_yaml
+from parties.ledger.model_ledger import RunBudget
 from protocols.transport.channel import Timing
 
 
-class HorizontalRun(Section):
-    """What every run file of horizontal training has, whatever is trained."""
+class HorizontalRun(PartyRun):
+    """The keys that every run file of horizontal training has, whatever is trained."""
 
-    party: Name = Field(description="This party's name.")
-    run_id: Name = Field(description="Name of the run, the same on all sides.")
-    table_schema: Path = Field(alias="schema", description="Schema file; the same public columns at all.")
-    secret_key: Path | None = Field(None, description="This party's secret key file.")
-    timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
-    wait: float = Field(60.0, gt=0, le=7 * 24 * 3600, description="Seconds to look for the peers after the start.")
-    stall: float = Field(
-        900.0,
-        gt=0,
-        le=7 * 24 * 3600,
-        description="Seconds without a sign of life of a peer's program until it counts as hung.",
-    )
-    folder: Path | None = Field(None, description="Run folder; by default `runs/RUN_ID` beside the run file.")
-    report: bool = Field(True, description="Whether reports are written.")
     seed: int | None = Field(None, description="Seed of the noise, for tests; costs the ledger infinitely much.")
-    no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
 
     @property
-    def timing(self) -> Timing:
-        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
-
-    @property
-    def run_folder(self) -> Path:
-        assert self.folder is not None
-        return self.folder
-
-    def charge_for(self, promise: RecordGuarantee, whom: str) -> RunCharge:
-        """What a run that promises this costs each of the party's records; without end if noise can be drawn again."""
-        epsilon = promise.epsilon if self.seed is None else math.inf
-        return RunCharge(run=self.run_id, coordinator=whom, epsilon=epsilon, delta=promise.delta)
+    def bits(self) -> BitSource:
+        """Secure random bits; with a seed, bits that can be drawn again, on which no guarantee rests."""
+        return rng.secure() if self.seed is None else rng.seeded(self.seed)
 
 
 class _Run(HorizontalRun):
     training: TrainingSection = Field(description="What all who take part agreed on.")
 
-    @model_validator(mode="after")
-    def _know_workers(self) -> Self:
+    @field_validator("training")
+    @classmethod
+    def _know_workers(cls, training: TrainingSection, info: ValidationInfo) -> TrainingSection:
         """Where there are keys, workers are known to each other unless the run file says otherwise."""
-        if self.training.known_workers is None:
-            training = self.training.model_copy(update={"known_workers": self.secret_key is not None})
-            object.__setattr__(self, "training", training)
-        return self
+        if training.known_workers is not None:
+            return training
+        return training.model_copy(update={"known_workers": info.data.get("secret_key") is not None})
 
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
-        """What all must have agreed on, as it travels; noise that one side can draw again is agreed on too."""
+        """The terms that all must have agreed on, as they travel; also whether noise can be drawn again."""
         return {**self.training.terms(schema), "seeded": self.seed is not None}
 
-    @model_validator(mode="after")
-    def _check_protection(self) -> Self:
-        given = [
-            *given_budgets("training", epsilon=self.training.epsilon),
-            GivenBudget.at("training.delta", self.training.delta, MOST_DELTA),
-            *(self.ledger.budgets() if isinstance(self, WorkerRun) else ()),
-        ]
-        check_protection(given, no_privacy=self.no_privacy)
-        return self
+    def budgets(self) -> Iterator[GivenBudget]:
+        yield from given_budgets("training", epsilon=self.training.epsilon)
+        yield GivenBudget.at("training.delta", self.training.delta, MOST_DELTA)
 
 
 class CoordinatorRun(_Run):
@@ -92,13 +57,18 @@ class CoordinatorRun(_Run):
 
     role: Literal["coordinator"] = Field(description="The role.")
     listen: ListenAddress = Field(description="Address that workers connect to.")
-    workers: tuple[Peer, ...] = Field(description="The workers.")
+    workers: tuple[NamedKey, ...] = Field(description="The workers.")
     patience: float = Field(30.0, gt=0, le=3600, description="Seconds that a worker may take for an answer.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring(self.workers, {}, self.listen)
 
     @property
     def timing(self) -> Timing:
         # A worker that takes as long for an answer as it may says nothing meanwhile.
-        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=max(self.stall, 2 * self.patience))
+        stall_s = max(self.stall, 2 * self.patience)
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=stall_s, send_s=self.patience)
 
     @model_validator(mode="after")
     def _check_workers(self) -> Self:
@@ -111,7 +81,7 @@ class CoordinatorRun(_Run):
 
 
 class WorkerLedgerSection(Section):
-    """Where a worker keeps account of all its runs, and the most that they may cost together."""
+    """The `ledger` section of a worker: the ledger of all its runs, and the budget of all of them."""
 
     path: Path = Field(
         Path("runs/worker-ledger.sqlite"), description="The ledger, one for all runs on the same people."
@@ -147,9 +117,17 @@ class WorkerRun(_Run):
     )
     dask: DaskSection | None = Field(None, description="The cluster, with `engine: dask`.")
     connect: ConnectAddress = Field(description="Address of the coordinator.")
-    coordinator: Peer = Field(description="The coordinator.")
-    peers: tuple[Peer, ...] = Field((), description="All other workers, if they are known to each other.")
+    coordinator: NamedKey = Field(description="The coordinator.")
+    peers: tuple[NamedKey, ...] = Field((), description="All other workers, if they are known to each other.")
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
+
+    @property
+    def wiring(self) -> Wiring:
+        return Wiring([self.coordinator, *self.peers], {self.coordinator.name: self.connect}, None)
+
+    def budgets(self) -> Iterator[GivenBudget]:
+        yield from super().budgets()
+        yield from self.ledger.budgets()
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
@@ -175,56 +153,3 @@ class WorkerRun(_Run):
                 else "`peers` go with `known_workers: true` in `training`"
             )
         return self
-
-    def charge(self, promise: RecordGuarantee) -> RunCharge:
-        """What the run costs each of this worker's records."""
-        return self.charge_for(promise, self.coordinator.name)
-
-
-R = TypeVar("R", CoordinatorRun, WorkerRun)
-H = TypeVar("H", bound=HorizontalRun)
-
-
-def read_horizontal(path: Path, kind: type[R]) -> R:
-    """Read a run file of one role.
-
-    Raises
-    ------
-    ConfigError
-        Naming the file, the key, what was found and what is allowed.
-    """
-    run, folder = read_common(path, kind)
-    update: dict[str, Any] = {}
-    if isinstance(run, CoordinatorRun):
-        update["workers"] = tuple(_resolved(worker, folder) for worker in run.workers)
-    else:
-        update["data"] = folder / run.data if isinstance(run.data, Path) else tuple(folder / path for path in run.data)
-        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
-        update["coordinator"] = _resolved(run.coordinator, folder)
-        update["peers"] = tuple(_resolved(peer, folder) for peer in run.peers)
-    return run.model_copy(update=update)
-
-
-def read_common(path: Path, kind: type[H]) -> tuple[H, Path]:
-    """Read a run file, the paths that all kinds have resolved against its folder, which comes with it.
-
-    Raises
-    ------
-    ConfigError
-        Naming the file, the key, what was found and what is allowed.
-    """
-    try:
-        run = kind.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error)}") from None
-    folder = path.resolve().parent
-    update: dict[str, Any] = {
-        "table_schema": folder / run.table_schema,
-        "secret_key": None if run.secret_key is None else folder / run.secret_key,
-        "folder": folder / (run.folder or Path("runs") / run.run_id),
-    }
-    return run.model_copy(update=update), folder
-
-
-def _resolved(peer: Peer, folder: Path) -> Peer:
-    return peer if peer.public_key is None else peer.model_copy(update={"public_key": folder / peer.public_key})

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters
@@ -14,13 +14,12 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss, loss_by_name
 from opboost.trees.validation import Metric
 from opboost.vertical import Engine, ValidationPlan
+from parties.config.section import Section
 from parties.errors import ConfigError
 
 
-class ModelSection(BaseModel):
+class ModelSection(Section):
     """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] = Field(
         "binary:logistic", description="The loss."
@@ -59,7 +58,7 @@ class ModelSection(BaseModel):
     seed: int | None = Field(None, description="Seed of sampling and of rows held out; by default drawn once per run.")
 
     def check_partitions(self) -> None:
-        """Refuse what training on partitions does not offer.
+        """Refuse settings that training on partitions does not support.
 
         Raises
         ------
@@ -87,12 +86,12 @@ class ModelSection(BaseModel):
         return ColumnConstraints(self.monotone_constraints, self.interaction_constraints)
 
     def metrics(self) -> tuple[Metric, ...]:
-        """How rows that are held out are scored; the last metric decides when to stop."""
+        """Metrics of held-out rows; the last one decides on early stopping."""
         loss = self.loss()
         return tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
 
     def validation(self, n_rows: int) -> ValidationPlan | None:
-        """Which of the rows are held out, if any are, and by what metrics."""
+        """The plan of held-out rows and their metrics; None without."""
         if self.validation_fraction is None:
             return None
         rng = np.random.default_rng(self.seed)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
@@ -23,25 +23,17 @@ MOST_EPSILON = 36.0
 MOST_DELTA = 0.01
 
 
-def _no_truth_value(value: object) -> object:
-    """YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    return value
-
-
 def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
-    """Labels are scaled by the range between their bounds."""
+    """Check that the bounds have a positive, finite difference, by which labels are scaled."""
     if not 0 < bounds[1] - bounds[0] < math.inf:
         raise ValueError("must be a lower and a higher number, whose difference is finite")
     return bounds
 
 
-Number = BeforeValidator(_no_truth_value)
-Epsilon = Annotated[float, Field(gt=0), Number]
-Delta = Annotated[float, Field(gt=0, lt=1), Number]
-LabelBounds = Annotated[tuple[Annotated[float, Number], Annotated[float, Number]], AfterValidator(_ascending)]
-Finite = Annotated[float, Field(gt=0, allow_inf_nan=False), Number]
+Epsilon = Annotated[float, Field(gt=0)]
+Delta = Annotated[float, Field(gt=0, lt=1)]
+LabelBounds = Annotated[tuple[float, float], AfterValidator(_ascending)]
+Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ class GivenBudget:
 
 
 def excessive(budgets: Iterable[GivenBudget]) -> list[GivenBudget]:
-    """Those that protect nothing."""
+    """The budgets that protect nothing."""
     return [budget for budget in budgets if not budget.value <= budget.most]
 
 
@@ -97,7 +89,7 @@ def given_budgets(place: str, **keys: float | None) -> Iterator[GivenBudget]:
 
 
 def budgets_of(settings: MechanismSettings, place: str) -> Iterator[GivenBudget]:
-    """What a column's settings come to, of which a law or cells may make more than their epsilon."""
+    """Effective budgets of a column's settings, which noise distribution or cells may raise above epsilon."""
     value = settings.build()
     per_step = value.epsilon_ner if isinstance(value, AdjMap) else value.epsilon
     yield _together(settings, place, value.law.promise * per_step, "step of the domain")

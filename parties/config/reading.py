@@ -1,4 +1,4 @@
-"""Reading of run files and schemas: YAML in, validated sections with resolved paths out."""
+"""Run files and schemas: read from YAML, checked, with resolved paths."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opboost.errors import OpBoostError
+from opboost.errors import shown
 from opboost.schema import TableSchema, column_from_mapping
-from parties.config.vertical import _ALIASES, HORIZONTAL_ROLES, ActiveRun, PassiveRun, Peer, Run
-from parties.errors import ConfigError
-from parties.storage.documents import explain, read_yaml, shown
-
-R = TypeVar("R", ActiveRun, PassiveRun)
-
+from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
+from parties.config.section import resolved
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError, naming
+from parties.storage.documents import explain, read_yaml
 
 S = TypeVar("S", bound=BaseModel)
 
 
-def read_run(path: Path, kind: type[R]) -> R:
-    """Read a run file of one role.
+def read_run(path: Path, kind: type[S]) -> S:
+    """Read a run file of one role, with its paths resolved against the folder that holds it.
 
     Raises
     ------
@@ -28,14 +27,11 @@ def read_run(path: Path, kind: type[R]) -> R:
         Naming the file, the key, what was found and what is allowed.
     """
     document = read_yaml(path)
-    try:
-        run = kind.model_validate(document)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error)}") from None
-    return _resolve(run, path.resolve().parent, path)
+    with naming(path):
+        return resolved(read_section(kind, document), path.resolve().parent)
 
 
-def read_any_run(path: Path) -> Run:
+def read_any_run(path: Path) -> ActiveRun | PassiveRun:
     """Read a run file of either role of vertical training.
 
     Raises
@@ -46,11 +42,12 @@ def read_any_run(path: Path) -> Run:
 
 
 def read_section(kind: type[S], settings: dict[str, Any]) -> S:
-    """Check settings that do not come from a file.
+    """Check the settings of a run file, or of a section that does not come from a file.
 
     Raises
     ------
     ConfigError
+        Naming the key, what was found and what is allowed.
     """
     try:
         return kind.model_validate(settings)
@@ -59,13 +56,13 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
 
 
 def read_role(path: Path) -> str:
-    """Which role a run file is for."""
+    """Read the role that a run file is for."""
     role = read_yaml(path).get("role")
-    role = _ALIASES.get(role, role) if isinstance(role, str) else role
+    role = ROLE_ALIASES.get(role, role) if isinstance(role, str) else role
     if role not in ("active", "passive", *HORIZONTAL_ROLES):
         raise ConfigError(
             f"{path}: role must be active or passive, or {', '.join(HORIZONTAL_ROLES[:-1])} or {HORIZONTAL_ROLES[-1]}; "
-            f"found {role!r}"
+            f"found {shown(role)}"
         )
     return str(role)
 
@@ -86,7 +83,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
         raise ConfigError(f"{path}: `columns` must map each column's name to its description")
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
-    try:
+    with naming(path):
         described = tuple(
             column_from_mapping(_name(name, "a column's name"), column) for name, column in columns.items()
         )
@@ -100,8 +97,6 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
         for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
             if both := sorted({name for name in names if name in left_out and name is not None}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
-    except (OpBoostError, ConfigError) as error:
-        raise ConfigError(f"{path}: {error}") from None
     return schema, left_out
 
 
@@ -110,28 +105,3 @@ def _name(found: object, what: str) -> str:
     if isinstance(found, bool) or not isinstance(found, (str, int)):
         raise ConfigError(f"{what} reads as {shown(found)}; put words like yes and no in quotes")
     return str(found)
-
-
-def _resolve(run: R, folder: Path, path: Path) -> R:
-    """Make every path of a run file absolute."""
-    update: dict[str, Any] = {}
-    for key in ("data", "table_schema", "ids", "secret_key"):
-        value = getattr(run, key)
-        update[key] = folder / value if value is not None else None
-    update["align"] = run.align.within(folder)
-    of_run = folder / (run.folder or Path("runs") / run.run_id)
-    partitions = folder / run.dask.folder if run.dask.folder is not None else of_run.parent / "partitions"
-    update |= {"folder": of_run, "dask": run.dask.model_copy(update={"folder": partitions})}
-    if isinstance(run, ActiveRun):
-        update["passive"] = tuple(_resolve_peer(peer, folder) for peer in run.passive)
-        parties = [run.party, *(peer.name for peer in run.passive)]
-        if len(set(parties)) < len(parties):
-            raise ConfigError(f"{path}: parties must have distinct names; found {', '.join(parties)}")
-    else:
-        update["active"] = _resolve_peer(run.active, folder)
-        update["ledger"] = run.ledger.model_copy(update={"path": folder / run.ledger.path})
-    return run.model_copy(update=update)
-
-
-def _resolve_peer(peer: Peer, folder: Path) -> Peer:
-    return peer.model_copy(update={"public_key": folder / peer.public_key if peer.public_key is not None else None})

@@ -1,4 +1,4 @@
-"""Recipes: what a horizontal run file's training section builds."""
+"""Recipes: built from the `training` section of a horizontal run file."""
 
 from __future__ import annotations
 
@@ -16,24 +16,20 @@ from opboost.schema import TableSchema
 from parties.config.training_section import TrainingSection
 from parties.errors import ConfigError
 
+SummedRecipe = SGBDTAmongOwners | FederatedAmongOwners
+"""A recipe that a coordinator trains on sums of its workers' answers."""
 
-def make_recipe(training: TrainingSection, schema: TableSchema) -> SGBDTAmongOwners | FederatedAmongOwners:
+
+def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
     """The recipe that a run file names; the one `match` over recipes."""
-    is_classification = training.objective == "binary:logistic"
-    lower, upper = training.label_bounds or (-1.0, 1.0)
     bounds = [column.bounds for column in schema.columns]
-
-    def task(grid: PublicGrid) -> PublicTask:
-        centre, spread = (lower + upper) / 2, (upper - lower) / 2
-        return PublicTask(schema.names, grid, centre, spread, training.epsilon, True, is_classification)
-
     match training.recipe:
         case "sgbdt":
-            return _sgbdt(training, task(PublicGrid(bounds, training.sgbdt.max_cells)))
+            return _sgbdt(training, training.task(schema.names, PublicGrid(bounds, training.sgbdt.max_cells)))
         case "federated":
             section = training.federated
             return section.recipe(
-                task(section.grid(schema.names, bounds)),
+                training.task(schema.names, section.grid(schema.names, bounds)),
                 delta=training.delta,
                 n_honest=training.honest,
                 are_owners_known=training.known_workers is True,

@@ -1,22 +1,27 @@
-"""Run files of horizontal training, whichever role they are for."""
+"""Run files of horizontal training: read for any role, with their recipes, charges and peers."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
-from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
-from parties.config.chain import OwnerRun, read_owner
-from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
-from parties.config.reading import read_role
-from parties.config.recipes import make_recipe
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reading import read_role, read_run
+from parties.config.recipes import SummedRecipe, make_recipe
 from parties.errors import naming
 from parties.ledger.model_ledger import RunCharge
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
-RecordRecipe = SGBDTAmongOwners | FederatedAmongOwners | InPrivateAmongOwners
+RecordRecipe = SummedRecipe | InPrivateAmongOwners
+
+_KINDS: dict[str, type[CoordinatorRun] | type[WorkerRun] | type[OwnerRun]] = {
+    "coordinator": CoordinatorRun,
+    "worker": WorkerRun,
+    "owner": OwnerRun,
+}
 
 
 def read_record_run(path: Path) -> RecordRun:
@@ -26,13 +31,7 @@ def read_record_run(path: Path) -> RecordRun:
     ------
     ConfigError
     """
-    match read_role(path):
-        case "coordinator":
-            return read_horizontal(path, CoordinatorRun)
-        case "worker":
-            return read_horizontal(path, WorkerRun)
-        case _:
-            return read_owner(path)
+    return read_run(path, _KINDS.get(read_role(path), OwnerRun))
 
 
 def recipe_of(run: RecordRun, schema: TableSchema, path: Path) -> RecordRecipe:
@@ -49,20 +48,13 @@ def recipe_of(run: RecordRun, schema: TableSchema, path: Path) -> RecordRecipe:
 
 
 def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
-    """What a run costs each of a party's records, as its ledger has it."""
-    if isinstance(recipe, InPrivateAmongOwners):
-        assert isinstance(run, OwnerRun)
-        return run.charge(recipe)
-    assert isinstance(run, WorkerRun)
-    return run.charge(recipe.guarantee(is_secure=run.seed is None))
+    """The charge of a run to each of a party's records; infinite if the noise can be drawn again."""
+    promise = recipe.guarantee(is_secure=run.seed is None)
+    asker = run.coordinator.name if isinstance(run, WorkerRun) else f"chain of {', '.join(run.training.order)}"
+    epsilon = promise.epsilon if run.seed is None else math.inf
+    return RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta)
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:
-    """Who else takes part, as far as the run file names them."""
-    match run:
-        case CoordinatorRun():
-            return tuple(worker.name for worker in run.workers)
-        case WorkerRun():
-            return run.coordinator.name, *(peer.name for peer in run.peers)
-        case OwnerRun():
-            return tuple(name for name in run.training.order if name != run.party)
+    """The other parties that take part, as far as the run file names them."""
+    return tuple(peer.name for peer in run.wiring.peers)

@@ -1,4 +1,4 @@
-"""How coarse the scores are that the active party writes down: the best N only, bins, or rounding.
+"""Score policy: how coarse the active party's written scores are (best N only, bins, or rounding).
 
 The active party computes the scores and nobody else gets them. What is written with a policy is meant to be passed on;
 the exact scores are then in no file. A passive party may demand a policy: the two sides' words for it are compared
@@ -13,29 +13,28 @@ from typing import Annotated, Self
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from opboost.arrays import Values
 from opboost.trees.losses import Logistic, Loss, Softmax
+from parties.config.section import Section
 from parties.errors import ConfigError
 
 Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=20)]
-Bins = Annotated[int, Field(ge=2, le=100)]
+ScoreBins = Annotated[int, Field(ge=2, le=100)]
 
 
-class RevealSection(BaseModel):
-    """What of the scores is written.
+class RevealSection(Section):
+    """The `reveal` section: the part of the scores that is written.
 
     `top` keeps the records with the highest scores, and their rank. `bins` replaces a score by the interval it lies in:
     a number divides probabilities evenly, a list gives the edges. `round` keeps so many digits behind the point.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     top: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Write the records with the highest scores only, so many."
     )
-    bins: Bins | Edges | None = Field(
+    bins: ScoreBins | Edges | None = Field(
         None, description="Write intervals: a number divides probabilities evenly, a list gives the edges."
     )
     round: Annotated[int, Field(ge=0, le=12)] | None = Field(None, description="Digits behind the point.")
@@ -62,7 +61,7 @@ class RevealSection(BaseModel):
         return "; ".join(parts) or None
 
     def check(self, loss: Loss) -> None:
-        """Refuse what has no meaning for a model.
+        """Refuse a policy that does not fit a model.
 
         Raises
         ------
@@ -79,7 +78,7 @@ class RevealSection(BaseModel):
             )
 
     def apply(self, predictions: pd.DataFrame) -> pd.DataFrame:
-        """The table that may be passed on.
+        """Apply the policy to a table of predictions.
 
         Parameters
         ----------
@@ -117,7 +116,7 @@ class RevealSection(BaseModel):
         return pd.Series(texts, index=scores.index, dtype=object)
 
     def _places(self, values: Values) -> Values:
-        """What is left of the scores, as numbers in the same order."""
+        """Coarse scores, as numbers in the same order."""
         if self.bins is not None:
             return np.searchsorted(self._edges(), values, side="right").astype(np.float64)
         return values if self.round is None else np.round(values, self.round)
@@ -128,7 +127,7 @@ class RevealSection(BaseModel):
         return np.array(self.bins, np.float64)
 
     def _interval_names(self) -> list[str]:
-        """Of every interval, from its lower edge up to, but without, the next."""
+        """Names of the intervals, each from its lower edge up to, but without, the next."""
         inner = self._edges().tolist()
         first, last = (0.0, 1.0) if isinstance(self.bins, int) else (-math.inf, math.inf)
         return [_interval(low, high) for low, high in pairwise([first, *inner, last])]
@@ -141,5 +140,5 @@ def _interval(low: float, high: float) -> str:
 
 
 def _ranks(places: Values) -> np.ndarray:
-    """Rank 1 for the highest; equal ones share the best of their ranks."""
+    """Competition ranks, 1 for the highest; equal scores share the best of their ranks."""
     return pd.Series(-places).rank(method="min").astype(np.int64).to_numpy()

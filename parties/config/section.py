@@ -1,11 +1,59 @@
-"""A section of a run file: fixed once read, and with no other keys than it knows."""
+"""Section: the base class of everything in a run file, and the types that several sections share."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from protocols.transport.keys import NAME_PATTERN
+
+Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+PositiveCount = Annotated[int, Field(ge=1)]
+
+T = TypeVar("T")
 
 
 class Section(BaseModel):
     """A frozen value with checked fields; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_values(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse truth values for numbers: YAML reads ``yes`` and ``on`` as true, which Python takes for 1."""
+        kinds = set(_kinds(cls.model_fields[info.field_name or ""].annotation))
+        if kinds & {int, float} and bool not in kinds and _has_truth_value(value):
+            raise ValueError("must be a number")
+        return value
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    """The types that an annotation is made of."""
+    if parts := get_args(annotation):
+        return [kind for part in parts for kind in _kinds(part)]
+    return [annotation if isinstance(annotation, type) else type(annotation)]
+
+
+def _has_truth_value(value: object) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return isinstance(value, bool) or any(isinstance(item, bool) for item in items)
+
+
+def resolved(value: T, folder: Path) -> T:
+    """Resolve every path in a section, at any depth, against the folder of the run file."""
+    found: object = value
+    match value:
+        case Path():
+            found = folder / value
+        case tuple():
+            found = tuple(resolved(item, folder) for item in value)
+        case Section():
+            before = {name: getattr(value, name) for name in type(value).model_fields}
+            after = {name: resolved(field, folder) for name, field in before.items()}
+            found = value.model_copy(update={name: after[name] for name in after if after[name] != before[name]})
+    return cast(T, found)

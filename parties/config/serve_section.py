@@ -1,56 +1,30 @@
-"""What a passive party's run file says about prediction: how much it answers, and what may become of the scores."""
+"""The `serve` section of a passive party's run file: rate limits of prediction, and the demanded score policy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from parties.config.score_policy import RevealSection
+from parties.config.section import PositiveCount, Section
 
-Many = Annotated[int, Field(ge=1)]
 
-
-class ServeSection(BaseModel):
-    """Limits on what is answered, enforced before every answer, and how the active party must reveal scores.
+class ServeSection(Section):
+    """Limits enforced before every answer, and the score policy that the active party must have.
 
     `batch_rows` is the most records of one request; `records_per_minute` and `routed_bits_per_day` are told in
     `parties.vertical.rate_limits`. What is left out is not limited.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    batch_rows: Many | None = Field(None, description="Most records of one request.")
-    records_per_minute: Many | None = Field(
+    batch_rows: PositiveCount | None = Field(None, description="Most records of one request.")
+    records_per_minute: PositiveCount | None = Field(
         None, description="Most records asked for within any 60 seconds, known or not."
     )
-    routed_bits_per_day: Many | None = Field(
+    routed_bits_per_day: PositiveCount | None = Field(
         None, description="Most exact routing bits between one midnight UTC and the next."
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy that the active party must have.")
 
-    def limits(self) -> Limits:
-        """The limits that are kept on disk."""
-        return Limits(records_per_minute=self.records_per_minute, routed_bits_per_day=self.routed_bits_per_day)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The most that is answered; None for no limit.
-
-    Attributes
-    ----------
-    records_per_minute : int, optional
-        Records asked for, known or not, within any 60 seconds.
-    routed_bits_per_day : int, optional
-        Bits that answer split tests from exact values, between one midnight UTC and the next.
-    """
-
-    records_per_minute: int | None = None
-    routed_bits_per_day: int | None = None
-
     @property
-    def is_needed(self) -> bool:
-        """Whether there is any limit."""
-        return self != Limits()
+    def has_limits(self) -> bool:
+        """Whether answers are counted over time, which takes a file."""
+        return self.records_per_minute is not None or self.routed_bits_per_day is not None

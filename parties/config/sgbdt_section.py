@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from opboost.horizontal.sgbdt.training import Shape
-
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_Least0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from parties.config.section import NonNegative, Positive, Section
 
 # What the estimators of this recipe have been tuned to; a test compares the two.
 _DEFAULTS: dict[str, dict[str, float]] = {
@@ -36,10 +34,8 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 }
 
 
-class SGBDTSection(BaseModel):
+class SGBDTSection(Section):
     """Parameters of S-GBDT, under the estimators' names; what is left out is as there."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n_estimators: int = Field(0, ge=1, description="Number of trees; left out: 300 for classes, 150 for numbers.")
     n_extra_estimators: int = Field(0, ge=0, description="Further trees for records with budget left, with the filter.")
@@ -47,20 +43,20 @@ class SGBDTSection(BaseModel):
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
     max_depth: int = Field(0, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers.")
-    learning_rate: _Positive = Field(
+    learning_rate: Positive = Field(
         0.0, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
     )
-    max_grad: _Positive = Field(
+    max_grad: Positive = Field(
         0.0, description="Bound on a record's gradient; left out: 0.5 for classes, 0.25 for numbers."
     )
-    denominator_noise: _Positive = Field(
+    denominator_noise: Positive = Field(
         0.0, description="Noise of a leaf's denominator over that of its gradients; left out: 2 or 6."
     )
-    reg_lambda: _Least0 = Field(1.0, description="L2 regularisation of leaf values.")
-    noise_lambda: _Least0 = Field(
+    reg_lambda: NonNegative = Field(1.0, description="L2 regularisation of leaf values.")
+    noise_lambda: NonNegative = Field(
         0.0, description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers."
     )
-    max_leaf: _Positive = Field(2.0, description="Bound on leaf values.")
+    max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
     columns_per_tree: int = Field(
         0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
     )
@@ -78,11 +74,11 @@ class SGBDTSection(BaseModel):
 
     @property
     def has_filter(self) -> bool:
-        """Whether records have accounts of their own."""
+        """Whether records have individual privacy filters."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
     def shape(self, n_columns: int, *, is_printed: bool) -> Shape:
-        """What the trees look like."""
+        """The shape of the trees."""
         return Shape(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,

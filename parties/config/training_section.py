@@ -1,15 +1,18 @@
-"""The `training` section of horizontal run files, which all who take part share, and how it travels."""
+"""The `training` section of horizontal run files, which all parties share, and its form in messages."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, Field, JsonValue, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.federated_section import FederatedSection
 from parties.config.protection import Delta, Epsilon, LabelBounds
@@ -20,8 +23,41 @@ from protocols.secure_aggregation.epochs import MAX_WORKERS
 _WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
 
 
-class TrainingSection(Section):
-    """What all who take part must have agreed on.
+class TaskSection(Section):
+    """Objective and budget: the keys of a `training` section that all recipes have."""
+
+    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
+    label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
+    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
+
+    @model_validator(mode="after")
+    def _check_label_bounds(self) -> Self:
+        if self.is_classification != (self.label_bounds is None):
+            raise ValueError("public `label_bounds` go with `reg:squarederror`, and with nothing else")
+        return self
+
+    @property
+    def is_classification(self) -> bool:
+        return self.objective == "binary:logistic"
+
+    def task(self, names: tuple[str, ...], grid: PublicGrid) -> PublicTask:
+        """The public task of the training, on these columns."""
+        lower, upper = self.label_bounds or (-1.0, 1.0)
+        centre, spread = (lower + upper) / 2, (upper - lower) / 2
+        return PublicTask(names, grid, centre, spread, self.epsilon, True, self.is_classification)
+
+    def agreed(self, *, exclude_none: bool = False) -> dict[str, JsonValue]:
+        """Every setting as plain values, epsilon as a number even if it is infinite."""
+        return {**self.model_dump(mode="json", exclude_none=exclude_none), "epsilon": self.epsilon}
+
+    def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
+        """The settings as they travel, with a digest of what is public about the columns."""
+        columns = json.dumps([asdict(column) for column in schema.columns], default=str)
+        return {"schema": hashlib.sha256(columns.encode()).hexdigest(), **flat(self.agreed())}
+
+
+class TrainingSection(TaskSection):
+    """The `training` section of a coordinator and its workers, the same at all of them.
 
     `noise` says who draws it: the ``aggregator``, which then sees exact sums, or the ``workers`` in shares, of which
     any `honest` make up the whole. Every sum is over at least `threshold` of the `workers`. With `known_workers`, the
@@ -33,9 +69,6 @@ class TrainingSection(Section):
     mode: Literal["certified", "paper"] = Field(
         "certified", description="The certified recipe, or the letter of its paper."
     )
-    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
-    label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
-    epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
     delta: Delta = Field(description="The delta of the guarantee, per record.")
     noise: Literal["aggregator", "workers"] = Field(
         "workers", description="Who draws noise; an `aggregator` sees exact sums."
@@ -48,7 +81,7 @@ class TrainingSection(Section):
     known_workers: bool | None = Field(
         None, description="Whether workers have each other's keys; by default with a `secret_key`."
     )
-    sgbdt: SGBDTSection = Field(SGBDTSection(), description="Parameters of S-GBDT.")
+    sgbdt: SGBDTSection = Field(SGBDTSection(), validate_default=True, description="Parameters of S-GBDT.")
     federated: FederatedSection = Field(FederatedSection(), description="Parameters of the federated framework.")
 
     @field_validator("recipe", mode="before")
@@ -56,8 +89,8 @@ class TrainingSection(Section):
     def _check_recipe(cls, recipe: object) -> object:
         if recipe == "dpboost":
             raise ValueError(
-                "DPBoost chooses splits from exact histograms, of which no worker has an account; it runs in one "
-                "process only"
+                "DPBoost chooses splits from exact histograms, for which a worker has no privacy accounting; it runs "
+                "in one process only"
             )
         return recipe
 
@@ -80,29 +113,24 @@ class TrainingSection(Section):
         if self.honest is not None and self.honest > self.threshold:
             raise ValueError("a sum may be over `threshold` workers, so no more than these can be promised as `honest`")
         if is_shared and self.recipe == "sgbdt" and self.sgbdt.subsample < 1:
-            raise ValueError("there is no account of sampled records with noise in shares: leave `subsample` at 1")
-        if (self.objective == "reg:squarederror") != (self.label_bounds is not None):
-            raise ValueError("public `label_bounds` go with `reg:squarederror`, and with nothing else")
+            raise ValueError("noise in shares has no privacy accounting of sampled records: leave `subsample` at 1")
         return self
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        object.__setattr__(self, "sgbdt", self.sgbdt.completed(self.objective))
-        return self
+    @field_validator("sgbdt")
+    @classmethod
+    def _complete(cls, sgbdt: SGBDTSection, info: ValidationInfo) -> SGBDTSection:
+        return sgbdt.completed(info.data["objective"]) if "objective" in info.data else sgbdt
 
-    def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
-        """The same as it travels, with a digest of what is public about the columns."""
-        other = "sgbdt" if self.recipe == "federated" else "federated"
-        return {**terms_of(self, schema, without=other), "epsilon": self.epsilon}
+    def agreed(self, *, exclude_none: bool = False) -> dict[str, JsonValue]:
+        """Every setting but those of the recipe that is not trained."""
+        found = super().agreed(exclude_none=exclude_none)
+        del found["sgbdt" if self.recipe == "federated" else "federated"]
+        return found
 
 
-def terms_of(training: BaseModel, schema: TableSchema, *, without: str = "") -> dict[str, JsonValue]:
-    """A section as it travels, with a digest of what is public about the columns; `without` one of its parts."""
-    columns = json.dumps([asdict(column) for column in schema.columns], default=str)
-    found: dict[str, JsonValue] = {"schema": hashlib.sha256(columns.encode()).hexdigest()}
-    for name, value in training.model_dump(mode="json", exclude={without}).items():
-        if isinstance(value, dict):
-            found |= {f"{name}.{key}": item for key, item in value.items()}
-        else:
-            found[name] = value
+def flat(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Flatten settings: those of each section get a dotted key."""
+    found: dict[str, JsonValue] = {}
+    for name, value in settings.items():
+        found |= {f"{name}.{key}": item for key, item in value.items()} if isinstance(value, dict) else {name: value}
     return found

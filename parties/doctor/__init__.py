@@ -1,1 +1,1 @@
-"""Doctor: checks of a run file, its data and its peer before anything is spent."""
+"""Doctor: checks of a run file, its data and its peers before anything is spent."""

@@ -1,16 +1,17 @@
-"""Asking the other side, before a run, whether it is there and agrees. Whoever waits there for the run waits on."""
+"""Checks with the peers before a run: presence and agreement. A peer that waits for the run is not disturbed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.doctor.check_result import Finding, Status
+from parties.doctor.check_result import Checklist, Status
 from parties.session.connections import peer_key
-from parties.session.handshake import differences, prove_ids, set_difference, with_point
+from parties.session.differences import differences, set_difference
+from parties.session.handshake import prove_ids, with_point
 from protocols.alignment.id_proof import IdProof, id_proof
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import KeyPair
@@ -19,9 +20,15 @@ from protocols.transport.zmq_listener import Listener
 
 
 def ask_active(
-    run: PassiveRun, mine: Hello, keys: KeyPair | None, *, wait_s: float, password: bytes | None = None
-) -> Iterator[Finding]:
-    """A passive party's question, put by a greeting that only looks; with a password, ids are compared too."""
+    run: PassiveRun,
+    mine: Hello,
+    keys: KeyPair | None,
+    checks: Checklist,
+    *,
+    wait_s: float,
+    password: bytes | None = None,
+) -> None:
+    """Ask the active party, by a handshake that only looks; with a password, ids are compared too."""
     peer = run.active.name
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     theirs = peer_key(run.active.public_key, peer, keys is None)
@@ -31,9 +38,9 @@ def ask_active(
         with id_proof(password) as proof:
             said = with_point(mine, proof)
             channel.send(said)
-            yield from _compared(channel, proof, said, expect(channel, Hello))
+            _compare(channel, proof, said, expect(channel, Hello), checks)
     except ProtocolError as error:
-        yield _unanswered(peer, error)
+        _note_unanswered(error, checks)
     finally:
         if channel is not None:
             channel.close()
@@ -43,47 +50,47 @@ def ask_passive(
     run: ActiveRun,
     mine: Mapping[str, Hello],
     keys: KeyPair | None,
+    checks: Checklist,
     *,
     wait_s: float,
     passwords: Mapping[str, bytes] | None = None,
-) -> Iterator[Finding]:
-    """The active party's: listens for every passive party, whether that one asks too or waits for the run."""
+) -> None:
+    """Ask every passive party, which may be at its own check or wait for the run."""
     timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s, stall_s=wait_s)
     peers = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.passive}
     events: list[str] = []
-    try:
+    with checks.checking("address"):
         listener = Listener(run.listen, peers, keys=keys, timing=timing, on_event=events.append)
-    except ProtocolError as error:
-        yield Finding("address", Status.PROBLEM, str(error))
-        return
-    try:
-        channels: list[Channel] = [listener.channel(peer) for peer in peers]
-        for channel in channels:
-            try:
-                with id_proof((passwords or {}).get(channel.peer)) as proof:
-                    said, theirs = with_point(mine[channel.peer], proof), expect(channel, Hello)
-                    channel.send(said)
-                    yield from _compared(channel, proof, said, theirs)
-            except ProtocolError as error:
-                yield _unanswered(channel.peer, error)
-            channel.close()
-    finally:
-        listener.close()
-    yield from (Finding("connection", Status.WARNING, event) for event in events)
+        try:
+            channels: list[Channel] = [listener.channel(peer) for peer in peers]
+            for channel in channels:
+                try:
+                    with id_proof((passwords or {}).get(channel.peer)) as proof:
+                        said, theirs = with_point(mine[channel.peer], proof), expect(channel, Hello)
+                        channel.send(said)
+                        _compare(channel, proof, said, theirs, checks)
+                except ProtocolError as error:
+                    _note_unanswered(error, checks)
+                channel.close()
+        finally:
+            listener.close()
+    for event in events:
+        checks.add("connection", Status.WARNING, event)
 
 
-def _compared(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> Iterator[Finding]:
+def _compare(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello, checks: Checklist) -> None:
     peer = channel.peer
     found = differences(mine, theirs, peer)
     if not found and proof is not None and not prove_ids(channel, proof, mine, theirs):
         found = [set_difference(mine, theirs)]
     for difference in found:
-        yield Finding("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
+        checks.add("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
     if not found:
-        yield Finding("peer", Status.OK, f"{peer} is there, speaks protocol version {VERSION} and agrees")
+        checks.add("peer", Status.OK, f"{peer} is there, speaks protocol version {PROTOCOL_VERSION} and agrees")
 
 
-def _unanswered(peer: str, error: ProtocolError) -> Finding:
+def _note_unanswered(error: ProtocolError, checks: Checklist) -> None:
     if isinstance(error, PeerLost) and "refused" not in str(error):
-        return Finding("peer", Status.SKIPPED, f"only this side was checked: {error}")
-    return Finding("peer", Status.PROBLEM, str(error))
+        checks.add("peer", Status.SKIPPED, f"only this side was checked: {error}")
+    else:
+        checks.add("peer", Status.PROBLEM, str(error))

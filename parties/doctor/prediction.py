@@ -1,22 +1,24 @@
-"""`opboost doctor --for predict` and `--for serve`: what can be checked before records are scored or answered for."""
+"""`opboost doctor --for predict` and `--for serve`: checks before prediction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 from opboost.routing import Router
+from opboost.schema import TableSchema
 from parties.config.reading import read_any_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.doctor.check_result import Finding, Status, is_sound
+from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
-from parties.doctor.run_files import examine_keys
-from parties.errors import EXPECTED_ERRORS, ConfigError, OverBudget
-from parties.ledger.charged_release import open_books
+from parties.doctor.run_files import AskPeers, check_and_ask
+from parties.errors import ConfigError, OverBudget
+from parties.ledger.budget import Budget
 from parties.ledger.pricing import planned
-from parties.ledger.release_store import store_path
+from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
-from parties.tables.party_table import own_columns, read_table
+from parties.tables.blocks import id_keys
+from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.preparation import bits
@@ -27,7 +29,7 @@ from protocols.messages.vertical import Hello, Task
 def examine_prediction(
     path: Path, *, data: Path | None = None, serves: bool = False, insecure: bool = False, wait_s: float = 5.0
 ) -> list[Finding]:
-    """Check what a prediction needs, at either role; then the peers, for at most `wait_s` seconds.
+    """Check what a prediction needs, for either role; then the peers, for at most `wait_s` seconds.
 
     Parameters
     ----------
@@ -40,130 +42,111 @@ def examine_prediction(
     insecure : bool
     wait_s : float
     """
-    try:
+    checks = Checklist()
+    with checks.checking("run file"):
         run = read_any_run(path)
         if serves and isinstance(run, ActiveRun):
             raise ConfigError(f"{path}: only a passive party serves; found the run file of an active one")
-    except EXPECTED_ERRORS as error:
-        return [Finding("run file", Status.PROBLEM, str(error))]
-    findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
-    peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
-    address = run.listen if isinstance(run, ActiveRun) else run.connect
-    keys_fit, keys = examine_keys(run, peers, [address], insecure, findings)
-    findings += _active(run, data) if isinstance(run, ActiveRun) else _passive(run, data, serves=serves)
-    if not keys_fit or not is_sound(findings):
-        findings.append(Finding("peer", Status.SKIPPED, "not asked: what is wrong here comes first"))
-    elif isinstance(run, ActiveRun):
-        mine = _looking(asking_hello(run.party, run.run_id, run.reveal.words()))
-        findings += ask_passive(run, {peer.name: mine for peer in run.passive}, keys, wait_s=wait_s)
-    else:
-        mine = _looking(prediction_hello(run.party, run.run_id, reveal=run.serve.reveal.words()))
-        findings += ask_active(run, mine, keys, wait_s=wait_s)
-    return findings
+        checks.add("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")
+
+        def job() -> AskPeers | None:
+            if isinstance(run, ActiveRun):
+                return _check_active(run, data, checks, wait_s=wait_s)
+            return _check_passive(run, data, checks, serves=serves, wait_s=wait_s)
+
+        check_and_ask(run, job, checks, insecure=insecure)
+    return checks.findings
 
 
 def _looking(hello: Hello) -> Hello:
     return hello.model_copy(update={"task": Task.CHECK, "looks_for": Task.PREDICT})
 
 
-def _active(run: ActiveRun, data: Path | None) -> Iterator[Finding]:
-    """Whether there is a model that these peers can answer for, and records to score."""
+def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_s: float) -> AskPeers | None:
+    """Check the model, its peers and the records to score."""
     folder = RunFolder(run.run_folder)
-    try:
+    with checks.checking("model"):
         model = folder.load_joint_model()
         strangers = sorted(set(model.ensemble.owners) - {peer.name for peer in run.passive})
         if strangers:
             raise ConfigError(f"the model needs answers of {', '.join(strangers)}, whom the run file does not name")
-        yield Finding("model", Status.OK, f"{model.ensemble.n_rounds} rounds in {folder.path}")
+        checks.add("model", Status.OK, f"{model.ensemble.n_rounds} rounds in {folder.path}")
         run.reveal.check(model.ensemble.loss)
-    except EXPECTED_ERRORS as error:
-        yield Finding("model", Status.PROBLEM, str(error))
-        return
-    try:
-        schema, ignore = read_schema(run.table_schema)
-        source = data or run.data
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-        own_columns(table, schema)
-    except EXPECTED_ERRORS as error:
-        yield Finding("data", Status.PROBLEM, str(error))
-        return
-    yield Finding("data", Status.OK, f"{source}: {table.n_rows} records")
-    target = folder.path / "predictions.csv"
-    if target.exists():
-        yield Finding("predictions", Status.WARNING, f"{target} exists; give another file with --out")
+        with checks.checking("data"):
+            table, schema = _read_records(run, data, checks)
+            own_columns(table, schema)
+            target = folder.path / "predictions.csv"
+            if target.exists():
+                checks.add("predictions", Status.WARNING, f"{target} exists; give another file with --out")
+    if not checks.is_sound:
+        return None
+    hello = _looking(asking_hello(run.party, run.run_id, run.reveal.words()))
+    return lambda keys: ask_passive(run, {peer.name: hello for peer in run.passive}, keys, checks, wait_s=wait_s)
 
 
-def _passive(run: PassiveRun, data: Path | None, *, serves: bool) -> Iterator[Finding]:
-    """Whether there is a share of a model, records to answer for, and an account and limits that allow it."""
+def _check_passive(
+    run: PassiveRun, data: Path | None, checks: Checklist, *, serves: bool, wait_s: float
+) -> AskPeers | None:
+    """Check the share of a model, the records to answer for, ledger and limits."""
     folder = RunFolder(run.run_folder)
-    try:
+    with checks.checking("model"):
         router = folder.load_router()
-        if serves:
-            with folder.locked():
-                pass
-    except EXPECTED_ERRORS as error:
-        yield Finding("model", Status.PROBLEM, str(error))
-        return
-    n_columns = len(set(source for source, _ in router.tests.sources))
-    yield Finding("model", Status.OK, f"{router.tests.n_tests} split tests on {n_columns} columns in {folder.path}")
-    try:
-        schema, ignore = read_schema(run.table_schema)
-        run.ledger.budget.budget(schema)
-        source = data or run.data
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-        records = AnswerableRecords.of(router, table.index, table.frame)
-    except EXPECTED_ERRORS as error:
-        yield Finding("data", Status.PROBLEM, str(error))
-        return
-    yield Finding("data", Status.OK, f"{source}: {table.n_rows} records")
-    yield from _account(run, records)
-    yield from _limits(run, router)
+        with folder.locked() if serves else nullcontext():
+            n_columns = len(set(source for source, _ in router.tests.sources))
+        checks.add("model", Status.OK, f"{router.tests.n_tests} split tests on {n_columns} columns in {folder.path}")
+        with checks.checking("data"):
+            table, schema = _read_records(run, data, checks)
+            budget = run.ledger.budget.budget(schema)
+            _check_ledger(run, budget, AnswerableRecords.of(router, table.index, table.frame), checks)
+            _check_limits(run, router, checks)
+    if not checks.is_sound:
+        return None
+    hello = _looking(prediction_hello(run.party, run.run_id, reveal=run.serve.reveal.words()))
+    return lambda keys: ask_active(run, hello, keys, checks, wait_s=wait_s)
 
 
-def _account(run: PassiveRun, records: AnswerableRecords) -> Iterator[Finding]:
-    """Whether ledger and store can be trusted, and whether all records could be drawn for mode ``desensitized``."""
-    budget = run.ledger.budget.budget(read_schema(run.table_schema)[0])
-    mechanisms, encoded = [m for m, _ in records.columns], [column for _, column in records.columns]
-    try:
-        with open_books(run.ledger.path) as (ledger, store):
-            if store_path(ledger).exists():
-                store.verify()
-            yield Finding("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-            costs = [one.cost for one in planned(mechanisms, encoded, records.ids, is_secure=bits(run).is_secure)]
+def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checklist) -> tuple[PartyTable, TableSchema]:
+    schema, ignore = read_schema(run.table_schema)
+    source = data or run.data
+    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
+    return table, schema
+
+
+def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, checks: Checklist) -> None:
+    """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
+    mechanisms = [mechanism for mechanism, _ in records.columns]
+    with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
+        ledger.verify()
+        checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
+        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=bits(run).is_secure)]
+        try:
             ledger.balances.check(costs, budget)
-            yield Finding("budget", Status.OK, "all records may be drawn for mode `desensitized`")
-    except OverBudget as error:
-        yield Finding("budget", Status.WARNING, f"mode `desensitized`, if all records are to be drawn: {error}")
-    except EXPECTED_ERRORS as error:
-        yield Finding("ledger", Status.PROBLEM, str(error))
+            checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")
+        except OverBudget as error:
+            sentence = f"mode `desensitized`, if all records are to be drawn: {error}"
+            checks.add("budget", Status.WARNING, sentence)
 
 
-def _limits(run: PassiveRun, router: Router) -> Iterator[Finding]:
-    """What may be asked for, in words; and whether the file that counts it can be used."""
-    limits = run.serve.limits()
+def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
+    """Check the rate limits, and the file that counts them."""
+    limits, n_tests = run.serve, router.tests.n_tests
     if not run.allow_routed:
-        yield Finding("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
+        checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
     elif limits.routed_bits_per_day is None:
-        yield Finding("limits", Status.WARNING, "`serve.routed_bits_per_day` is not set: all records may be asked for")
-    elif router.tests.n_tests > limits.routed_bits_per_day:
-        sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {router.tests.n_tests} tests"
-        yield Finding("limits", Status.PROBLEM, f"{sentence} of the model: no record can be answered")
+        unset = "`serve.routed_bits_per_day` is not set: all records may be asked for"
+        checks.add("limits", Status.WARNING, unset)
+    elif n_tests > limits.routed_bits_per_day:
+        sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_tests} tests of the model"
+        checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.is_needed:
+    if not limits.has_limits:
         return
-    try:
+    with checks.checking("limits"):
         with Allowance(allowance_path(run.ledger.path), limits, run.active.name) as allowance:
             behind_s = allowance.seconds_behind()
-    except EXPECTED_ERRORS as error:
-        yield Finding("limits", Status.PROBLEM, str(error))
-        return
-    if behind_s:
-        yield Finding("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")
-    else:
-        yield Finding("limits", Status.OK, ", ".join(f"{name} {value}" for name, value in _set(run).items()))
-
-
-def _set(run: PassiveRun) -> dict[str, int]:
-    """The limits that are set."""
-    found = run.serve.model_dump(include={"batch_rows", "records_per_minute", "routed_bits_per_day"})
-    return {name: value for name, value in found.items() if value is not None}
+        if behind_s:
+            checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")
+        else:
+            of_run = limits.model_dump(exclude={"reveal"}, exclude_none=True)
+            checks.add("limits", Status.OK, ", ".join(f"{name} {value}" for name, value in of_run.items()))

@@ -1,85 +1,71 @@
-"""What the doctor checks for every role: the keys, and the run folder."""
+"""Checks of the run file of any role: protection, keys, run folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
+from parties.config.party_run import PartyRun
 from parties.config.protection import MOST_DELTA, MOST_EPSILON
-from parties.config.vertical import ActiveRun, PassiveRun
-from parties.doctor.check_result import Finding, Status
-from parties.errors import EXPECTED_ERRORS, ConfigError
+from parties.doctor.check_result import Checklist, Status
+from parties.errors import ConfigError
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_key
 from protocols.transport.keys import KeyPair, check_loopback
 
-if TYPE_CHECKING:
-    from parties.config.record_runs import RecordRun
+AskPeers = Callable[[KeyPair | None], None]
+"""Asks the peers with this party's keys, or in plain text without."""
 
 
-class NamedKey(Protocol):
-    """Another party as a run file names it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def public_key(self) -> Path | None: ...
+def check_protection(run: PartyRun, checks: Checklist) -> None:
+    """Check whether the run file allows budgets that protect nothing."""
+    if run.no_privacy:
+        sentence = f"the run file allows an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g}"
+        checks.add("no_privacy", Status.WARNING, f"{sentence}: such budgets protect nothing")
 
 
-def examine_keys(
-    run: ActiveRun | PassiveRun | RecordRun,
-    peers: Sequence[NamedKey],
-    addresses: Sequence[str],
-    insecure: bool,
-    findings: list[Finding],
-) -> tuple[bool, KeyPair | None]:
-    """Whether this party's key and those of its peers can be used; and its own."""
-    try:
+def check_keys(run: PartyRun, checks: Checklist, *, insecure: bool) -> tuple[bool, KeyPair | None]:
+    """Check this party's key and those of its peers; whether they can be used, and its own."""
+    with checks.checking("keys"):
         keys = own_keys(run, insecure)
-        for address in addresses:
+        for address in run.wiring.addresses:
             check_loopback(address, keys)
-        publics = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in peers}
+        publics = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in run.wiring.peers}
         if keys is not None and keys.public in publics.values():
             raise ConfigError("a peer's public key is this party's own")
         if keys is not None and len(set(publics.values())) < len(publics):
             raise ConfigError("two peers have the same public key")
-    except EXPECTED_ERRORS as error:
-        findings.append(Finding("keys", Status.PROBLEM, str(error)))
-        return False, None
-    if keys is None:
-        findings.append(Finding("keys", Status.WARNING, "none: the run is in plain text, on this machine alone"))
+        if keys is None:
+            checks.add("keys", Status.WARNING, "none: the run is in plain text, on this machine alone")
+        else:
+            checks.add("keys", Status.OK, f"this party's, and those of {', '.join(publics)}")
+        return True, keys
+    return False, None
+
+
+def check_and_ask(run: PartyRun, job: Callable[[], AskPeers | None], checks: Checklist, *, insecure: bool) -> None:
+    """Check the keys of a party of vertical training and its job; then ask the peers, if both can be used."""
+    are_usable, keys = check_keys(run, checks, insecure=insecure)
+    ask = job()
+    if ask is None or not are_usable:
+        checks.add("peer", Status.SKIPPED, "not asked: what is wrong here comes first")
     else:
-        findings.append(Finding("keys", Status.OK, f"this party's, and those of {', '.join(publics)}"))
-    return True, keys
+        ask(keys)
 
 
-def examine_protection(run: ActiveRun | PassiveRun | RecordRun) -> Iterator[Finding]:
-    """Whether the run file allows budgets that protect nothing."""
-    if run.no_privacy:
-        sentence = f"the run file allows an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g}"
-        yield Finding("no_privacy", Status.WARNING, f"{sentence}: such budgets protect nothing")
-
-
-def examine_folder(run: ActiveRun | PassiveRun | RecordRun, path: Path) -> Iterator[Finding]:
-    """Whether the run folder may be used."""
+def check_folder(run: PartyRun, path: Path, checks: Checklist) -> None:
+    """Check that the run folder may be used."""
     folder = RunFolder(run.run_folder)
-    try:
+    with checks.checking("run folder"):
         state = folder.state(path, party=run.party, role=run.role)
-    except EXPECTED_ERRORS as error:
-        yield Finding("run folder", Status.PROBLEM, str(error))
-        return
-    there = folder.path
-    while not there.exists():
-        there = there.parent
-    if not os.access(there, os.W_OK | os.X_OK):
-        yield Finding("run folder", Status.PROBLEM, f"{there} cannot be written")
-        return
-    sentences = {
-        RunState.NEW: f"{folder.path} is free",
-        RunState.UNFINISHED: f"{folder.path} holds the beginning of this run, which goes on where it stopped",
-        RunState.FINISHED: f"{folder.path} holds this run, which is finished: starting it does nothing",
-    }
-    yield Finding("run folder", Status.WARNING if state is RunState.FINISHED else Status.OK, sentences[state])
+        there = next(one for one in (folder.path, *folder.path.parents) if one.exists())
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise ConfigError(f"{there} cannot be written")
+        sentences = {
+            RunState.NEW: f"{folder.path} is free",
+            RunState.UNFINISHED: f"{folder.path} holds the beginning of this run, which goes on where it stopped",
+            RunState.FINISHED: f"{folder.path} holds this run, which is finished: starting it does nothing",
+        }
+        status = Status.WARNING if state is RunState.FINISHED else Status.OK
+        checks.add("run folder", status, sentences[state])

@@ -1,26 +1,29 @@
-"""`opboost doctor`: what can be checked before a run, as findings. Nothing is drawn, charged or released."""
+"""`opboost doctor` before training: checks without a draw, a charge or a release."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role, read_schema
-from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun, PassiveRun
-from parties.doctor.check_result import Finding, Status, is_sound
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
-from parties.doctor.run_files import examine_folder, examine_keys, examine_protection
-from parties.doctor.table import TableUse, examine_table
-from parties.errors import EXPECTED_ERRORS, OverBudget
+from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, check_protection
+from parties.doctor.table import TableUse, check_table
+from parties.errors import OverBudget
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.charged_release import open_books
 from parties.ledger.ledger_lines import Release
+from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import store_path
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import PreparedPassive, prepare_active, prepare_passive
+from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
+from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 
@@ -31,115 +34,111 @@ if TYPE_CHECKING:
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
     """Check a run file of any role and all that it names; then the peers, for at most `wait_s` seconds."""
-    try:
+    checks = Checklist()
+    with checks.checking("run file"):
         if read_role(path) in HORIZONTAL_ROLES:
             # Loaded here: the doctor of vertical training does without the recipes of horizontal training.
             from parties.doctor.horizontal import examine_rows
 
             return examine_rows(path, insecure=insecure, wait_s=wait_s)
         run = read_any_run(path)
-        findings = [Finding("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")]
-    except EXPECTED_ERRORS as error:
-        return [Finding("run file", Status.PROBLEM, str(error))]
-    findings += examine_protection(run)
-    peers = run.passive if isinstance(run, ActiveRun) else (run.active,)
-    address = run.listen if isinstance(run, ActiveRun) else run.connect
-    keys_fit, keys = examine_keys(run, peers, [address], insecure, findings)
-    findings += examine_folder(run, path)
-    job = _prepare(run, path, findings)
-    if job is None or not keys_fit:
-        findings.append(Finding("peer", Status.SKIPPED, "not asked: what is wrong here comes first"))
-    elif isinstance(run, ActiveRun):
-        assert isinstance(job, ActiveJob)
-        hellos = {peer.name: job.hello(peer.name, task=Task.CHECK) for peer in run.passive}
-        findings += ask_passive(run, hellos, keys, wait_s=wait_s, passwords=job.passwords(hellos))
-    else:
-        assert isinstance(job, PassiveJob)
-        findings += ask_active(run, job.hello(Task.CHECK), keys, wait_s=wait_s, password=job.password)
-    return findings
+        checks.add("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")
+        check_protection(run, checks)
+        check_and_ask(run, lambda: _check_job(run, path, checks, wait_s=wait_s), checks, insecure=insecure)
+    return checks.findings
 
 
-def _prepare(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -> ActiveJob | PassiveJob | None:
-    """Check schema, data, settings and account; returns the job if it could be started."""
-    try:
+def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wait_s: float) -> AskPeers | None:
+    """Check run folder, schema, data, settings and ledger.
+
+    Returns
+    -------
+    ask : callable or None
+        The question to the peers of a job that could be started.
+    """
+    check_folder(run, path, checks)
+    with checks.checking("schema"):
         schema, ignore = read_schema(run.table_schema)
-    except EXPECTED_ERRORS as error:
-        findings.append(Finding("schema", Status.PROBLEM, str(error)))
-        return None
-    # A folder of partitions is looked through on the cluster.
-    is_on_cluster = run.data.is_dir() and run.engine == "dask"
-    of_table = [] if is_on_cluster else list(examine_table(TableUse.of(run), schema, ignore))
-    findings += of_table
-    if not is_sound(of_table):
-        return None
-    try:
-        if run.engine == "dask":
-            return _prepare_partitions(run, path, findings)
-        if isinstance(run, ActiveRun):
-            return prepare_active(run, path).job()
-        prepared = prepare_passive(run, path)
-    except EXPECTED_ERRORS as error:
-        findings.append(Finding("settings", Status.PROBLEM, str(error)))
-        return None
-    findings += _account(run, prepared)
-    return prepared.job()
+        # A folder of partitions is validated on the cluster.
+        is_on_cluster = is_folder(run.data) and run.engine == "dask"
+        if not is_on_cluster and not check_table(TableUse.of(run), schema, ignore, checks):
+            return None
+        with checks.checking("settings"):
+            if isinstance(run, ActiveRun):
+                active = _active_job(run, path, checks)
+                hellos = {peer.name: active.hello(peer.name, task=Task.CHECK) for peer in run.passive}
+                passwords = active.passwords(hellos)
+                return lambda keys: ask_passive(run, hellos, keys, checks, wait_s=wait_s, passwords=passwords)
+            passive = _passive_job(run, path, checks)
+            hello, password = passive.hello(Task.CHECK), passive.password
+            return lambda keys: ask_active(run, hello, keys, checks, wait_s=wait_s, password=password)
+    return None
 
 
-def _prepare_partitions(run: ActiveRun | PassiveRun, path: Path, findings: list[Finding]) -> ActiveJob | PassiveJob:
-    """The same on the run's cluster, which is left as it was."""
+def _active_job(run: ActiveRun, path: Path, checks: Checklist) -> ActiveJob:
+    if run.engine != "dask":
+        return prepare_active(run, path).job()
     from parties.cluster.active_preparation import partitioned_active
+
+    with partitioned_active(run, path) as prepared:
+        _note_partitions(prepared.found, prepared.n_workers, checks)
+        return prepared.job()
+
+
+def _passive_job(run: PassiveRun, path: Path, checks: Checklist) -> PassiveJob:
+    if run.engine != "dask":
+        prepared = prepare_passive(run, path)
+        _check_ledger(run, prepared, checks)
+        return prepared.job()
     from parties.cluster.passive_preparation import partitioned_passive
 
-    def tell(found: Partitions, n_workers: int) -> None:
-        words = f"{found.n_rows} records in {len(found.paths)} partitions, seen by {n_workers} workers"
-        findings.append(Finding("partitions", Status.OK, words))
-
-    if isinstance(run, ActiveRun):
-        with partitioned_active(run, path) as active:
-            tell(active.found, active.n_workers)
-            return active.job()
-    with partitioned_passive(run, path) as passive:
-        tell(passive.found, passive.n_workers)
-        findings += _account(run, passive)
-        return passive.job()
+    with partitioned_passive(run, path) as partitioned:
+        _note_partitions(partitioned.found, partitioned.n_workers, checks)
+        _check_ledger(run, partitioned, checks)
+        return partitioned.job()
 
 
-def _account(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive) -> Iterator[Finding]:
-    """Whether the ledger can be trusted, and whether the budget allows the release."""
-    try:
-        releases, budget = prepared.planned(), run.ledger.budget.budget(prepared.schema)
-        if run.seed is not None:
-            yield Finding("ledger", Status.WARNING, "noise from a `seed` is charged as if there were none")
-        if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
-            Balances().check([release.cost for release in releases], budget)
-            yield Finding("ledger", Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
-            return
-        with open_books(run.ledger.path) as (ledger, store):
-            if store_path(ledger).exists():
-                store.verify()
-            if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
-                yield from _before_alignment(ledger, releases, budget)
+def _note_partitions(found: Partitions, n_workers: int, checks: Checklist) -> None:
+    words = f"{found.n_rows} records in {len(found.paths)} partitions, seen by {n_workers} workers"
+    checks.add("partitions", Status.OK, words)
+
+
+def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive, checks: Checklist) -> None:
+    """Check the ledger, and whether the budget allows the release."""
+    note = partial(checks.add, "ledger")
+    with checks.checking("ledger"):
+        try:
+            table, budget = prepared.named(), run.ledger.budget.budget(prepared.schema)
+            releases = planned(prepared.mechanisms, table.keys(), is_secure=bits(run).is_secure)
+            if run.seed is not None:
+                note(Status.WARNING, "noise from a `seed` is charged as if there were none")
+            if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
+                Balances().check([release.cost for release in releases], budget)
+                note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
                 return
-            absent = prepared.absent(releases, store)
-            if absent and RunFolder(run.run_folder).has_released:
-                yield Finding(
-                    "ledger", Status.PROBLEM, "this run has released before, but not what it would release now"
-                )
-            ledger.balances.check([release.cost for release in absent], budget)
-            n_stored = len(releases) - len(absent)
-            sentence = f"{ledger.n_lines} lines, verified; {len(absent)} columns to draw, {n_stored} stored already"
-            yield Finding("ledger", Status.OK, sentence)
-    except OverBudget as error:
-        yield Finding("budget", Status.PROBLEM, str(error))
-    except EXPECTED_ERRORS as error:
-        yield Finding("ledger", Status.PROBLEM, str(error))
+            with account_of(run, prepared.schema, Task.TRAIN) as account:
+                ledger = account.ledger
+                ledger.verify()
+                if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
+                    _check_before_alignment(ledger, releases, budget, checks)
+                    return
+                cells = account.look_up(prepared.mechanisms, table.blocks)
+                absent = [one.release for one in cells if one.n_new]
+                if absent and RunFolder(run.run_folder).has_released:
+                    note(Status.PROBLEM, "this run has released before, but not what it would release now")
+                ledger.balances.check([release.cost for release in absent], budget)
+                n_stored = len(releases) - len(absent)
+                sentence = f"{ledger.n_lines} lines, verified; {len(absent)} columns to draw, {n_stored} stored already"
+                note(Status.OK, sentence)
+        except OverBudget as error:
+            checks.add("budget", Status.PROBLEM, str(error))
 
 
-def _before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget) -> Iterator[Finding]:
-    """What is stored for the common records shows only when they are found."""
+def _check_before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget, checks: Checklist) -> None:
+    """Check that all columns could be drawn: what is stored for the common records shows only after alignment."""
     verified = f"{ledger.n_lines} lines, verified; {len(releases)} columns to draw unless they are stored already for "
-    yield Finding("ledger", Status.OK, f"{verified}the records that turn out to be common")
+    checks.add("ledger", Status.OK, f"{verified}the records that turn out to be common")
     try:
         ledger.balances.check([release.cost for release in releases], budget)
     except OverBudget as error:
-        yield Finding("budget", Status.WARNING, f"if they are to be drawn: {error}")
+        checks.add("budget", Status.WARNING, f"if they are to be drawn: {error}")

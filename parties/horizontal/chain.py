@@ -1,4 +1,4 @@
-"""A chain of owners (InPrivate): each takes its turns, and every tree reaches all the others.
+"""Chain training (InPrivate): owners grow trees in turn, and every tree is sent to all the others.
 
 With `broadcast` an owner sends its tree to all others at once, and they bring their residuals up to date while they
 wait for their turns. Without, trees go along the order from owner to owner, and each works through all that it lacks
@@ -18,7 +18,7 @@ from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.inprivate.training import Owner
 from opboost.trees.tree import Tree
 from parties.errors import ChainBroken, Disagreement
-from parties.horizontal.chain_checkpoint import KeptTurn, KeptTurns
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.public_randomness import term_differences
 from parties.progress import Progress, no_progress
@@ -28,13 +28,13 @@ from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, expect
 
-# How often a waiting owner looks whether the others are still there.
-LOOK_S = 0.002
+# Seconds between checks of a waiting owner whether the others are still connected.
+TURN_POLL_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainJob:
-    """What an owner brings to a run.
+    """Inputs of an owner to a chain training run.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class ChainJob:
         Makes the owner with its records, once all have agreed.
     is_secure : bool
         Whether the owner's random bits are.
-    kept : KeptTurns
+    checkpoint : ChainCheckpoint
         The trees of earlier processes of this run, and where further ones are kept.
     calls : frozenset of str
-        The others that this party connects to, and therefore greets first.
+        The others that this party connects to, and to which it sends its terms first.
     before_turn : callable
         Called before a tree is drawn; may refuse by raising.
     """
@@ -65,29 +65,31 @@ class ChainJob:
     recipe: InPrivateAmongOwners
     make_owner: Callable[[], Owner]
     is_secure: bool
-    kept: KeptTurns
+    checkpoint: ChainCheckpoint
     calls: frozenset[str]
     before_turn: Callable[[], None] = lambda: None
 
     @property
     def n_turns(self) -> int:
-        """Of all owners together."""
+        """Number of turns of all owners together."""
         return self.recipe.settings.n_rounds * len(self.order)
 
     @property
     def place(self) -> int:
-        """Where in the order this party is."""
+        """Position of this party in the order."""
         return self.order.index(self.party)
 
 
-def take_turns(
+def run_chain_owner(
     job: ChainJob,
     channels: Mapping[str, Channel],
     *,
     save: Callable[[SharedModel], None] = lambda model: None,
     progress: Progress = no_progress,
 ) -> SharedModel:
-    """Take part in a chain, over a channel to every other owner; they hear that it is over after `save` has returned.
+    """Run an owner's side of a chain, over a channel to every other owner.
+
+    They are told of its end once `save` has returned.
 
     Raises
     ------
@@ -98,24 +100,24 @@ def take_turns(
 
     Notes
     -----
-    Privacy: what leaves are this owner's trees, each kept before it is sent; a tree of a turn is drawn once, and its
-    records are in no other. The promise is the recipe's, to this owner's records, against all others.
+    Privacy: the outgoing messages hold this owner's trees, each stored before it is sent. A turn's tree is drawn
+    once, and its records are in no other. The promise is the recipe's, to this owner's records, against all others.
     """
     with conversation(list(channels.values())) as phase:
         chain = _Chain(job, channels, phase, progress)
         try:
-            chain.greet()
+            chain.handshake()
             model = chain.run()
             phase.enter("saving the model")
             save(model)
-            chain.part()
+            chain.complete()
         except PeerLost as error:
             raise ChainBroken(f"{error}, while this party was {phase.name}; the chain needs every owner") from None
         return model
 
 
 def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:
-    """To whom an owner sends which turns' trees once it holds those up to `turn`.
+    """Routing of trees: the receivers, and the turns whose trees an owner sends them once it holds those up to `turn`.
 
     Parameters
     ----------
@@ -143,19 +145,19 @@ def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: 
 
 
 class _Chain:
-    """One owner's side."""
+    """Protocol state of one owner."""
 
     def __init__(self, job: ChainJob, channels: Mapping[str, Channel], phase: Phase, progress: Progress) -> None:
         self._job = job
         self._channels = channels
         self._phase = phase
         self._progress = progress
-        self._turns = job.kept.read(job.recipe)
+        self._turns = job.checkpoint.read(job.recipe)
         self._held: dict[str, int] = {}
         self._owner: Owner
 
-    def greet(self) -> None:
-        """Compare terms with everybody; all hear this party's before it refuses."""
+    def handshake(self) -> None:
+        """Handshake: compare terms with every owner; all are sent this party's terms before it refuses."""
         job = self._job
         self._phase.enter("greeting")
         mine = TakeTurns(party=job.party, run_id=job.run_id, terms=dict(job.terms), n_held=len(self._turns))
@@ -172,19 +174,19 @@ class _Chain:
         self._held = {name: said.n_held for name, said in theirs.items()}
 
     def run(self) -> SharedModel:
-        """All turns in order, those of earlier processes too."""
+        """Run all turns in order; those of earlier processes are taken from the checkpoint."""
         job, self._owner = self._job, self._job.make_owner()
         for turn in range(job.n_turns):
             name = job.order[turn % len(job.order)]
             if turn < len(self._turns):
-                self._take_back(name, self._turns[turn].tree)
+                self._restore(name, self._turns[turn].tree)
             elif name == job.party:
                 self._phase.enter(f"growing the tree of turn {turn + 1} of {job.n_turns}")
                 self._keep(turn, self._own_turn())
             else:
                 self._phase.enter(f"waiting for the tree of {name}, turn {turn + 1} of {job.n_turns}")
                 self._keep(turn, self._receive(turn))
-            self._hand_on(turn)
+            self._send_due(turn)
             self._progress("turns", turn + 1, job.n_turns)
         is_secure = all(one.is_secure for one in self._turns)
         return SharedModel(
@@ -192,8 +194,8 @@ class _Chain:
             guarantee=job.recipe.guarantee(is_secure=is_secure),
         )
 
-    def part(self) -> None:
-        """Tell everybody that this party needs nothing more, and hear the same of all."""
+    def complete(self) -> None:
+        """Exchange completion messages with every owner, and close the channels."""
         self._phase.enter("waiting for the others to save the model")
         for name in sorted(self._channels):
             self._channels[name].send(Done())
@@ -218,30 +220,30 @@ class _Chain:
             )
         return found
 
-    def _take_back(self, name: str, tree: Tree) -> None:
+    def _restore(self, name: str, tree: Tree) -> None:
         if name == self._job.party:
             self._owner.take_back(tree)
         else:
             self._owner.receive(tree)
 
-    def _own_turn(self) -> KeptTurn:
+    def _own_turn(self) -> Turn:
         self._job.before_turn()
-        return KeptTurn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
+        return Turn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
 
-    def _keep(self, turn: int, one: KeptTurn) -> None:
-        """On disk before anybody hears of it."""
-        self._job.kept.keep(turn, one)
+    def _keep(self, turn: int, one: Turn) -> None:
+        """Write a turn to the checkpoint before it is sent to anybody."""
+        self._job.checkpoint.keep(turn, one)
         self._turns.append(one)
 
-    def _receive(self, turn: int) -> KeptTurn:
-        """The tree of another owner's turn, taken into the residuals."""
+    def _receive(self, turn: int) -> Turn:
+        """Receive the tree of another owner's turn, and update the residuals."""
         job = self._job
         sender = turn % len(job.order) if job.broadcast else job.place - 1
         channel = self._channels[job.order[sender]]
         while not channel.is_ready():
             for other in self._channels.values():
                 other.check()
-            time.sleep(LOOK_S)
+            time.sleep(TURN_POLL_S)
         message = expect(channel, PassTree)
         if message.turn != turn or message.epsilon != job.recipe.epsilon:
             raise UnexpectedMessage(
@@ -250,10 +252,10 @@ class _Chain:
             )
         tree = received_tree(message, job.recipe)
         self._owner.receive(tree)
-        return KeptTurn(tree=tree, is_secure=message.is_secure)
+        return Turn(tree=tree, is_secure=message.is_secure)
 
-    def _hand_on(self, turn: int) -> None:
-        """Send what is due, except what its receiver held when it came."""
+    def _send_due(self, turn: int) -> None:
+        """Send the trees that are due, except those that the receiver's checkpoint holds."""
         job = self._job
         due = due_after(turn, place=job.place, n_owners=len(job.order), n_turns=job.n_turns, broadcast=job.broadcast)
         for place, turns in due:
@@ -263,7 +265,7 @@ class _Chain:
                     self._channels[name].send(_message_of(one, self._turns[one], job.recipe.epsilon))
 
 
-def _message_of(turn: int, one: KeptTurn, epsilon: float) -> PassTree:
+def _message_of(turn: int, one: Turn, epsilon: float) -> PassTree:
     tree = one.tree
     return PassTree(
         turn=turn, epsilon=epsilon, is_secure=one.is_secure,
@@ -273,7 +275,7 @@ def _message_of(turn: int, one: KeptTurn, epsilon: float) -> PassTree:
 
 
 def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
-    """The tree of a message.
+    """Decode and check the tree of a message.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an owner of a chain keeps in its run folder while the run is under way, so that no tree is drawn twice.
+"""Chain checkpoint: what an owner keeps in its run folder so that no tree is drawn twice.
 
 ==================  ====================================================================================
 file                content
@@ -34,15 +34,15 @@ _DTYPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTurn:
+class Turn:
     """A turn's tree, in bins, and whether its noise came from secure bits."""
 
     tree: Tree
     is_secure: bool
 
 
-class KeptTurns:
-    """The run folder's part that a chain needs.
+class ChainCheckpoint:
+    """The files of a chain training run in its run folder.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ class KeptTurns:
 
     @property
     def count(self) -> int:
-        """How many turns' trees there are."""
+        """Number of turns whose trees are stored."""
         return len(list((self._folder.path / "turns").glob("[0-9]*.json")))
 
     def coins(self, rows: str, *, rng: BitSource) -> BitSource:
-        """The coins of this owner's records: kept from an earlier process of the run, or drawn and kept.
+        """The coins of this owner's records, read from an earlier process of the run, or drawn and stored.
 
         Parameters
         ----------
@@ -89,8 +89,8 @@ class KeptTurns:
                 f"{self._folder.path / 'coins.json'} is malformed; choose another run_id. Nothing was sent"
             ) from None
 
-    def read(self, recipe: InPrivateAmongOwners) -> list[KeptTurn]:
-        """The trees of all turns so far.
+    def read(self, recipe: InPrivateAmongOwners) -> list[Turn]:
+        """Read the trees of all turns so far.
 
         Raises
         ------
@@ -99,19 +99,19 @@ class KeptTurns:
         """
         return [self._read(turn, recipe) for turn in range(self.count)]
 
-    def keep(self, turn: int, one: KeptTurn) -> None:
-        """Write a turn's tree."""
+    def keep(self, turn: int, one: Turn) -> None:
+        """Store a turn's tree."""
         arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
         self._folder.write_json(_file(turn), {"is_secure": one.is_secure, **arrays})
 
-    def _read(self, turn: int, recipe: InPrivateAmongOwners) -> KeptTurn:
+    def _read(self, turn: int, recipe: InPrivateAmongOwners) -> Turn:
         document = self._folder.read_json(_file(turn))
         try:
             arrays: dict[str, Any] = {name: np.array(document[name], dtype) for name, dtype in _DTYPES.items()}
             zeros = np.zeros(len(arrays["columns"]))
             tree = Tree(**arrays, gains=zeros, covers=zeros)
             recipe.check(tree)
-            return KeptTurn(tree=tree, is_secure=document["is_secure"] is True)
+            return Turn(tree=tree, is_secure=document["is_secure"] is True)
         except (KeyError, TypeError, ValueError, OverflowError, OpBoostError):
             raise RunFolderError(
                 f"{self._folder.path / _file(turn)} is malformed; choose another run_id. Nothing was sent"

@@ -1,4 +1,4 @@
-"""The coordinator: runs a recipe on the sums of its workers' answers, and never sees a row or a worker's own sum."""
+"""Coordinator: trains a recipe on sums of its workers' answers; sees no row and no single worker's sum."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from parties.horizontal.worker_group import WorkerGroup
 from parties.session.handshake import conversation
 
 
-class Recipe(Protocol):
-    """What a coordinator needs of a recipe; it knows nothing of where the rows are."""
+class CoordinatorRecipe(Protocol):
+    """Interface of a recipe for a coordinator; it does not depend on where the rows are."""
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """Grow a model on the holder's answers; `shape_bits` are known to everybody."""
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What the model promises."""
+        """The guarantee of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedModel:
-    """What a run of workers results in.
+    """Result of a horizontal training run.
 
     Attributes
     ----------
@@ -39,10 +39,14 @@ class SharedModel:
     guarantee: RecordGuarantee
 
 
-def coordinate(
-    recipe: Recipe, workers: WorkerGroup, *, rng: BitSource, save: Callable[[SharedModel], None] = lambda model: None
+def run_coordinator(
+    recipe: CoordinatorRecipe,
+    workers: WorkerGroup,
+    *,
+    rng: BitSource,
+    save: Callable[[SharedModel], None] = lambda model: None,
 ) -> SharedModel:
-    """Train with the workers at the other ends of the group's channels.
+    """Run the coordinator's side of a training run with a group of workers.
 
     They are told that the job is done only after `save` has returned.
 

@@ -1,4 +1,4 @@
-"""A worker's side of drawing the public random bits, which no coordinator may choose alone.
+"""Commit-and-reveal of the public random bits: a worker's side. No coordinator may choose them alone.
 
 Whoever is there at the beginning commits to random bytes and reveals them when it has seen everybody's commitments. A
 worker that comes back takes the bits of its earlier process. One that comes for the first time when the bits are drawn
@@ -21,7 +21,7 @@ from protocols.transport.channel import Channel, expect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublicDrawing:
-    """What a worker knows of the drawing.
+    """A worker's part in drawing the public random bits.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class PublicDrawing:
     note: Callable[[bytes], None]
 
     def take_part(self, channel: Channel) -> tuple[BitSource, bytes]:
-        """Draw the public bits with the others, or hear which were drawn; they come with the digest of the drawing.
+        """Draw the public bits with the others, or receive those drawn before; returns them and the drawing's digest.
 
         Raises
         ------

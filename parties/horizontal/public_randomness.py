@@ -1,4 +1,4 @@
-"""What a coordinator and its workers agree on before anything is asked: terms, and bits that nobody chose alone."""
+"""Public randomness: commitments, the bits drawn from them, and the comparison of terms before a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.transport.sanitize import readable
 
 
 def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
-    """The terms that differ, as sentences, of which there are `MAX_NAMED` and one with the number of the others."""
+    """Terms that differ, as at most `MAX_NAMED` sentences and one with the number of the others."""
     names = [*mine, *(name for name in theirs if name not in mine)]
     differ = [name for name in names if name not in mine or name not in theirs or mine[name] != theirs[name]]
     found = [
@@ -27,17 +27,17 @@ def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonVal
 
 
 def needed(threshold: int, n_workers: int) -> int:
-    """How many of the workers who are there every step of a sum needs: what was agreed, and more than half of them."""
+    """Threshold of a sum among the workers present: the agreed one, and at least a majority."""
     return max(threshold, n_workers // 2 + 1)
 
 
 def commitment(run_id: str, party: str, random: bytes) -> bytes:
-    """What binds a worker to random bytes without showing them, 32 bytes."""
+    """Hash commitment of a worker to its random bytes, 32 bytes."""
     return hashlib.sha256(repr(("opboost commitment", run_id, party, random)).encode()).digest()
 
 
 def drawing_digest(run_id: str, names: tuple[str, ...], commitments: NDArray[np.uint8]) -> bytes:
-    """What tells one drawing of public bits from another, 32 bytes: commitments determine the bits."""
+    """Digest that identifies a drawing of public bits, 32 bytes: commitments determine the bits."""
     text = repr(("opboost drawing", run_id, names)).encode()
     return hashlib.sha256(text + np.ascontiguousarray(commitments).tobytes()).digest()
 
@@ -45,7 +45,7 @@ def drawing_digest(run_id: str, names: tuple[str, ...], commitments: NDArray[np.
 def public_bits(
     run_id: str, names: tuple[str, ...], commitments: NDArray[np.uint8], random: NDArray[np.uint8]
 ) -> BitSource:
-    """The bits that all workers' random bytes give together.
+    """Public bits derived from the random bytes of all workers.
 
     Uniform if one worker's bytes are, except that whoever reveals last may leave instead, which ends the run.
 

@@ -1,4 +1,4 @@
-"""Rows at workers, as a `RowHolder`: what needs no answer is told, and what is asked for is one round of a sum."""
+"""Remote row holder: a `RowHolder` over workers, whose sums take one round of secure aggregation each."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from protocols.messages.message import Message
 
 
 class Workers(Protocol):
-    """Whoever carries words to all workers and sums back."""
+    """Interface of a group of workers: broadcast of messages, and sums of answers."""
 
     def tell(self, message: Message) -> None:
-        """Say something that every worker hears, those too that come back later."""
+        """Broadcast a message to every worker, those too that come back later."""
 
     def want(self, message: Message) -> None:
-        """Say what the next sum is of, besides what was wanted before."""
+        """Add a question to those that the next sum is of."""
 
     def total(self, length: int) -> NDArray[np.int64]:
-        """The sum of the workers' vectors of all that is wanted, shape ``(length,)``."""
+        """Sum the workers' vectors of all questions, shape ``(length,)``."""
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """What the next sum is of, and its part of that sum."""
+    """A question that is part of the next sum, and its part of that sum."""
 
     size: int
     answer: NDArray[np.int64] | None = None
 
 
 class RemoteHolder:
-    """The rows of all workers together.
+    """Row holder of the rows of all workers together.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class RemoteHolder:
         self._splits: list[Splits] = []
 
     def start_tree(self, output: int) -> None:
-        self._tell_splits()
+        self._send_splits()
         self._workers.tell(StartTree(output=output))
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
@@ -79,10 +79,10 @@ class RemoteHolder:
         self._splits.append(splits)
 
     def finish_tree(self, tree: Tree) -> None:
-        self._tell_splits()
+        self._send_splits()
         self._workers.tell(FinishTree(values=tree.values[tree.is_leaf].astype("<f8")))
 
-    def _tell_splits(self) -> None:
+    def _send_splits(self) -> None:
         levels, self._splits = self._splits, []
         if not levels:
             return
@@ -101,13 +101,13 @@ class RemoteHolder:
         )
 
     def _ask(self, wanted: Message, size: int) -> _Question:
-        self._tell_splits()
+        self._send_splits()
         self._workers.want(wanted)
         self._open.append(_Question(size))
         return self._open[-1]
 
     def _answer(self, question: _Question) -> NDArray[np.int64]:
-        """The answer, after a round for all that is open if it has not come yet."""
+        """The answer to a question; runs one round for all open questions if it has not come yet."""
         if question.answer is None:
             ends = np.cumsum([each.size for each in self._open])
             parts = np.split(self._workers.total(int(ends[-1])), ends[:-1])

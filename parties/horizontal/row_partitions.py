@@ -1,4 +1,4 @@
-"""A worker's rows as Parquet partitions: files, what is held of each, and what is asked of all of them together.
+"""Partitioned rows of a worker: Parquet files, the state held of each, and a row holder over all of them.
 
 Of a partition only its cells, labels, scores and gradients are held; values are read again where new cells are told.
 Sums are whole numbers, so that partitions answer what one table would, to the bit.
@@ -17,25 +17,23 @@ import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.fit_quality import FitQuality, fit_quality
-from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import RecordHolder
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.metrics import default_metric
 from opboost.rng import BitSource
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
 from parties.config.reading import read_schema
+from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.ledger.pricing import record_keys
+from parties.storage.atomic_files import is_folder
+from parties.tables.blocks import id_keys
 from parties.tables.data_files import stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
-
-Recipe = SGBDTAmongOwners | FederatedAmongOwners
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class PartFile:
     n_rows: int
 
     def read(self) -> OwnerRows:
-        """Its rows.
+        """Read the rows of the partition.
 
         Raises
         ------
@@ -71,14 +69,14 @@ class PartFile:
         return rows
 
     def keys(self) -> RecordKeys:
-        """Digests of its records' ids, each once; errors as of `read`."""
+        """Digests of the partition's record ids, each once; errors as of `read`."""
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return record_keys(ids)
+        return id_keys(ids)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
-        """Labels, and what a model predicts for the rows."""
+        """Labels and predictions of the rows."""
         return self.read().predictions(model)
 
     def _check_unchanged(self) -> None:
@@ -88,7 +86,7 @@ class PartFile:
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:
     """The file that holds all rows, if a run file names one; None for partitions."""
-    return data if isinstance(data, Path) and not data.is_dir() and "*" not in data.name else None
+    return data if isinstance(data, Path) and not is_folder(data) and "*" not in data.name else None
 
 
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
@@ -121,7 +119,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
         return [path.resolve() for path in data]
-    found = data.glob("*.parquet") if data.is_dir() else data.parent.glob(data.name)
+    found = data.glob("*.parquet") if is_folder(data) else data.parent.glob(data.name)
     paths = sorted(path.resolve() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")
@@ -145,7 +143,7 @@ def check_ids(keys: Sequence[RecordKeys], files: Sequence[PartFile]) -> None:
 
 @dataclass(slots=True)
 class HeldPart:
-    """What is held of a partition.
+    """State of a partition between calls.
 
     Attributes
     ----------
@@ -163,7 +161,7 @@ class HeldPart:
     sums: Sums
 
     @classmethod
-    def read(cls, file: PartFile, recipe: Recipe, *, coins: BitSource | None) -> HeldPart:
+    def read(cls, file: PartFile, recipe: SummedRecipe, *, coins: BitSource | None) -> HeldPart:
         """Read a partition and put its rows into cells."""
         rows = file.read()
         return cls(file, recipe.records(rows.values, rows.labels, coins=coins), rows.digest, np.zeros(0, np.int64))
@@ -181,41 +179,41 @@ class HeldPart:
         self.records.finish_tree(tree)
 
     def place(self, columns: PublicGrid) -> None:
-        """Put the rows, which are read again, into other cells."""
+        """Read the rows again and assign them to other cells."""
         self.records.rebin(columns.place(self.file.read().values))
 
     def totals(self, nodes: Nodes) -> None:
-        """Answer in `sums`."""
+        """Compute into `sums`."""
         self.sums = self.records.totals(nodes)
 
     def histograms(self, nodes: Nodes, n_bins: int) -> None:
-        """Answer in `sums`."""
+        """Compute into `sums`."""
         self.sums = np.zeros((len(nodes), 2, n_bins), np.int64)
         self.records.add_histograms(nodes, self.sums)
 
 
 Call = Callable[[HeldPart], object]
-"""A word to a partition: the name of a method of `HeldPart`, and its arguments."""
+"""A call of a method of `HeldPart`, with its arguments."""
 
 
 class Parts(Protocol):
-    """Whoever holds partitions."""
+    """Interface of a set of partitions, wherever they are."""
 
     @property
     def digests(self) -> list[str]:
-        """Of every partition's rows."""
+        """Digests of every partition's rows."""
 
     def ask(self, calls: Sequence[Call]) -> Sums:
-        """Say these words to every partition, the last of them a question; the sum of the answers."""
+        """Apply these calls to every partition; returns the summed answers to the last of them."""
 
     def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
         """Labels and predictions of every partition's rows."""
 
 
 class PartsHere:
-    """Partitions in this process, which are read one after the other."""
+    """Partitions in this process, read one after the other."""
 
-    def __init__(self, files: Sequence[PartFile], recipe: Recipe, *, coins: BitSource | None) -> None:
+    def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, coins: BitSource | None) -> None:
         check_ids([file.keys() for file in files], files)
         self._parts = [HeldPart.read(file, recipe, coins=coins) for file in files]
 
@@ -224,7 +222,7 @@ class PartsHere:
         return [part.digest for part in self._parts]
 
     def ask(self, calls: Sequence[Call]) -> Sums:
-        # Every word to all partitions before the next one: sampled records take their coins in this order.
+        # Every call on all partitions before the next one: sampled records take their coins in this order.
         for call in calls:
             for part in self._parts:
                 call(part)
@@ -235,7 +233,7 @@ class PartsHere:
 
 
 class PartedRows:
-    """Partitions as one row holder: words are collected until something is asked.
+    """Row holder over partitions: calls are collected until a sum is needed.
 
     Parameters
     ----------
@@ -251,7 +249,7 @@ class PartedRows:
 
     @property
     def digest(self) -> str:
-        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        """Digest of everything that the answers depend on; it stays in the worker's own folder."""
         return hashlib.sha256("".join(self._parts.digests).encode()).hexdigest()
 
     def own_fit(self, model: Ensemble) -> FitQuality | None:

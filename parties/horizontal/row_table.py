@@ -1,4 +1,4 @@
-"""The rows and labels of an owner in horizontal training, from its files."""
+"""Row table: the rows and labels of an owner in horizontal training, read from its file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_schema
 from parties.errors import ConfigError
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import read_table
 
-# What a model's fit to them is called.
+# Name of the basis on which a model's fit to them is reported.
 OWN_ROWS = "own training rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerRows:
-    """Rows as the recipe takes them.
+    """Rows and labels in the form that recipes take.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class OwnerRows:
         ------
         ConfigError, TableError
         """
-        if not isinstance(run.data, Path) or run.data.is_dir():
+        if not isinstance(run.data, Path) or is_folder(run.data):
             raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
         rows.check_labels(run.training.objective, run.data)
@@ -55,7 +56,7 @@ class OwnerRows:
 
     @classmethod
     def of(cls, data: Path, table_schema: Path) -> OwnerRows:
-        """Read a data file by a schema file, likewise."""
+        """Read a data file by a schema file, with the same errors."""
         schema, ignore = read_schema(table_schema)
         if schema.label is None:
             raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
@@ -76,7 +77,7 @@ class OwnerRows:
 
     @property
     def digest(self) -> str:
-        """Of everything that the answers depend on; it stays in the worker's own folder."""
+        """Digest of everything that the answers depend on; it stays in the worker's own folder."""
         found = hashlib.sha256(repr(self.values.shape).encode())
         for part in (self.values, self.labels):
             found.update(np.ascontiguousarray(part))
@@ -87,5 +88,5 @@ class OwnerRows:
         return model_quality(model, lambda some: self.values[some], self.labels, basis=OWN_ROWS)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
-        """Labels, and what a model predicts for the rows."""
+        """Labels and predictions of the rows."""
         return self.labels, model.predict(self.values)

@@ -1,32 +1,32 @@
-"""Wrong shares and confirmations in secure aggregation: which worker is to blame, and what is done about it."""
+"""Fault attribution in secure aggregation: which worker sent wrong shares or confirmations, and its expulsion."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from parties.horizontal.worker_connections import Lines
+from parties.horizontal.worker_connections import Connections
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.sum import SumRound
 
 
 class ShareFaults:
-    """Wrong shares of a run so far, each with its holder and with the dealer of the secret; and wrong confirmations.
+    """Wrong shares and confirmations of a run so far, each with its sender and the other worker concerned.
 
     Parameters
     ----------
-    lines : Lines
+    connections : Connections
     note : callable
         Takes a short name and a sentence for the log.
     """
 
-    def __init__(self, lines: Lines, *, note: Callable[[str, str], None]) -> None:
-        self._lines = lines
+    def __init__(self, connections: Connections, *, note: Callable[[str, str], None]) -> None:
+        self._connections = connections
         self._note = note
         self._known: set[tuple[str, str]] = set()
         self._denied: set[tuple[str, str]] = set()
 
     def doubted(self, epoch: Epoch) -> frozenset[int]:
-        """Places of workers whose shares were wrong before."""
+        """Positions of workers whose shares were wrong before."""
         holders = {holder for holder, _ in self._known}
         return frozenset(place for place, name in enumerate(epoch.names) if name in holders)
 
@@ -44,14 +44,14 @@ class ShareFaults:
     def _blamed(
         self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], what: str
     ) -> list[tuple[str, str]]:
-        """Pairs not known before of which either may be at fault; who must be is expelled."""
+        """New pairs of workers of which either may be at fault; a worker that must be is expelled."""
         names, found = of.epoch.names, dict[str, list[str]]()
         for sender, other in sorted(wrong):
             found.setdefault(names[sender], []).append(names[other])
         new: list[tuple[str, str]] = []
         for name, others in found.items():
             if name in others or len(others) >= of.epoch.threshold:
-                self._lines.expel(self._lines.all[name], f"its {what} {', '.join(others)} are wrong")
+                self._connections.expel(self._connections.all[name], f"its {what} {', '.join(others)} are wrong")
                 continue
             new += [(name, other) for other in others if (name, other) not in known]
         known.update(new)

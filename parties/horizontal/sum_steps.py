@@ -1,4 +1,4 @@
-"""The coordinator's side of a round of secure aggregation once vectors were asked for: what it hears and says next."""
+"""Steps of a round of secure aggregation at the coordinator: vectors, confirmations, shares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.horizontal.worker_connections import Line, Lines
+from parties.horizontal.worker_connections import Connection, Connections
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import Confirmed, Masked, Shares, Survivors, Unmask
 from protocols.messages.message import Message
@@ -19,12 +19,12 @@ Answer = TypeVar("Answer", Masked, Confirmed, Shares)
 
 
 class SumSteps:
-    """The steps of one round, in their order.
+    """The steps of one round, in order.
 
     Parameters
     ----------
     of : SumRound
-    lines : Lines
+    connections : Connections
     patience_s : float
         How long a worker may take for an answer before the round goes on without it.
     keep_parcel : callable
@@ -36,53 +36,53 @@ class SumSteps:
     def __init__(
         self,
         of: SumRound,
-        lines: Lines,
+        connections: Connections,
         *,
         patience_s: float,
-        keep_parcel: Callable[[Line, Masked, Epoch, int], None],
-        unexpected: Callable[[Line, Message], None],
+        keep_parcel: Callable[[Connection, Masked, Epoch, int], None],
+        unexpected: Callable[[Connection, Message], None],
     ) -> None:
         self._of = of
-        self._lines = lines
+        self._connections = connections
         self._patience_s = patience_s
         self._keep_parcel = keep_parcel
         self._unexpected = unexpected
 
     def collect_vectors(self, asked: Sequence[str]) -> None:
-        """Take vectors, each with its worker's parcel for the next round; who sends none in time is left out."""
+        """Collect masked vectors, each with a parcel for the next round; a worker that is late is left out."""
         came: set[str] = set()
 
         def take(place: int, message: Masked) -> None:
             self._of.add(place, message.vector)
             name = self._of.epoch.names[place]
             came.add(name)
-            self._keep_parcel(self._lines.all[name], message, self._of.epoch, message.round + 1)
+            self._keep_parcel(self._connections.all[name], message, self._of.epoch, message.round + 1)
 
-        self._take(Masked, self._lines.answers(asked, self._patience_s, came), take)
+        self._take(Masked, self._connections.answers(asked, self._patience_s, came), take)
 
     def collect_confirmations(self) -> list[str]:
-        """Who confirms to all others who took part; everybody's are waited for, since some may be wrong."""
+        """Collect confirmations of who took part, from everybody, since some may be wrong; returns who confirmed."""
         told, epoch = self._of.close(), self._of.epoch
         survivors = [epoch.names[place] for place in np.flatnonzero(told)]
         for name in survivors:
             message = Survivors(epoch=epoch.number, round=self._of.number, survivors=told)
-            self._lines.send(self._lines.all[name], message)
+            self._connections.send(self._connections.all[name], message)
         came: set[str] = set()
 
         def take(place: int, message: Confirmed) -> None:
             self._of.add_confirmations(place, message.rows)
             came.add(epoch.names[place])
 
-        self._take(Confirmed, self._lines.answers(survivors, self._patience_s, came), take)
+        self._take(Confirmed, self._connections.answers(survivors, self._patience_s, came), take)
         return [name for name in survivors if name in came]
 
     def unmasked(self, asked: Sequence[str]) -> NDArray[np.int64]:
-        """The sum from as many shares as it takes, or from everybody's if some of these are wrong."""
+        """Unmask the sum with a threshold of shares, or with everybody's if some of these are wrong."""
         epoch, number = self._of.epoch, self._of.number
         for name in asked:
             sealed, confirmations = self._of.request(epoch.names.index(name))
             unmask = Unmask(epoch=epoch.number, round=number, sealed=sealed, confirmations=confirmations)
-            self._lines.send(self._lines.all[name], unmask)
+            self._connections.send(self._connections.all[name], unmask)
         self._collect_shares(asked, n=epoch.threshold)
         try:
             return self._of.result()
@@ -95,17 +95,17 @@ class SumSteps:
     def _collect_shares(self, asked: Sequence[str], *, n: int) -> None:
         def is_enough() -> bool:
             answered = {self._of.epoch.names[place] for place in self._of.answered}
-            return len(answered) >= n or answered >= self._lines.still_in(asked)
+            return len(answered) >= n or answered >= self._connections.still_in(asked)
 
         def take(place: int, message: Shares) -> None:
             self._of.add_shares(place, message.rows, message.confirmed)
 
-        self._take(Shares, self._lines.listen(asked, self._patience_s, until=is_enough), take)
+        self._take(Shares, self._connections.listen(asked, self._patience_s, until=is_enough), take)
 
     def _take(
-        self, kind: type[Answer], found: Iterable[tuple[Line, Message]], take: Callable[[int, Answer], None]
+        self, kind: type[Answer], found: Iterable[tuple[Connection, Message]], take: Callable[[int, Answer], None]
     ) -> None:
-        """Take one kind of answers to a round; who sends a malformed one is expelled."""
+        """Process one kind of answers to a round; a worker that sends a malformed one is expelled."""
         for worker, message in found:
             if not isinstance(message, kind):
                 self._unexpected(worker, message)
@@ -113,4 +113,4 @@ class SumSteps:
                 try:
                     take(self._of.epoch.names.index(worker.name), message)
                 except SumRefused as error:
-                    self._lines.expel(worker, str(error))
+                    self._connections.expel(worker, str(error))

@@ -1,6 +1,6 @@
-"""How many rounds and bytes a horizontal run will take, before it: its recipe on workers that answer nothing but zeros.
+"""Traffic estimate: rounds and bytes of a horizontal run, from its recipe on simulated workers that answer zeros.
 
-The words are those of a run, so that they have its size. Random trees do not depend on the answers, so that their count
+The messages are those of a run, so that sizes are right. Random trees do not depend on the answers, so that their count
 is right for a run in which nobody drops out; trees that are chosen by noisy answers are here chosen by the noise alone.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.horizontal.federated.owners import FederatedAmongOwners
-from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
+from parties.config.recipes import SummedRecipe
 from parties.horizontal.remote_holder import RemoteHolder
 from protocols.messages.horizontal import (
     AddUp,
@@ -33,8 +33,8 @@ from protocols.transport.codec import encode, size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
-    """What a run takes, counted for one worker that is there from beginning to end.
+class EstimatedTraffic:
+    """Estimated traffic of a run, for one worker that takes part from beginning to end.
 
     Attributes
     ----------
@@ -45,10 +45,10 @@ class Traffic:
     n_numbers : int
         In all of a worker's vectors.
     sent_bytes, received_bytes : int
-        By a worker, with what secure aggregation adds; greetings and the drawing of public bits not counted.
+        By a worker, with what secure aggregation adds; handshakes and the drawing of public bits not counted.
     n_queries, paper_rounds, paper_bytes : int or None
-        Queries that the account is for, and rounds and bytes per owner as the publication counts them (Maddock et al.,
-        2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
+        Queries of the privacy accounting, and rounds and bytes per owner as the publication counts them (Maddock et
+        al., 2022, appendix B: 8 bytes for every number that is released, without secure aggregation); None for other
         recipes.
     """
 
@@ -63,9 +63,9 @@ class Traffic:
     paper_bytes: int | None
 
 
-def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) -> Traffic:
-    """Count what a run of a recipe takes. Nothing about any data goes in; what is drawn here is thrown away."""
-    workers, bits = _Nobody(n_workers), seeded(0)
+def estimate_traffic(recipe: SummedRecipe, n_workers: int) -> EstimatedTraffic:
+    """Estimate the traffic of a recipe. No data is used, and what is drawn here is discarded."""
+    workers, bits = _SimulatedWorkers(n_workers), seeded(0)
     holder = RemoteHolder(workers)
     by_paper: tuple[int | None, int | None, int | None] = (None, None, None)
     if isinstance(recipe, FederatedAmongOwners):
@@ -73,7 +73,7 @@ def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) ->
         by_paper = recipe.choices.n_queries(len(recipe.task.names)), trained.n_rounds, trained.n_bytes
     else:
         recipe.train(holder, shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
-    return Traffic(
+    return EstimatedTraffic(
         n_rounds=workers.n_rounds,
         n_totals=workers.asked[WantTotals.kind],
         n_histograms=workers.asked[WantHistograms.kind],
@@ -86,8 +86,8 @@ def rehearse(recipe: SGBDTAmongOwners | FederatedAmongOwners, n_workers: int) ->
     )
 
 
-class _Nobody:
-    """Workers without rows, of whom only one's messages are counted."""
+class _SimulatedWorkers:
+    """Simulated workers without rows; the messages of one are counted."""
 
     def __init__(self, n_workers: int) -> None:
         self._everybody = np.ones(n_workers, np.bool_)

@@ -1,4 +1,4 @@
-"""Verification of what a coordinator tells and asks: the one place between its messages and a worker's rows.
+"""Verification of a coordinator's messages: the only place between them and a worker's rows.
 
 The worker keeps its own copy of every tree that is being grown. It takes from a message only which nodes split, on
 which column and at which cut, and the values of the leaves. Numbers of children, tables of bins and finished trees are
@@ -32,15 +32,15 @@ from protocols.transport.codec import encode
 
 
 class WorkerRecipe(Protocol):
-    """What a worker needs of a recipe."""
+    """Interface of a recipe for a worker."""
 
     @property
     def task(self) -> PublicTask:
-        """Its grid has the cells to begin with."""
+        """The public task, whose grid has the initial cells."""
 
     @property
     def tree_rules(self) -> TreeRules:
-        """What the trees may look like, and what may be asked of them."""
+        """Bounds on trees and on questions about them."""
 
     def public_rule(self, bits: BitSource) -> RandomRule | None:
         """The rule that draws all splits from public bits; None if the coordinator chooses them."""
@@ -48,7 +48,7 @@ class WorkerRecipe(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What earlier processes of a worker answered for.
+    """The trees that earlier processes of a worker answered for.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Answered:
         No answer is given twice for these trees.
     history : str
         Digest of all that was told up to the start of the last of them. Accounts of records follow from that, so a new
-        process that is told something else has other accounts.
+        process that is told something else has other filters.
     """
 
     n_trees: int = 0
@@ -93,7 +93,7 @@ class _Growing:
 
 
 class VerifiedRows:
-    """A worker's rows, as far as its coordinator may use them.
+    """A worker's rows behind checks of every message.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class VerifiedRows:
     Privacy: the answers are those of `rows`, at most once per tree that no earlier process answered for. Refusals
     depend on messages, never on the data.
 
-    All methods raise `UnexpectedMessage` for what the recipe does not allow; the account of `rows` may raise
+    All methods raise `UnexpectedMessage` for what the recipe does not allow; the privacy accounting of `rows` may raise
     `AccountError`. Nothing was changed then.
     """
 
@@ -133,11 +133,11 @@ class VerifiedRows:
 
     @property
     def answered(self) -> Answered:
-        """What this process has answered for once an answer for the newest tree leaves."""
+        """The trees answered for once an answer for the newest tree is sent."""
         return Answered(n_trees=self.n_started, history=self._history)
 
     def start_tree(self, message: StartTree) -> None:
-        """Begin a tree, on the gradients that are its turn."""
+        """Start a tree, for the output whose turn it is."""
         rules, number = self._rules, self.n_started
         if message.output != number % rules.batch_size:
             raise UnexpectedMessage(
@@ -146,7 +146,7 @@ class VerifiedRows:
             )
         if self._growing and (message.output == 0 or not rules.is_complete):
             raise UnexpectedMessage("a tree was begun before the one before it was finished; nothing was sent")
-        told = self._heard(message)
+        told = self._history_with(message)
         if number + 1 == self._answered.n_trees and told.hexdigest() != self._answered.history:
             raise UnexpectedMessage(
                 "an earlier process of this worker answered for other trees than it is told of now; nothing was sent"
@@ -173,10 +173,10 @@ class VerifiedRows:
             self._grow(grown, nodes, Cuts(columns, cuts, missing_left))
         for level in grown.levels[len(newest.levels) :]:
             self._rows.divide(level)
-        self._growing[-1], self._told = grown, self._heard(message)
+        self._growing[-1], self._told = grown, self._history_with(message)
 
     def answer(self, question: WantTotals | WantHistograms) -> Sums:
-        """The sums, or histograms, of leaves of the newest tree."""
+        """Answer a question: sums, or histograms, of leaves of the newest tree."""
         newest, nodes = self._newest("a question"), question.nodes
         if self.n_started <= self._answered.n_trees:
             raise UnexpectedMessage("an earlier process of this worker answered for this tree; nothing was sent")
@@ -204,7 +204,7 @@ class VerifiedRows:
             raise UnexpectedMessage(f"new cells need {shape[1]} ascending cuts for each of {shape[0]} columns")
         columns = replace(self._columns, given=tuple(cuts))
         self._rows.place(columns)
-        self._columns, self._told = columns, self._heard(message)
+        self._columns, self._told = columns, self._history_with(message)
         self._is_open = self._may_move = False
 
     def finish_tree(self, message: FinishTree) -> Tree:
@@ -224,7 +224,7 @@ class VerifiedRows:
         on_values = oldest.columns.in_values(tree)
         self._rows.finish_tree(tree)
         self._growing.popleft()
-        self._is_open, self._told = False, self._heard(message)
+        self._is_open, self._told = False, self._history_with(message)
         return on_values
 
     def _newest(self, what: str) -> _Growing:
@@ -233,7 +233,7 @@ class VerifiedRows:
         return self._growing[-1]
 
     def _grow(self, tree: _Growing, nodes: Nodes, chosen: Cuts) -> None:
-        """Add the next level to a tree, if it is one."""
+        """Check a level and add it to a tree."""
         axes, columns, cuts = self._columns.axes, chosen.columns, chosen.cuts
         is_part = _is_ascending(nodes, tree.first, tree.n_nodes)
         if not is_part or (self._rules.is_complete and len(nodes) < tree.n_nodes - tree.first):
@@ -262,8 +262,8 @@ class VerifiedRows:
             for nodes, first in zip(levels, firsts, strict=True)
         ]
 
-    def _heard(self, message: Message) -> hashlib._Hash:
-        """The digest of all that was told, this message included."""
+    def _history_with(self, message: Message) -> hashlib._Hash:
+        """Digest of all messages so far, this one included."""
         told = self._told.copy()
         for frame in encode(message):
             told.update(len(frame).to_bytes(8, "little"))

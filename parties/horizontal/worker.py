@@ -1,4 +1,4 @@
-"""A worker: holds rows, answers what the recipe it agreed to allows, and only under secure aggregation."""
+"""Worker: holds rows, and answers the questions of the agreed recipe under secure aggregation only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from protocols.transport.keys import KeyPair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerJob:
-    """What a worker brings to a run.
+    """Inputs of a worker to a training run.
 
     Attributes
     ----------
@@ -89,8 +89,8 @@ class WorkerJob:
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
-    """Take part in one training run; returns the trees that the coordinator told of, on values.
+def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
+    """Run a worker's side of a training run; returns the trees received from the coordinator, on values.
 
     Notes
     -----
@@ -140,7 +140,7 @@ def work(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) 
 
 
 class WorkerSession:
-    """The state of a worker between messages.
+    """Protocol state of a worker between messages.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class WorkerSession:
         self._wanted: list[Sums] = []
 
     def handle(self, message: Message) -> None:
-        """Do what a message says; some are answered."""
+        """Process a message, and answer it where an answer is due."""
         match message:
             case StartTree():
                 self._rows.start_tree(message)
@@ -187,16 +187,16 @@ class WorkerSession:
                 # Nobody sees it before it is masked.
                 self._wanted.append(self._rows.answer(message))
             case Members():
-                self._meet(message)
+                self._join_epoch(message)
             case AddUp():
-                self._add_up(message)
+                self._send_sum(message)
             case Survivors() | Unmask():
                 self._reveal(message)
             case _:
                 raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
 
     def _reveal(self, message: Survivors | Unmask) -> None:
-        """Confirm to the others who takes part; give shares, once they have confirmed it too."""
+        """Confirm who takes part; send shares, once the others have confirmed it too."""
         match message:
             case Survivors():
                 rows = self._summed.confirm(message.round, message.survivors)
@@ -205,8 +205,8 @@ class WorkerSession:
                 rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
                 self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
 
-    def _meet(self, message: Members) -> None:
-        """Agree on keys with the workers who are there, if there are enough of them."""
+    def _join_epoch(self, message: Members) -> None:
+        """Join an epoch: agree on keys with the workers present, if they are enough."""
         epoch = Epoch(
             run=self._job.run_id,
             number=message.epoch,
@@ -223,8 +223,8 @@ class WorkerSession:
             )
         )
 
-    def _add_up(self, message: AddUp) -> None:
-        """Send what was wanted, masked, and the parcel for the next round."""
+    def _send_sum(self, message: AddUp) -> None:
+        """Send the masked answers, and the parcel for the next round."""
         if not 0 < message.n_wanted <= len(self._wanted):
             raise UnexpectedMessage("a sum was asked for, but not of what; nothing was sent")
         # Before them may be questions of a round that went on without this worker.

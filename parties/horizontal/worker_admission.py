@@ -1,4 +1,4 @@
-"""How workers come into a run: terms compared, and public bits drawn by all who are there at the beginning."""
+"""Admission of workers: comparison of terms, and the drawing of public bits by all who are present at the start."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
-from parties.horizontal.worker_connections import Line, Lines
+from parties.horizontal.worker_connections import Connection, Connections
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
 from protocols.messages.message import Message
 
 
-class Admission:
-    """The coordinator's side of it.
+class WorkerAdmission:
+    """Admission of workers at the coordinator.
 
     Parameters
     ----------
-    lines : Lines
+    connections : Connections
     run_id : str
     terms : mapping of str to plain values
         What every worker must have agreed on.
@@ -33,8 +33,8 @@ class Admission:
         Digest of the drawing of the public bits; empty before it.
     """
 
-    def __init__(self, lines: Lines, *, run_id: str, terms: Mapping[str, JsonValue]) -> None:
-        self._lines = lines
+    def __init__(self, connections: Connections, *, run_id: str, terms: Mapping[str, JsonValue]) -> None:
+        self._connections = connections
         self._run_id = run_id
         self._terms = terms
         self.drawing = b""
@@ -59,19 +59,24 @@ class Admission:
             If fewer came than every sum needs. Nothing was asked.
         """
         joined: dict[str, Join] = {}
-        for worker, message in self._lines.listen(
-            list(self._lines.all), wait_s, until=lambda: len(joined) == len(self._lines.all)
+        for worker, message in self._connections.listen(
+            list(self._connections.all), wait_s, until=lambda: len(joined) == len(self._connections.all)
         ):
+            if worker.key:
+                # Who is gone, and came again, has none.
+                raise UnexpectedMessage(f"{worker.name} joined twice. Nothing was released")
             joined[worker.name] = self._joining(worker, message)
-        self._lines.check_enough(len(joined), threshold, "came")
-        first = [worker for worker in self._lines.all.values() if worker.name in joined]
+        self._connections.check_enough(len(joined), threshold, "came")
+        first = [worker for worker in self._connections.all.values() if worker.name in joined]
         names = tuple(worker.name for worker in first)
         commitments = _rows(joined[name].commitment for name in names)
         revealed: dict[str, bytes] = {}
         for worker in first:
             worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
-        for worker, message in self._lines.listen(list(joined), patience_s, until=lambda: len(revealed) == len(first)):
-            if not isinstance(message, Reveal):
+        for worker, message in self._connections.listen(
+            list(joined), patience_s, until=lambda: len(revealed) == len(first)
+        ):
+            if not isinstance(message, Reveal) or worker.name in revealed:
                 raise _unexpected(worker, message, Reveal)
             revealed[worker.name] = message.random
         if len(revealed) < len(first):
@@ -88,18 +93,18 @@ class Admission:
                 worker.returns, worker.is_in = joined[worker.name], False
         return bits
 
-    def take_back(self, worker: Line, message: Join) -> None:
-        """Let a worker that began anew wait for a tree that it has not answered for."""
+    def take_back(self, worker: Connection, message: Join) -> None:
+        """Readmit a restarted worker; it waits for a tree that it has not answered for."""
         try:
             self._joining(worker, message)
         except Disagreement as error:
-            self._lines.expel(worker, str(error))
+            self._connections.expel(worker, str(error))
             return
         worker.returns, worker.n_told = message, 0
         for known in self._public:
-            self._lines.send(worker, known)
+            self._connections.send(worker, known)
 
-    def _joining(self, worker: Line, message: Message) -> Join:
+    def _joining(self, worker: Connection, message: Message) -> Join:
         """Compare a worker's terms with the run's."""
         if not isinstance(message, Join):
             raise _unexpected(worker, message, Join)
@@ -115,7 +120,7 @@ class Admission:
         return message
 
 
-def _unexpected(worker: Line, message: Message, due: type[Message]) -> UnexpectedMessage:
+def _unexpected(worker: Connection, message: Message, due: type[Message]) -> UnexpectedMessage:
     return UnexpectedMessage(f"{worker.name} sent {message.kind!r} where {due.kind!r} was due")
 
 

@@ -1,8 +1,9 @@
-"""The lines to all workers: who is there, what they say next, and what happens when one is gone or misbehaves."""
+"""Connections from the coordinator to all workers: membership, next message, failure handling."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,13 +14,16 @@ from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Parcel
 from protocols.transport.channel import Channel, abort, aborted
 
-# How often the workers are listened to while nothing comes.
-LOOK_S = 0.001
+# Seconds between looks for messages while nothing comes.
+MEMBERSHIP_POLL_S = 0.001
+
+# What a worker may say while it is listened to once: an answer, and some that are late. More is not in its place.
+MAX_SAID = 64
 
 
 @dataclass(slots=True)
-class Line:
-    """The line to one worker.
+class Connection:
+    """Connection to one worker.
 
     Attributes
     ----------
@@ -51,8 +55,8 @@ class Line:
     parcel: tuple[int, int, Parcel] | None = None
 
 
-class Lines:
-    """All workers' lines.
+class Connections:
+    """Connections to all workers.
 
     Parameters
     ----------
@@ -62,35 +66,43 @@ class Lines:
     """
 
     def __init__(self, channels: Sequence[Channel], *, note: Callable[[str, str], None]) -> None:
-        self.all = {channel.peer: Line(channel.peer, channel) for channel in channels}
+        self.all = {channel.peer: Connection(channel.peer, channel) for channel in channels}
         self._note = note
 
     def listen(
         self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
-    ) -> Iterator[tuple[Line, Message]]:
-        """What these workers say, until a condition holds or time is over. Who is gone is taken off the list."""
+    ) -> Iterator[tuple[Connection, Message]]:
+        """Messages of these workers, until a condition holds or time is over; a lost worker no longer takes part.
+
+        After the end of the time all are listened to once more. Who says more than `MAX_SAID` is expelled.
+        """
         deadline = time.monotonic() + seconds
+        said: Counter[str] = Counter()
         while not until():
-            found = False
+            is_last = time.monotonic() >= deadline
+            before = said.total()
             for name in names:
                 worker = self.all[name]
-                if not worker.is_over and worker.channel.is_ready():
-                    message = self.receive(worker)
-                    if message is not None:
-                        found = True
+                while not worker.is_over and worker.channel.is_ready():
+                    said[name] += 1
+                    if said[name] > MAX_SAID:
+                        self.expel(worker, f"it sent more than {MAX_SAID} messages where one was due")
+                    elif (message := self.receive(worker)) is not None:
                         yield worker, message
-            if until() or (not found and time.monotonic() >= deadline):
+                    if not is_last:
+                        break
+            if is_last:
                 return
-            if not found:
-                time.sleep(LOOK_S)
+            if said.total() == before:
+                time.sleep(MEMBERSHIP_POLL_S)
 
-    def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Line, Message]]:
-        """What these workers say, until all of them that still take part are in `came`; others then no longer do."""
+    def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Connection, Message]]:
+        """Messages of these workers, until all that still take part are in `came`; the others then no longer do."""
         yield from self.listen(names, seconds, until=lambda: came >= self.still_in(names))
         for name in sorted(self.still_in(names) - came):
             self.lose(self.all[name], f"{name} did not answer within {seconds:g} s", is_gone=False)
 
-    def receive(self, worker: Line) -> Message | None:
+    def receive(self, worker: Connection) -> Message | None:
         """The next message of a worker; None if it is gone."""
         try:
             message = worker.channel.receive()
@@ -105,15 +117,15 @@ class Lines:
             return None
         return message
 
-    def send(self, worker: Line, message: Message) -> None:
+    def send(self, worker: Connection, message: Message) -> None:
         """Send a message, or note that the worker is gone."""
         try:
             worker.channel.send(message)
         except ProtocolError as error:
             self.lose(worker, str(error), is_gone=True)
 
-    def lose(self, worker: Line, why: str, *, is_gone: bool) -> None:
-        """Go on without a worker; one that is gone must join anew."""
+    def lose(self, worker: Connection, why: str, *, is_gone: bool) -> None:
+        """Drop a worker from the run; one that is gone must join again."""
         if worker.is_in:
             self._note("dropped out", f"{why}; the run goes on without {worker.name}")
         worker.is_in, worker.parcel = False, None
@@ -121,19 +133,19 @@ class Lines:
             worker.key, worker.returns = b"", None
             worker.channel.begin_again()
 
-    def expel(self, worker: Line, why: str) -> None:
-        """Go on without a worker that does not keep to the protocol, for good."""
+    def expel(self, worker: Connection, why: str) -> None:
+        """Expel a worker that does not keep to the protocol, for good."""
         abort(worker.channel, "adding up", why)
         self.lose(worker, f"{worker.name} does not keep to the protocol: {why}", is_gone=False)
         worker.is_over = True
         worker.channel.close()
 
-    def present(self) -> list[Line]:
-        """Who takes part."""
+    def present(self) -> list[Connection]:
+        """Workers that take part."""
         return [worker for worker in self.all.values() if worker.is_in]
 
     def still_in(self, names: Collection[str]) -> set[str]:
-        """Who of these takes part."""
+        """Those of these workers that take part."""
         return {name for name in names if self.all[name].is_in}
 
     def check_enough(self, n: int, threshold: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""All workers as the coordinator sees them: who is there, who dropped out, who came back, and the sum of what they say.
+"""Worker group: membership, drop-outs and returns of a run's workers, and sums of their answers.
 
 A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. What
 every worker must know (splits, finished trees) is kept, and told to whoever comes back.
@@ -19,8 +19,8 @@ from parties.errors import Disagreement
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_steps import SumSteps
-from parties.horizontal.worker_admission import Admission
-from parties.horizontal.worker_connections import LOOK_S, Line, Lines
+from parties.horizontal.worker_admission import WorkerAdmission
+from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import (
@@ -73,8 +73,8 @@ class WorkerGroup:
     note: Callable[[str, str], None] = lambda event, sentence: None
     n_trees: int = 0
     progress: Progress = no_progress
-    _lines: Lines = field(init=False)
-    _admission: Admission = field(init=False)
+    _connections: Connections = field(init=False)
+    _admission: WorkerAdmission = field(init=False)
     _faults: ShareFaults = field(init=False)
     _kept: list[Message | None] = field(init=False, default_factory=list)
     _wanted: list[int] = field(init=False, default_factory=list)
@@ -86,27 +86,27 @@ class WorkerGroup:
     def __post_init__(self) -> None:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
-        self._lines = Lines(self.channels, note=self.note)
-        self._admission = Admission(self._lines, run_id=self.run_id, terms=self.terms)
-        self._faults = ShareFaults(self._lines, note=self.note)
+        self._connections = Connections(self.channels, note=self.note)
+        self._admission = WorkerAdmission(self._connections, run_id=self.run_id, terms=self.terms)
+        self._faults = ShareFaults(self._connections, note=self.note)
 
     def gather(self) -> BitSource:
-        """Wait for the workers, and draw the public bits with them; see `Admission.gather`."""
+        """Wait for the workers, and draw the public bits with them; see `WorkerAdmission.gather`."""
         return self._admission.gather(self.threshold, wait_s=self.wait_s, patience_s=self.patience_s)
 
     @property
     def is_secure(self) -> bool:
         """Whether every worker that took part says that its bits came from its operating system's entropy."""
-        return all(worker.is_secure for worker in self._lines.all.values())
+        return all(worker.is_secure for worker in self._connections.all.values())
 
     def tell(self, message: Message) -> None:
-        """Say something that every worker hears, those too that come back later."""
+        """Broadcast a message to every worker, those too that come back later."""
         self._kept.append(message)
         if isinstance(message, StartTree):
             self.progress("trees", self._n_trees, self.n_trees)
             self._n_trees += 1
         self._n_finished += isinstance(message, FinishTree)
-        for worker in self._lines.present():
+        for worker in self._connections.present():
             self._catch_up(worker)
 
     @property
@@ -115,12 +115,12 @@ class WorkerGroup:
         return self._round
 
     def want(self, message: Message) -> None:
-        """Say what the next sum is of, besides what was wanted before."""
+        """Add a question to those that the next sum is of."""
         self._wanted.append(len(self._kept))
         self.tell(message)
 
     def total(self, length: int) -> NDArray[np.int64]:
-        """The sum of the workers' vectors of all that is wanted, from one round of secure aggregation.
+        """Sum the workers' vectors of all questions by one round of secure aggregation.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class WorkerGroup:
         assert epoch is not None
         parcels = {
             epoch.names.index(worker.name): worker.parcel[2]
-            for worker in self._lines.present()
+            for worker in self._connections.present()
             if worker.parcel is not None and worker.parcel[:2] == (epoch.number, number)
         }
         self._round += 1
@@ -140,13 +140,17 @@ class WorkerGroup:
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
             add_up = AddUp(n_wanted=len(self._wanted), epoch=epoch.number, round=number, present=of.present)
-            self._lines.send(self._lines.all[name], add_up)
+            self._connections.send(self._connections.all[name], add_up)
         # Whoever comes back after this round is asked for the next sum alone.
         for place in self._wanted:
             self._kept[place] = None
         self._wanted = []
         steps = SumSteps(
-            of, self._lines, patience_s=self.patience_s, keep_parcel=self._keep_parcel, unexpected=self._ignore_or_expel
+            of,
+            self._connections,
+            patience_s=self.patience_s,
+            keep_parcel=self._keep_parcel,
+            unexpected=self._ignore_or_expel,
         )
         steps.collect_vectors(asked)
         total = steps.unmasked(steps.collect_confirmations())
@@ -154,39 +158,39 @@ class WorkerGroup:
         return total
 
     def finish(self) -> None:
-        """Tell the workers that the model is saved, and hear that they are done, of those that are still there."""
+        """Exchange completion messages with the workers that are still present."""
         done: set[str] = set()
-        for worker in self._lines.present():
-            self._lines.send(worker, Done())
-        here = [worker.name for worker in self._lines.present()]
-        for worker, message in self._lines.listen(here, self.patience_s, until=lambda: done >= set(here)):
+        for worker in self._connections.present():
+            self._connections.send(worker, Done())
+        here = [worker.name for worker in self._connections.present()]
+        for worker, message in self._connections.listen(here, self.patience_s, until=lambda: done >= set(here)):
             if isinstance(message, Done):
                 done.add(worker.name)
                 worker.is_over = True
                 worker.channel.close()
 
     def _complete(self) -> None:
-        """Let those back in that returned, and see that enough are there; then everybody has a parcel to give."""
+        """Readmit returned workers and wait until enough are present and have sent their parcels."""
         deadline = time.monotonic() + self.wait_s
         while True:
             self._readmit()
-            present = self._lines.present()
+            present = self._connections.present()
             if len(present) < self.threshold:
                 if time.monotonic() > deadline:
-                    self._lines.check_enough(len(present), self.threshold, "are there")
-                time.sleep(LOOK_S)
+                    self._connections.check_enough(len(present), self.threshold, "are there")
+                time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
                 return
             else:
                 self._begin_epoch(present)
 
-    def _has_parcels(self, present: Sequence[Line]) -> bool:
-        """Whether all who are there know each other and have sent their parcels for the round that comes."""
+    def _has_parcels(self, present: Sequence[Connection]) -> bool:
+        """Whether all workers present share an epoch and have sent their parcels for the next round."""
         due = (self._epoch.number if self._epoch else 0, self._round)
         return all(worker.parcel is not None and worker.parcel[:2] == due for worker in present)
 
-    def _begin_epoch(self, present: Sequence[Line]) -> None:
-        """Introduce all who are there to each other, and take their first parcels."""
+    def _begin_epoch(self, present: Sequence[Connection]) -> None:
+        """Begin an epoch of the workers present, and collect their first parcels."""
         number = 1 if self._epoch is None else self._epoch.number + 1
         epoch = Epoch(
             run=self.run_id,
@@ -199,10 +203,10 @@ class WorkerGroup:
         keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
         for worker in present:
             worker.parcel = None
-            self._lines.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
+            self._connections.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
         came: set[str] = set()
         names = list(epoch.names)
-        for worker, message in self._lines.answers(names, self.patience_s, came):
+        for worker, message in self._connections.answers(names, self.patience_s, came):
             if isinstance(message, ParcelFor) and (message.epoch, message.round) == (number, self._round):
                 came.add(worker.name)
                 self._keep_parcel(worker, message, epoch, message.round)
@@ -210,43 +214,43 @@ class WorkerGroup:
                 self._ignore_or_expel(worker, message)
         self._epoch = epoch
 
-    def _keep_parcel(self, worker: Line, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
+    def _keep_parcel(self, worker: Connection, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
         parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
         try:
             parcel.check(epoch)
         except SumRefused as error:
-            self._lines.expel(worker, str(error))
+            self._connections.expel(worker, str(error))
             return
         worker.parcel = epoch.number, number, parcel
 
     def _readmit(self) -> None:
-        """Hear those who are away; who has joined anew, or has spoken again, takes part from now on."""
-        away = [worker.name for worker in self._lines.all.values() if not (worker.is_in or worker.is_over)]
-        for worker, message in self._lines.listen(away, 0.0, until=lambda: False):
+        """Receive from absent workers; one that has joined again, or has answered again, takes part from now on."""
+        away = [worker.name for worker in self._connections.all.values() if not (worker.is_in or worker.is_over)]
+        for worker, message in self._connections.listen(away, 0.0, until=lambda: False):
             if isinstance(message, Join):
                 self._admission.take_back(worker, message)
             elif worker.key:
                 worker.is_in = True
         for name in away:
-            worker = self._lines.all[name]
+            worker = self._connections.all[name]
             if worker.returns is not None and worker.returns.answered <= self._n_finished:
                 worker.is_in, worker.returns = True, None
             if worker.is_in:
                 self.note("returned", f"{name} takes part again")
                 self._catch_up(worker)
 
-    def _catch_up(self, worker: Line) -> None:
+    def _catch_up(self, worker: Connection) -> None:
         while worker.is_in and worker.n_told < len(self._kept):
             message = self._kept[worker.n_told]
             worker.n_told += 1
             if message is not None:
-                self._lines.send(worker, message)
+                self._connections.send(worker, message)
 
-    def _ignore_or_expel(self, worker: Line, message: Message) -> None:
-        """Answers to earlier rounds are late; anything else has no place here."""
+    def _ignore_or_expel(self, worker: Connection, message: Message) -> None:
+        """Ignore late answers to earlier rounds; expel a worker for anything else."""
         if isinstance(message, Join):
             # It came back sooner than its end was noticed.
-            self._lines.lose(worker, f"{worker.name} began anew", is_gone=False)
+            self._connections.lose(worker, f"{worker.name} began anew", is_gone=False)
             self._admission.take_back(worker, message)
         elif not isinstance(message, (Masked, Confirmed, Shares, ParcelFor)):
-            self._lines.expel(worker, f"a {message.kind!r} message was not due")
+            self._connections.expel(worker, f"a {message.kind!r} message was not due")

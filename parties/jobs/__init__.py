@@ -1,1 +1,1 @@
-"""Jobs: a run file in, a finished training or prediction out."""
+"""Jobs: training and prediction of every role, from a run file to a finished run."""

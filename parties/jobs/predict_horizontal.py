@@ -1,4 +1,4 @@
-"""Predictions of a model that was trained on divided rows: it is complete in itself, and nobody else is asked."""
+"""Prediction job of horizontal training: local, without communication."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import read_record_run
 from parties.errors import ConfigError, RunFolderError
 from parties.horizontal.row_partitions import one_table
-from parties.jobs.horizontal_folder import write_report
-from parties.jobs.train_vertical import Terminal, recorded
+from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import own_columns, read_table, select
@@ -20,7 +19,7 @@ from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_output import prediction_table, score, write_predictions
 
-# How such predictions are called in logs and scores.
+# Name of this mode in logs and scores.
 MODE = "alone"
 
 
@@ -60,7 +59,7 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was written")
-    with recorded(folder, terminal) as log:
+    with reporting_afterwards(path, run, terminal), logged(folder, terminal) as log:
         own = {column.name: column.values for column in own_columns(table, schema)}
         predictions = predict_locally(model, own, table.frame)
         everybody = np.zeros(table.n_rows, np.uint8)
@@ -68,6 +67,4 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
         write_predictions(written, target)
         log.step("predicted", f"wrote {len(written)} predictions ({MODE}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE)
-    if folder.is_finished:
-        write_report(path, run, terminal)
     return target

@@ -1,4 +1,4 @@
-"""From run files to predictions: the active party's, and both ways in which a passive party answers."""
+"""Prediction jobs of the active party and of a passive party, which answers once or serves."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from opboost.schema import TableSchema
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused
-from parties.jobs.train_vertical import Terminal, recorded, reporting_afterwards
+from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import active_channels, passive_channel
+from parties.session.connections import open_connections
+from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
@@ -66,11 +67,11 @@ def predict_active(
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         if mode == "local":
             predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
         else:
-            channels = stack.enter_context(active_channels(run, insecure))(log)
+            channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
             predictions, status = predict_jointly(
                 model,
                 table.index,
@@ -104,7 +105,7 @@ def _predict_partitions(
     insecure: bool,
     terminal: Terminal,
 ) -> Path:
-    """The same of a folder of partitions, on the run's cluster; returns a folder of predictions."""
+    """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
     if ids is not None or mode == "local" or run.reveal.top is not None:
@@ -117,8 +118,8 @@ def _predict_partitions(
         raise ConfigError(f"{target} exists; give another folder with --out. Nothing was sent")
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
-        log = stack.enter_context(recorded(folder, terminal))
-        channels = stack.enter_context(active_channels(run, insecure))(log)
+        log = stack.enter_context(logged(folder, terminal))
+        channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
@@ -143,9 +144,9 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
             records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
-        channel = stack.enter_context(passive_channel(run, insecure))(log)
+        (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
         answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
@@ -162,7 +163,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 def serve_until_stopped(
     path: Path, *, data: Path | None, insecure: bool, terminal: Terminal, signals: StopSignals
 ) -> Totals:
-    """Answer one prediction of the active party after the other; returns what was done when the process is to stop.
+    """Answer predictions of the active party until the process is told to stop; returns the totals.
 
     Raises
     ------
@@ -187,12 +188,12 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(recorded(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.
         patient = run.model_copy(update={"wait": math.inf})
-        channel = stack.enter_context(passive_channel(patient, insecure))(log)
+        (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()
         hello = prediction_hello(
             run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
         )
@@ -207,11 +208,11 @@ def serve_until_stopped(
 
 
 def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
-    return run.engine == "dask" and source.is_dir()
+    return run.engine == "dask" and is_folder(source)
 
 
 def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
-    """Say how many records have no prediction, and why.
+    """Log the number of records without a prediction, and the reasons.
 
     Raises
     ------
@@ -230,6 +231,6 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
 
 
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
-    """The schema of a table that holds the passive parties' columns too."""
+    """Schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
     return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)

@@ -1,54 +1,41 @@
-"""A horizontal run file in, a finished job out: the coordinator's, and a worker's."""
+"""Training jobs of a coordinator and of a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from parties.cluster.worker_rows import worker_rows
-from parties.config.horizontal import CoordinatorRun, WorkerRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
-from parties.errors import RunFolderError, naming
-from parties.horizontal.coordinator import SharedModel, coordinate
-from parties.horizontal.verified_rows import Answered
-from parties.horizontal.worker import WorkerJob, work
+from parties.config.record_runs import charge_of
+from parties.errors import naming
+from parties.horizontal.coordinator import SharedModel, run_coordinator
+from parties.horizontal.worker import WorkerJob, run_worker
+from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.horizontal.worker_group import WorkerGroup
-from parties.jobs.horizontal_folder import (
-    bits_of,
-    logged,
-    note_drawing,
-    note_own_fit,
-    noted_drawing,
-    save_trees,
-    write_report,
-)
-from parties.jobs.train_vertical import Terminal, note_end
+from parties.jobs.life_cycle import Terminal, TrainingRun
+from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels, own_keys, passive_channel, peer_key
+from parties.session.connections import open_connections, own_keys, peer_key
 
 
-def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
+def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     """Run the coordinator's side of a horizontal training run."""
-    run = read_horizontal(path, CoordinatorRun)
-    folder = RunFolder(run.run_folder)
+    run = read_run(path, CoordinatorRun)
+    life = TrainingRun(path, run, terminal)
+    if life.is_over():
+        return life.folder
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
-
-    def save(model: SharedModel) -> None:
-        folder.write_json("guarantee.json", model.guarantee.to_dict())
-        save_trees(folder, model.ensemble)
-
-    with active_channels(run, insecure) as open_channels, logged(folder, path, run, terminal) as log:
-        if log is None:
-            return folder
+    with open_connections(run, insecure) as open_channels, life.logged() as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
-        channels = open_channels(log)
+        channels = list(open_channels(log).values())
         workers = WorkerGroup(
             channels=channels,
             run_id=run.run_id,
@@ -60,37 +47,36 @@ def run_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFol
             n_trees=recipe.n_trees,
             progress=terminal.progress,
         )
-        model = coordinate(recipe, workers, rng=bits_of(run.seed), save=save)
+        model = run_coordinator(recipe, workers, rng=run.bits, save=partial(save_shared_model, life.folder))
         log.step("guarantee", str(model.guarantee))
-        note_end(folder, log, channels, n_rows=0, n_rounds=workers.n_rounds)
-    write_report(path, run, terminal)
-    return folder
+        life.finish(log, channels, n_rows=0, n_rounds=workers.n_rounds)
+    return life.report()
 
 
-def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
-    """Run a worker's side of a horizontal training run."""
-    run = read_horizontal(path, WorkerRun)
-    folder = RunFolder(run.run_folder)
+def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
+    """Run a worker's side of a horizontal training run, or resume it where it stopped."""
+    run = read_run(path, WorkerRun)
+    life = TrainingRun(path, run, terminal)
+    folder = life.folder
+    if life.is_over():
+        return folder
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
-    bits = bits_of(run.seed)
-    promise = recipe.guarantee(is_secure=bits.is_secure)
-    charge = run.charge(promise)
+    bits = run.bits
+    promise, charge = recipe.guarantee(is_secure=bits.is_secure), charge_of(run, recipe)
     with (
         worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
-        passive_channel(run, insecure) as open_channel,
-        logged(folder, path, run, terminal) as log,
+        open_connections(run, insecure) as open_channels,
+        life.logged() as log,
     ):
-        if log is None:
-            return folder
         check_charge(ledger, charge, folder)
         log.step("guarantee", str(promise))
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
-        answered, note_answer = _answers(folder, rows.digest, before_first=lambda: ledger.charge(charge))
-        channel = open_channel(log)
+        checkpoint = WorkerCheckpoint(folder, rows.digest, before_first=lambda: ledger.charge(charge))
+        (channel,) = open_channels(log).values()
         job = WorkerJob(
             party=run.party,
             run_id=run.run_id,
@@ -99,42 +85,15 @@ def run_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             recipe=recipe,
             make_rows=rows.answering,
             rng=bits,
-            answered=answered,
-            note_answer=note_answer,
-            drawing=noted_drawing(folder),
-            note_drawing=partial(note_drawing, folder),
+            answered=checkpoint.answered,
+            note_answer=checkpoint.note_answer,
+            drawing=checkpoint.drawing(),
+            note_drawing=checkpoint.note_drawing,
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )
-        model = recipe.model(work(job, channel, progress=terminal.progress))
-        folder.write_json("guarantee.json", promise.to_dict())
-        save_trees(folder, model)
+        model = recipe.model(run_worker(job, channel, progress=terminal.progress))
+        save_shared_model(folder, SharedModel(ensemble=model, guarantee=promise))
         note_own_fit(folder, rows.own_fit(model))
-        note_end(folder, log, [channel], n_rows=rows.n_rows)
-    write_report(path, run, terminal)
-    return folder
-
-
-def _answers(
-    folder: RunFolder, digest: str, *, before_first: Callable[[], None]
-) -> tuple[Answered, Callable[[Answered], None]]:
-    """What earlier processes of this run answered for, and how to note more."""
-    answered = Answered()
-    if folder.has_released:
-        before = folder.read_json("answers.json")
-        if before["table"] != digest:
-            raise RunFolderError(
-                f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another run_id. "
-                "Nothing was sent"
-            )
-        answered = Answered(n_trees=int(before["tree"]), history=str(before.get("history")))
-
-    def note(now: Answered) -> None:
-        is_first = not folder.has_released
-        if is_first:
-            before_first()
-        folder.write_json("answers.json", {"table": digest, "tree": now.n_trees, "history": now.history})
-        if is_first:
-            folder.mark_release()
-
-    return answered, note
+        life.finish(log, [channel], n_rows=rows.n_rows)
+    return life.report()

@@ -9,7 +9,8 @@ Over the columns of a record the losses add up as in `opboost.privacy.guarantee.
 A unit is one step of the column itself; where none is known, one point of the mapped domain at the column's *first*
 release. Every release is charged the exact loss between two values one unit apart, read off its loss curve at as many
 points of its own domain as a unit spans there. For t units that bounds t times as much, since a loss curve never rises
-faster than its first steps together: between two values lie others.
+faster than its first steps together: between two values lie others. So a limit holds per step as the schema says it
+today: where that spans several units, what was spent before counts as many times.
 
 Bits of published cells add up too, since several releases have no more outcomes than the product of their numbers of
 cells.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,7 @@ class Balances:
 
     def worst_record(self) -> tuple[float, float]:
         """Both kinds of epsilon together, and bits of cells: the most that a record has paid over all columns."""
-        return _largest(self._totals(records) for records in self._all_records())
+        return _largest(self._totals(records, {}) for records in self._all_records())
 
     def check(self, costs: Sequence[Cost], budget: Budget) -> None:
         """Refuse costs that would exceed a limit for any record.
@@ -169,23 +170,36 @@ class Balances:
         LedgerError
             If a cost is not a number.
         """
-        charges = [self.charge_of(cost) for cost in costs]
-        excess = [line for charge in charges for line in self._column_excess(charge, budget.limit(charge.column))]
+        n_units = {cost.column: self._units_in_step(cost) for cost in costs}
+        charges = [self._charge_per_step(cost) for cost in costs]
+        excess = [line for charge in charges for line in self._column_excess(charge, budget, n_units)]
         limits = (budget.per_record, budget.cell_bits_per_record)
         if any(limit is not None for limit in limits):
             whats = ("a record over all its columns", "published cells of a record over all its columns, in bits,")
-            for what, spent, most in zip(whats, self._worst_after(charges), limits, strict=True):
+            for what, spent, most in zip(whats, self._worst_after(charges, n_units), limits, strict=True):
                 excess += _excess(what, spent, most)
         if excess:
             raise OverBudget(f"over budget: {'; '.join(excess)}. Nothing was released")
 
-    def _worst_after(self, charges: Sequence[Charge]) -> tuple[float, float]:
+    def _units_in_step(self, cost: Cost) -> int:
+        """How many of the units that a column is charged by its step spans today."""
+        unit = self.units.get(cost.column)
+        return points_within(cost.step, unit.size) if unit is not None and cost.step else 1
+
+    def _charge_per_step(self, cost: Cost) -> Charge:
+        """What a release costs per step of the column today, if that is larger than the column's unit."""
+        charge = self.charge_of(cost)
+        if self._units_in_step(cost) == 1 or not cost.point:
+            return charge
+        return replace(charge, spent=charge.spent._replace(epsilon=cost.loss(points_within(cost.step, cost.point))))
+
+    def _worst_after(self, charges: Sequence[Charge], n_units: Mapping[str, int]) -> tuple[float, float]:
         """What the record that would have paid most over all columns would have paid; see `worst_record`."""
         sets = {id(charge.records): charge.records for charge in charges}
 
         def totals() -> Iterator[Values]:
             for records in union(list(sets.values())):
-                total = self._totals(records)
+                total = self._totals(records, n_units)
                 is_of = {name: is_member(records, members) for name, members in sets.items()}
                 for charge in charges:
                     total[is_of[id(charge.records)]] += _total(charge.spent)
@@ -193,11 +207,12 @@ class Balances:
 
         return _largest(totals())
 
-    def _column_excess(self, charge: Charge, limit: Limit) -> list[str]:
+    def _column_excess(self, charge: Charge, budget: Budget, n_units: Mapping[str, int]) -> list[str]:
+        limit = budget.limit(charge.column)
         limits = (limit.epsilon, limit.category_epsilon, limit.cell_bits)
         if not any(more and most is not None for more, most in zip(charge.spent, limits, strict=True)):
             return []
-        spent = self._most_spent(charge.column, windows(charge.records))
+        spent = self._most_spent(charge.column, windows(charge.records)).times(n_units[charge.column])
         whats = (
             f"column {charge.column!r} per unit",
             f"categories of column {charge.column!r}",
@@ -218,9 +233,13 @@ class Balances:
             worst = np.maximum(worst, spent.max(axis=0, initial=0.0))
         return Spent(*worst.tolist())
 
-    def _totals(self, records: RecordKeys) -> Values:
-        """What each record has paid over all columns, shape ``(n_records, 2)``; see `worst_record`."""
-        return _total(self._sums(records, lambda costs: np.sum(list(costs.values()), axis=0).tolist()))
+    def _totals(self, records: RecordKeys, n_units: Mapping[str, int]) -> Values:
+        """What each record has paid over all columns, shape ``(n_records, 2)``; per so many units of some columns."""
+
+        def cost_of(costs: dict[str, Spent]) -> list[float]:
+            return np.sum([one.times(n_units.get(name, 1)) for name, one in costs.items()], axis=0).tolist()
+
+        return _total(self._sums(records, cost_of))
 
     def _sums(self, records: RecordKeys, cost_of: Callable[[dict[str, Spent]], Sequence[float]]) -> Values:
         """What each record has paid over the sets that it is in, by kind."""

@@ -1,124 +1,188 @@
-"""Draw once: take from the store what was drawn before, charge the ledger for the rest, draw it, keep it.
+"""Release through the privacy ledger: cells that were drawn before stay, all others are charged, drawn and stored.
 
-What was drawn before is known by the exact values: if one of a column changed, the column is drawn anew, and so is a
-single record's cell. Whoever compares two releases then sees that something changed. An account that keeps first draws
-knows them by record and column alone, and nothing of a change shows.
+::
 
-The order is what the promise rests on. Under the store's lock, so that a second start of the same run waits and then
-finds the release: look it up; charge what is absent, or be refused; draw; put it into the store; enter its digest into
-the ledger; commit the store; only then does anything leave. A crash anywhere loses at most a draw that was paid and
-that nobody has seen. The next attempt pays again: nothing is ever drawn twice for one charge.
+    look up ─► charge, keys ─► draw ─► store, keys removed ─► (rank, send)
+    └─── one transaction ──┘           └─ one transaction ─┘
+
+A cell is a record's value in a column under a mechanism, in training and prediction alike. Where first draws are kept,
+a record's draw stays whatever becomes of its value, and nothing of a change shows; else whoever compares two releases
+sees that something changed.
+
+The noise of a charge comes from a key that is stored with the charge. After a crash the next attempt finds charge and
+key, draws the same codes and pays nothing. If it asks for other records or values than the first, their noise is
+another, and nothing of the first was ever sent. Two processes that draw at once draw the same, too; the second to store
+looks up again what the first has stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opboost.arrays import KeptCodes
-from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
-from parties.ledger.drawn_cells import DrawnCells, find_cells, taken
-from parties.ledger.ledger_lines import Occasion, Reuse
-from parties.ledger.pricing import planned
+from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due, which_rows
+from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.name_sets import NameSet
+from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore
+from parties.tables.blocks import Block, exact_codes, record_keys, record_names
+from parties.tables.key_sets import KeySet, kept_set
 from parties.tables.record_ids import Ids
+
+
+@dataclass(frozen=True, slots=True)
+class DueCells:
+    """One column of all blocks: what is to be drawn, and what was.
+
+    Attributes
+    ----------
+    release : Release
+        Of the records that are to be charged.
+    n_found : int
+        Cells that were drawn before.
+    charges : tuple of int
+        What paid for these.
+    unfinished : tuple of (int, bytes)
+        Earlier charges with their keys of which something is to be drawn.
+    """
+
+    release: Release
+    n_found: int
+    charges: tuple[int, ...]
+    unfinished: tuple[tuple[int, bytes], ...]
+
+    @property
+    def n_new(self) -> int:
+        """Records that are to be charged."""
+        return len(self.release.cost.records)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether every cell was drawn before."""
+        return not self.n_new and not self.unfinished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A party's ledger and store, and on which occasion and terms it releases now.
+    """A party's ledger, and on which occasion and terms it releases now.
 
     Attributes
     ----------
     ledger : Ledger
-    store : ReleaseStore
     budget : Budget
     occasion : Occasion
     rng : BitSource
-        Draws from seeded bits are charged as if there were no noise: whoever knows the seed can take it off.
+        Where keys come from. What is drawn from seeded ones is charged as if there were no noise: whoever knows the
+        seed can take it off.
     keeps : bool
         Whether the first draw of every record and column stays, even if the value is changed.
-    note : callable
-        Told, after a release, how many columns or cells were drawn and how many taken from the store.
     """
 
     ledger: Ledger
-    store: ReleaseStore
     budget: Budget
     occasion: Occasion
     rng: BitSource
     keeps: bool = False
-    note: Callable[[int, int], None] = field(default=lambda drawn, reused: None)
 
-    def columns(
-        self,
-        mechanisms: Sequence[ColumnMechanism],
-        encoded: Sequence[EncodedColumn],
-        ids: Ids,
-        *,
-        may_draw: bool = True,
-    ) -> Iterator[ReleasedColumn]:
-        """Release whole columns, for training; each is drawn when it is asked for, all are charged before.
-
-        Parameters
-        ----------
-        mechanisms, encoded : sequences of equal length
-        ids : Index of str
-            Of the rows, in their order.
-        may_draw : bool
-            False if this run has released before: then the store must hold every column.
+    def look_up(self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block]) -> list[DueCells]:
+        """Find out, column by column, what of some blocks is to be drawn; each block is told.
 
         Raises
         ------
         LedgerError
-            Before anything is drawn: over budget, or a store or ledger that cannot be trusted.
+            If a stored draw is not what the ledger says was drawn.
         """
-        if self.keeps:
-            yield from self._kept_columns(mechanisms, encoded, ids, may_draw=may_draw)
-            return
-        releases = planned(mechanisms, encoded, ids, is_secure=self.rng.is_secure)
-        with self.store.changing():
-            self.ledger.refresh()
-            held = {release.cost.column: self.store.find(release.key) for release in releases}
-            stored = {column: charge for column, charge in held.items() if charge is not None}
-            for charge in stored.values():
-                # What is damaged is refused before anything else is charged.
-                self.store.column(charge)
-            absent = [release for release in releases if release.cost.column not in stored]
-            if absent and not may_draw:
-                raise LedgerError(
-                    f"this run has released before, and for {len(absent)} of its {len(releases)} columns the store "
-                    "holds no release that fits: data, ids, schema or mechanism were changed, or the store was. "
-                    "Drawing anew is another release: choose another run_id. Nothing was released"
-                )
-            reuses = {column: Reuse((charge,), len(ids)) for column, charge in stored.items()}
-            new = iter(self.ledger.charge(absent, reuses, self.occasion, self.budget))
-            contents = {}
-            for mechanism, column in zip(mechanisms, encoded, strict=True):
-                name = mechanism.schema.name
-                if name in stored:
-                    yield _released(mechanism, self.store.column(stored[name]))
-                    continue
-                number = next(new)
-                codes = _codes_of(desensitize(mechanism, column, rng=self.rng.fork(name)))
-                contents[number] = self.store.put(number, codes)
-                yield _released(mechanism, codes)
-            self.ledger.note_stored(contents)
-        self.note(len(absent), len(reuses))
+        cells, found = self.ledger.cells, []
+        # Columns of which the same records are to be charged share their set.
+        sets: dict[tuple[str, ...], KeySet] = {}
+        located = [cells.names.locate(block["names"]) for block in blocks]
+        for c, mechanism in enumerate(mechanisms):
+            offer = unpriced(mechanism, is_secure=self.rng.is_secure)
+            pending = [(charge, key, self.ledger.records_of(charge)) for charge, key in cells.keys(offer.family)]
+            n_found, n_new, paid, due_to = 0, 0, set[int](), set[int]()
+            for block, hits in zip(blocks, located, strict=True):
+                known = cells.find(offer.family, hits, block[f"{c}.exact"][block["order"]], keeps=self.keeps)
+                due = due_of(known, block, pending)
+                note_due(block, c, known.codes, due)
+                n_found += int((due == DRAWN).sum())
+                paid.update(known.charges)
+                due_to.update(np.unique(due[due > 0]).tolist())
+                n_new += int((due == NEW).sum())
+            unfinished = tuple((charge, key) for charge, key, _ in pending if charge in due_to)
+            new = [rows_due(block, c, NEW) for block in blocks]
+            which = tuple(map(which_rows, new))
+            if which not in sets:
+                keys = (record_keys(block["names"])[rows] for block, rows in zip(blocks, new, strict=True))
+                sets[which] = kept_set(keys, n_new)
+            found.append(DueCells(priced(offer, sets[which]), n_found, tuple(sorted(paid)), unfinished))
+        return found
+
+    def release(
+        self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, may_draw: bool = True, run: Run = here
+    ) -> list[DueCells]:
+        """Release columns of some records; afterwards every block has the codes of each.
+
+        Parameters
+        ----------
+        mechanisms : sequence of ColumnMechanism
+        blocks : sequence of Block
+            With names and exact codes; no record is in two of them.
+        may_draw : bool
+            False if this run has released before: then all cells must be stored.
+        run : callable
+            Draws, in every block.
+
+        Returns
+        -------
+        cells : list of DueCells
+            Per column, what was to be drawn at the beginning.
+
+        Raises
+        ------
+        LedgerError
+            Before anything is drawn: over budget, or a ledger that cannot be trusted.
+
+        Notes
+        -----
+        Privacy: every cell that leaves was charged, and is drawn once under ``mechanism.guarantee()``.
+        """
+        first: list[DueCells] | None = None
+        while True:
+            with self.ledger.changing():
+                cells = self.look_up(mechanisms, blocks)
+                if not may_draw and (absent := sum(not one.is_drawn for one in cells)):
+                    raise LedgerError(
+                        f"this run has released before, and for {absent} of its {len(cells)} columns the ledger lacks "
+                        "the draws of some records: data, ids, schema or mechanism were changed. Drawing them is "
+                        "another release: choose another run_id. Nothing was released"
+                    )
+                orders = self._charge(cells, notes_reuse=first is None)
+            first = first or cells
+            for c, own in enumerate(orders):
+                for block in blocks if len(own) else ():
+                    block[f"{c}.orders"] = own
+            if any(map(len, orders)):
+                run(partial(draw_due, tuple(mechanisms)), blocks)
+            is_stored = self._store(cells, orders, blocks)
+            for c, block in product(range(len(cells)), blocks):
+                block.pop(f"{c}.orders", None)
+            if is_stored:
+                return first
 
     def records(
         self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
-    ) -> list[ReleasedColumn]:
-        """Release single records, for prediction: whoever was answered before gets the same answer again.
+    ) -> tuple[list[ReleasedColumn], list[DueCells]]:
+        """Release single records, for prediction: whoever was released before gets the same draw again.
 
         Parameters
         ----------
@@ -129,68 +193,70 @@ class Account:
         Raises
         ------
         LedgerError
-            As for `columns`.
+            As for `release`.
         """
-        with self.store.changing():
-            cells = self._cells(mechanisms, encoded, ids)
-            released = list(self._drawn(cells, mechanisms, encoded))
-        self.note(sum(len(c.new) for c in cells), sum(c.n_found for c in cells))
-        return released
+        names, rows, place = np.unique(record_names(ids), return_index=True, return_inverse=True)
+        block: Block = {"names": names, "order": np.arange(len(names))}
+        for c, column in enumerate(encoded):
+            block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
+        found = self.release(mechanisms, [block])
+        columns = [
+            ReleasedColumn.of_marked(mechanism.schema, block[f"{c}.codes"][place])
+            for c, mechanism in enumerate(mechanisms)
+        ]
+        return columns, found
 
-    def _kept_columns(
-        self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids, *, may_draw: bool
-    ) -> Iterator[ReleasedColumn]:
-        """Release whole columns of which every record keeps its first draw."""
-        with self.store.changing():
-            cells = self._cells(mechanisms, encoded, ids)
-            n_absent = sum(len(c.new) > 0 for c in cells)
-            if n_absent and not may_draw:
-                raise LedgerError(
-                    f"this run has released before, and for {n_absent} of its {len(cells)} columns the store lacks the "
-                    "draws of some records: ids, schema or mechanism were changed, or the store was. Drawing them is "
-                    "another release: choose another run_id. Nothing was released"
-                )
-            yield from self._drawn(cells, mechanisms, encoded)
-        self.note(n_absent, len(cells) - n_absent)
+    def _charge(self, cells: Sequence[DueCells], *, notes_reuse: bool) -> list[NDArray[np.void]]:
+        """Charge what is new, with keys; returns per column what each cell is drawn under."""
+        reuses = {c.release.cost.column: Reuse(c.charges, c.n_found) for c in cells if c.n_found and notes_reuse}
+        charged = [c for c in cells if c.n_new]
+        numbers = self.ledger.charge([c.release for c in charged], reuses, self.occasion, self.budget)
+        keys = [self.rng.words(4).tobytes() for _ in numbers]
+        for one, number, key in zip(charged, numbers, keys, strict=True):
+            self.ledger.cells.put_key(number, one.release.family, key)
+        made = iter(zip(numbers, keys, strict=True))
+        secure = self.rng.is_secure
+        return [
+            np.array(
+                [
+                    *((charge, charge, key, secure) for charge, key in c.unfinished),
+                    *((NEW, *next(made), secure) for _ in range(c.n_new > 0)),
+                ],
+                ORDER,
+            )
+            for c in cells
+        ]
 
-    def _cells(
-        self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
-    ) -> list[DrawnCells]:
-        """Which cells were drawn before, in this process or another one."""
-        self.ledger.refresh()
-        return find_cells(mechanisms, encoded, ids, self.store, is_secure=self.rng.is_secure, keeps=self.keeps)
-
-    def _drawn(
-        self, cells: Sequence[DrawnCells], mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn]
-    ) -> Iterator[ReleasedColumn]:
-        """Charge all cells that are new; then draw and keep them, column by column as they are asked for."""
-        reuses = {c.column: c.reuse for c in cells if c.n_found}
-        charged = [c.release for c in cells if len(c.new)]
-        numbers = iter(self.ledger.charge(charged, reuses, self.occasion, self.budget))
-        contents = {}
-        for c, mechanism, column in zip(cells, mechanisms, encoded, strict=True):
-            drawn: KeptCodes = np.empty(0, np.int8)
-            if len(c.new):
-                number = next(numbers)
-                drawn = _codes_of(desensitize(mechanism, taken(column, c.new), rng=self.rng))
-                contents[number] = self.store.put(number, drawn, family=c.release.family, names=c.names_of_new)
-            yield _released(mechanism, c.complete(drawn))
-        self.ledger.note_stored(contents)
-
-
-@contextmanager
-def open_books(path: Path) -> Iterator[tuple[Ledger, ReleaseStore]]:
-    """Open the ledger at `path` and the store beside it, both verified; begin them where neither is there."""
-    with Ledger(path) as ledger, ReleaseStore(ledger) as store:
-        yield ledger, store
-
-
-def _codes_of(released: ReleasedColumn) -> KeptCodes:
-    """A released column as one array, a missing cell as -1."""
-    return np.where(released.is_missing, -1, released.codes)
-
-
-def _released(mechanism: ColumnMechanism, codes: KeptCodes) -> ReleasedColumn:
-    """The inverse of `_codes_of`."""
-    is_missing = codes < 0
-    return ReleasedColumn(mechanism.schema, np.where(is_missing, 0, codes), is_missing)
+    def _store(self, cells: Sequence[DueCells], orders: Sequence[NDArray[np.void]], blocks: Sequence[Block]) -> bool:
+        """Keep what was drawn, and remove the keys; False if somebody else has drawn under one of them meanwhile."""
+        wanted = [
+            (c, int(order["due"]), int(order["charge"]), order["key"].tobytes())
+            for c, own in enumerate(orders)
+            for order in own
+        ]
+        if not wanted:
+            return True
+        store = self.ledger.cells
+        with self.ledger.changing():
+            for c, _, charge, key in wanted:
+                if (charge, key) not in store.keys(cells[c].release.family):
+                    return False
+            for block in blocks:
+                names, order = block["names"], block["order"]
+                known: dict[str, NameSet] = {}
+                for c, value, charge, _ in wanted:
+                    rows = rows_due(block, c, value)
+                    if not len(own := order[rows]):
+                        continue
+                    which = which_rows(rows)
+                    known[which] = known.get(which) or store.names.put(names[rows])
+                    codes, exact = block[f"{c}.codes"][own], block[f"{c}.exact"][own]
+                    store.put(charge, cells[c].release.family, known[which], codes, exact)
+            for c, _, charge, _ in wanted:
+                # The noise of the others comes from another key, since this one takes the noise off these.
+                if store.n_drawn(charge) < len(self.ledger.records_of(charge)):
+                    store.put_key(charge, cells[c].release.family, self.rng.words(4).tobytes())
+                else:
+                    store.remove_keys([charge])
+        self.ledger.checkpoint()
+        return True

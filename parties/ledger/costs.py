@@ -22,6 +22,10 @@ class Spent(NamedTuple):
     category_epsilon: float = 0.0
     cell_bits: float = 0.0
 
+    def times(self, n_units: int) -> Spent:
+        """What was spent per unit, per so many units."""
+        return self._replace(epsilon=self.epsilon * n_units)
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
@@ -61,6 +65,8 @@ class Cost:
         Width of one point in the column's own unit; 0 where there is none.
     unit : Unit or None
         What the column is to be charged by if this is its first release; None where there is no distance.
+    step : float
+        The column's own step, as the schema says today; 0 where none is known.
     records : KeySet
         Keys of the records, ascending. Two records that share a key by accident are charged for each other.
     """
@@ -71,6 +77,7 @@ class Cost:
     cells: Cells | None = None
     point: float
     unit: Unit | None
+    step: float = 0.0
     records: KeySet
 
 

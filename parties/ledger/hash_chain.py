@@ -35,7 +35,7 @@ from parties.storage.sqlite import connect, reporting, transaction
 from protocols.private_files import private_opener
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
-_SUMS_FORMAT = 2
+_SUMS_FORMAT = 3
 
 # Sums are kept at an opening that finds so many lines more than the last time.
 LINES_PER_SUMS = 2000
@@ -97,8 +97,10 @@ class SealedLines:
     ) -> None:
         self.path = path
         self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
-        if not path.exists() and (self.head_path.exists() or not create):
-            lost = " although its head is: it was removed" if self.head_path.exists() else ""
+        with reporting(path):
+            is_there, has_head = path.exists(), self.head_path.exists()
+        if not is_there and (has_head or not create):
+            lost = " although its head is. Restore it from a backup" if has_head else ""
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""
         self.n_lines = 0
@@ -147,6 +149,18 @@ class SealedLines:
 
                 yield add
             self.refresh()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Say in one sentence what SQLite or the file system found wrong."""
+        with reporting(self.path):
+            yield
+
+    def line(self, number: int) -> Fields:
+        """A line that was verified."""
+        (text,) = self.database.execute("SELECT fields FROM lines WHERE number = ?", (number,)).fetchone()
+        found: Fields = json.loads(text)
+        return found
 
     def tampered(self, what: str) -> LedgerError:
         """What to raise when something is not as it was written."""

@@ -5,8 +5,10 @@
     opened    the ledger's own name
     charge    a column is about to be drawn: this is what it costs
     cells     that column's mechanism publishes of each value the cell it lies in: so many bits, exactly
-    stored    what was drawn for that charge is in the store, with this content
+    stored    what was drawn for that charge of these records is stored, with this content
     reuse     it was needed again and taken from the store: costs nothing
+    tests     the peer learnt these thresholds of released columns: costs nothing, is counted
+    migrated  the store of an earlier version was taken over
     run       an owner of rows takes part in a run: this is what the run promises, and costs (`model_ledger`)
 
 A line's digest covers the digest before it and all fields of the line as canonical JSON, so that no line can be
@@ -18,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +32,9 @@ from parties.ledger.costs import Cells, Charge, Cost, Spent, Unit
 from parties.tables.key_sets import KeySet, RecordKeys, windows
 
 Fields = dict[str, Any]
+
+ResolvedTest = tuple[str, int | None, float | None, bool]
+"""Family of a released column, category of an indicator, threshold unless the test asks for presence, and answer."""
 
 # What the digest of the first line covers in place of an earlier digest.
 BEGINNING = "opboost-ledger 1"
@@ -50,8 +55,8 @@ class Release:
 
     Attributes
     ----------
-    schema, mechanism, data, ids : str
-        Digests of the column's description, of its mechanism, of its exact codes, and of the ids in their order.
+    schema, mechanism : str
+        Digests of the column's description and of its mechanism.
     terms : dict
         The mechanism in words and numbers, for the reader of the ledger.
     cost : Cost
@@ -59,15 +64,8 @@ class Release:
 
     schema: str
     mechanism: str
-    data: str
-    ids: str
     terms: dict[str, JsonValue]
     cost: Cost
-
-    @property
-    def key(self) -> str:
-        """The same for two releases exactly if one may stand for the other."""
-        return digest_of([self.family, self.data, self.ids])
 
     @property
     def family(self) -> str:
@@ -91,15 +89,13 @@ def charge_fields(release: Release, charge: Charge, occasion: Occasion) -> Field
         "column": release.cost.column,
         "schema": release.schema,
         "mechanism": release.mechanism,
-        "data": release.data,
-        "ids": release.ids,
+        "family": release.family,
         "terms": release.terms,
         "epsilon": _plain(charge.spent.epsilon),
         "category_epsilon": _plain(charge.spent.category_epsilon),
         "unit": charge.unit.size if charge.unit is not None else 0.0,
         "unit_words": charge.unit.words if charge.unit is not None else "",
         "points": charge.points,
-        "key": release.key,
         "records": records_digest(charge.records),
         "n_records": len(charge.records),
     }
@@ -119,9 +115,19 @@ def cells_fields(column: str, cells: Cells, charge: Fields, occasion: Occasion) 
     }
 
 
-def stored_fields(charge: int, content: str) -> Fields:
-    """The line that says what was drawn for a charge, by its digest."""
-    return {"kind": "stored", "at": _now(), "charge": charge, "content": content}
+def stored_fields(charge: int, names: str, content: str) -> Fields:
+    """The line that says what was drawn at a charge for a set of records, by its digest."""
+    return {"kind": "stored", "at": _now(), "charge": charge, "names": names, "content": content}
+
+
+def tests_fields(tests: Sequence[ResolvedTest], occasion: Occasion) -> Fields:
+    """The line of thresholds that are about to be resolved."""
+    return {"kind": "tests", **_when_and_why(occasion), "tests": [list(test) for test in tests]}
+
+
+def migrated_fields(n_taken: int, lost: Sequence[int]) -> Fields:
+    """The line of a store that was taken over, with the charges whose draws were not."""
+    return {"kind": "migrated", "at": _now(), "n_taken": n_taken, "lost": list(lost)}
 
 
 def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:

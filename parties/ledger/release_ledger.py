@@ -2,43 +2,45 @@
 
 ===========================  ==============================================================================
 ``ledger.sqlite``            append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the
-                             files beside it); and which records each charges
-``ledger.releases.sqlite``   what was drawn (`parties.ledger.release_store`); names the ledger it belongs to
+                             files beside it); which records each charges; and the cells that were drawn
+                             (`parties.ledger.cell_store`)
 ===========================  ==============================================================================
+
+An earlier version kept what was drawn in ``ledger.releases.sqlite``; such a ledger is refused until it is migrated
+(`parties.ledger.migration`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from parties.errors import LedgerError
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.hash_chain import SealedLines, only_added
+from parties.ledger.cell_store import CELL_TABLES, CellStore
+from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import (
     Fields,
     Occasion,
     Release,
+    ResolvedTest,
     Reuse,
     cells_fields,
     charge_fields,
     charged,
-    packed,
     records_digest,
     reuse_fields,
     stored_fields,
+    tests_fields,
     unpacked,
 )
+from parties.ledger.record_sets import SET_TABLES, StoredKeys, keep_records
 from parties.storage.spool import WINDOW_ROWS
-from parties.tables.key_sets import KeySet, RecordKeys, windows
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
-    *only_added("record_sets"),
-)
+from parties.tables.key_sets import KeySet
 
 
 class Ledger:
@@ -49,6 +51,8 @@ class Ledger:
     path : Path
     create : bool
         Whether a ledger that is not there yet is begun.
+    migrates : bool
+        Whether one of an earlier version is opened nevertheless.
 
     Raises
     ------
@@ -56,19 +60,34 @@ class Ledger:
         If a line was changed or lost, if the ledger was replaced, or if it cannot be read.
     """
 
-    def __init__(self, path: Path, *, create: bool = True) -> None:
+    def __init__(self, path: Path, *, create: bool = True, migrates: bool = False) -> None:
         self.path = path
         self.balances = Balances()
         self.n_releases: Counter[str] = Counter()
         self.n_reuses: Counter[str] = Counter()
+        self.n_answered: Counter[str] = Counter()
         self.peers: set[str] = set()
-        self._charges: dict[str, list[int]] = {}
-        self._contents: dict[int, str] = {}
+        self.old_contents: dict[int, str] = {}
+        self.is_migrated = False
+        self._contents: dict[int, dict[str, str]] = {}
+        self._families: dict[str, str] = {}
+        self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
+        self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
-            path, count=self._count, tables=_TABLES, create=create, sums=self._sums, take_up=self._take_up
+            path,
+            count=self._count,
+            tables=(*SET_TABLES, *CELL_TABLES),
+            create=create,
+            sums=self._sums,
+            take_up=self._take_up,
         )
+        self.cells = CellStore(self, self._lines.database)
         try:
             self._lines.refresh(is_opening=True)
+            if not migrates:
+                self._refuse_earlier_version()
+            with self.changing():
+                self.cells.check()
         except BaseException:
             self._lines.close()
             raise
@@ -107,25 +126,79 @@ class Ledger:
         numbers : list of int
             Of the lines that charge the releases.
         """
-        with self._lines.adding() as add:
+        with self.changing() as add:
             self.balances.check([release.cost for release in releases], budget)
             for column, reuse in reuses.items():
                 add(reuse_fields(column, reuse, occasion))
             return [self._enter(add, release, occasion) for release in releases]
 
-    def note_stored(self, contents: Mapping[int, str]) -> None:
-        """Enter the digests of what was drawn, by charge."""
-        with self._lines.adding() as add:
-            for charge, content in contents.items():
-                add(stored_fields(charge, content))
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[Fields], int]]:
+        """One process at a time reads and adds; what the block adds, here and in `cells`, is kept as a whole."""
+        if self._add is not None:
+            yield self._add
+            return
+        with self._lines.adding() as self._add:
+            try:
+                yield self._add
+            finally:
+                self._add = None
 
-    def stored(self, key: str) -> dict[int, str]:
-        """Charges for releases of this key for which something was drawn and stored, with its digest."""
-        return {number: self._contents[number] for number in self._charges.get(key, []) if number in self._contents}
+    def note_stored(self, charge: int, names: str, content: str) -> None:
+        """Enter the digest of what was drawn at a charge for a set of records."""
+        with self.changing() as add:
+            add(stored_fields(charge, names, content))
 
-    def content(self, charge: int) -> str | None:
-        """The digest of what was drawn for a charge, or None if that never reached the store."""
-        return self._contents.get(charge)
+    def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
+        """Enter tests whose thresholds are about to be resolved."""
+        with self.changing() as add:
+            add(tests_fields(tests, occasion))
+
+    def tests(self, peer: str, run_id: str | None = None) -> set[ResolvedTest]:
+        """What a peer had resolved in one run or in all."""
+        return set().union(*(t for key, t in self._tests.items() if key[0] == peer and run_id in (None, key[1])))
+
+    def n_tests(self, column: str) -> int:
+        """How many tests on a column were resolved in all runs, each peer's counted by itself."""
+        peers = {peer for peer, _ in self._tests}
+        return sum(self._families.get(test[0]) == column for peer in peers for test in self.tests(peer))
+
+    @property
+    def n_stored(self) -> int:
+        """How many sets of cells were stored."""
+        return sum(map(len, self._contents.values()))
+
+    def content(self, charge: int, names: str) -> str | None:
+        """The digest of what was drawn at a charge for a set of records, or None if that never reached the store."""
+        return self._contents.get(charge, {}).get(names)
+
+    def records_of(self, charge: int) -> KeySet:
+        """The records that a line charges."""
+        return self._records(self.line(charge)["records"])
+
+    def line(self, number: int) -> Fields:
+        """A line that was verified."""
+        return self._lines.line(number)
+
+    def verify(self) -> None:
+        """Read everything that was drawn and compare it with the lines.
+
+        Raises
+        ------
+        LedgerError
+        """
+        with self.changing():
+            self.cells.verify()
+
+    def checkpoint(self) -> None:
+        """Move what was committed from the write-ahead log, where removed keys may stand, to the file."""
+        with self._lines.reading():
+            self._lines.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def backup(self, target: sqlite3.Connection) -> None:
+        """Copy the ledger's file as it is at one moment, whoever uses it."""
+        with self._lines.reading():
+            self._lines.database.backup(target)
 
     def refresh(self) -> None:
         """Read and verify what other processes have added."""
@@ -135,43 +208,53 @@ class Ledger:
         """Enter a release's charge and, of a Local-Map, its cells; returns the number of the charge."""
         charge = self.balances.charge_of(release.cost)
         line = charge_fields(release, charge, occasion)
-        self._keep_records(line["records"], charge.records)
+        keep_records(self._lines.database, line["records"], charge.records)
         number = add(line)
         if release.cost.cells is not None:
             add(cells_fields(charge.column, release.cost.cells, line, occasion))
         return number
 
-    def _keep_records(self, digest: str, keys: KeySet) -> None:
-        """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
-        database = self._lines.database
-        if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
-            return
-        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (digest, 8 * len(keys))).lastrowid
-        assert place is not None
-        with database.blobopen("record_sets", "records", place) as blob:
-            for window in windows(keys):
-                blob.write(packed(window))
-
     def _count(self, line: dict[str, Any]) -> None:
         """Take a verified line into the sums."""
         match line["kind"]:
             case "charge":
-                self._charges.setdefault(line["key"], []).append(line["number"])
+                self._families[line.get("family", "")] = line["column"]
                 self._count_charge(line)
                 self.n_releases[line["column"]] += 1
-                self.peers.add(line["peer"])
+                self._count_answered(line)
             case "cells":
                 self._count_charge(line)
+            case "stored" if "names" in line:
+                self._contents.setdefault(line["charge"], {})[line["names"]] = line["content"]
             case "stored":
-                self._contents[line["charge"]] = line["content"]
+                self.old_contents[line["charge"]] = line["content"]
             case "reuse":
                 self.n_reuses[line["column"]] += 1
-                self.peers.add(line["peer"])
+                self._count_answered(line)
+            case "tests":
+                key = line["peer"], line["run_id"]
+                self._tests.setdefault(key, set()).update(tuple(test) for test in line["tests"])
+            case "migrated":
+                self.is_migrated = True
             case _:
                 raise ValueError("a kind of line that this version does not know")
 
     def _count_charge(self, line: dict[str, Any]) -> None:
         self.balances.add(charged(line, self._records_once(line["records"])), line["records"])
+
+    def _count_answered(self, line: dict[str, Any]) -> None:
+        self.peers.add(line["peer"])
+        if line["task"] == "predict":
+            self.n_answered[line["column"]] += line["n_records"]
+
+    def _refuse_earlier_version(self) -> None:
+        if self.old_contents and not self.is_migrated:
+            store = self.path.with_suffix(".releases.sqlite")
+            lost = "" if store.exists() else f" {store.name}, which belongs to it, is not there: restore it first."
+            raise LedgerError(
+                f"{self.path} is of an earlier version, which kept what was drawn in {store.name}.{lost} "
+                "`opboost ledger RUN.yaml --migrate` takes it over. Nothing was released"
+            )
 
     def _sums(self) -> dict[str, Any]:
         """Everything that was counted, as plain values."""
@@ -179,17 +262,24 @@ class Ledger:
             "balances": self.balances.to_dict(),
             "releases": self.n_releases,
             "reuses": self.n_reuses,
+            "answered": self.n_answered,
             "peers": sorted(self.peers),
-            "charges": self._charges,
+            "families": self._families,
             "contents": [list(self._contents), list(self._contents.values())],
+            "old_contents": [list(self.old_contents), list(self.old_contents.values())],
+            "is_migrated": self.is_migrated,
+            "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
     def _take_up(self, sums: dict[str, Any]) -> None:
         """The inverse of `_sums`; the records are verified as ever."""
         self.balances.take_up(sums["balances"], self._records)
         self.n_releases, self.n_reuses = Counter(sums["releases"]), Counter(sums["reuses"])
-        self.peers, self._charges = set(sums["peers"]), sums["charges"]
+        self.n_answered, self._families = Counter(sums["answered"]), sums["families"]
+        self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
+        self.old_contents = dict(zip(*sums["old_contents"], strict=True))
+        self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
 
     def _records_once(self, digest: str) -> KeySet:
         """The records that a line charges; none if they were read for an earlier line."""
@@ -199,25 +289,7 @@ class Ledger:
         """A set of records, verified; a large one stays where it is."""
         question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
         row = self._lines.database.execute(question, (digest,)).fetchone()
-        keys = None if row is None or row[1] % 8 else _StoredKeys(self._lines.database, row[0], row[1] // 8)
+        keys = None if row is None or row[1] % 8 else StoredKeys(self._lines.database, row[0], row[1] // 8)
         if keys is None or records_digest(keys) != digest:
             raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
         return keys if len(keys) > WINDOW_ROWS else keys[:]
-
-
-@dataclass(frozen=True, slots=True)
-class _StoredKeys:
-    """A set of records in the ledger's file, of which slices are read; lines are only added, so it stays the same."""
-
-    database: sqlite3.Connection
-    place: int
-    length: int
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __getitem__(self, rows: slice, /) -> RecordKeys:
-        start, end, _ = rows.indices(self.length)
-        with self.database.blobopen("record_sets", "records", self.place, readonly=True) as blob:
-            blob.seek(8 * start)
-            return unpacked(blob.read(8 * max(0, end - start)))

@@ -1,1 +1,1 @@
-"""Reports that people look at: what a run would cost before it starts, and what it did."""
+"""Reports: the plan of a run before it, and what it did after it."""

@@ -1,4 +1,4 @@
-"""Which mechanisms a plan compares for a column: the chosen one, and others around it or on a given grid."""
+"""Mechanisms that a plan compares for a column: the chosen one, and others around it or on a given grid."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MOST_OF_PIECEWISE = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
-    """What to vary; all combinations are compared. Where nothing is given, one setting after the other is varied.
+class MechanismGrid:
+    """Grid of mechanism settings, of which all combinations are compared; if empty, one setting at a time is varied.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class Grid:
         return not (self.mechanisms or self.laws or self.epsilons or self.thetas or self.alphas)
 
 
-def choices_for(mechanism: ColumnMechanism, grid: Grid) -> tuple[Choice, ...]:
-    """The mechanisms to compare for a column, the chosen one first and none twice.
+def choices_for(mechanism: ColumnMechanism, grid: MechanismGrid) -> tuple[Choice, ...]:
+    """Mechanisms to compare for a column, the chosen one first and none twice.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def choices_for(mechanism: ColumnMechanism, grid: Grid) -> tuple[Choice, ...]:
 
 
 def settings_of(choice: Choice) -> dict[str, Any]:
-    """A mechanism's settings as plain values; what it does not have is left out."""
+    """Settings of a mechanism as plain values; those that it lacks are left out."""
     found: dict[str, Any] = {"mechanism": choice.name, "epsilon": choice.epsilon}
     if isinstance(choice, (GlobalMap, LocalMap, AdjMap)):
         found["law"] = choice.law.value
@@ -82,7 +82,7 @@ def settings_of(choice: Choice) -> dict[str, Any]:
 
 
 def label(settings: dict[str, Any]) -> str:
-    """The same in a few words."""
+    """Label of a mechanism with these settings."""
     words = [str(settings["mechanism"]).replace("_", " ")]
     words += [str(settings["law"])] if "law" in settings else []
     words += [f"{key} {settings[key]:g}" for key in ("epsilon", "theta", "alpha") if key in settings]
@@ -90,7 +90,7 @@ def label(settings: dict[str, Any]) -> str:
 
 
 def _around(chosen: MechanismSettings) -> list[MechanismSettings]:
-    """One thing changed at a time: the law, the budget, the map."""
+    """Settings that differ in one thing: noise distribution, budget, mechanism."""
     n = chosen.domain_size
     thetas = sorted({max(2, n // width) for width in WIDTHS if 2 * max(2, n // width) <= n} or {2})
     adj = [replace(chosen, mechanism="adj", theta=None, alpha=alpha) for alpha in ALPHAS]
@@ -105,7 +105,7 @@ def _around(chosen: MechanismSettings) -> list[MechanismSettings]:
     ]
 
 
-def _combinations(chosen: MechanismSettings, grid: Grid) -> list[MechanismSettings]:
+def _combinations(chosen: MechanismSettings, grid: MechanismGrid) -> list[MechanismSettings]:
     return [
         replace(chosen, mechanism=mechanism, law=law, epsilon=epsilon, theta=theta, alpha=alpha)
         for mechanism, law, epsilon, theta, alpha in itertools.product(
@@ -119,7 +119,7 @@ def _combinations(chosen: MechanismSettings, grid: Grid) -> list[MechanismSettin
 
 
 def _baselines(chosen: MechanismSettings) -> list[Choice]:
-    """Plain local differential privacy with the same number as epsilon: a far stronger promise, and far less order."""
+    """Baselines: plain local differential privacy at the same epsilon, a far stronger guarantee with far less order."""
     response = RandomisedResponse(epsilon=chosen.epsilon, n_categories=chosen.domain.size)
     if MOST_OF_PIECEWISE < chosen.epsilon < math.inf:
         return [response]

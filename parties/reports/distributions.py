@@ -1,4 +1,4 @@
-"""A column before and after its noise: histograms, and what becomes of values that are not from the data."""
+"""Distributions of a column before and after its noise: histograms, and example values that are not from the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OBSERVED = (0.05, 0.5, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What becomes of a value that is not from the data: a point of the public range.
+    """An example value and its release: a point of the public range, not a value of the data.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """How often values occur, and how often they are expected to after the noise.
+    """Histogram of the values, and the expected one after the noise.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Histogram:
 
 
 def examples_of(mechanism: ColumnMechanism, table: Table, counts: Counts) -> tuple[Example, ...]:
-    """A quarter, half and three quarters up the public range."""
+    """Examples at a quarter, half and three quarters of the public range."""
     n, (lower, upper) = len(table), mechanism.schema.bounds
     below = np.concatenate([[0.0], np.cumsum(counts @ np.exp(table))]) / max(1, counts.sum())
     found = []
@@ -82,7 +82,7 @@ def examples_of(mechanism: ColumnMechanism, table: Table, counts: Counts) -> tup
 
 
 def histogram_of(mechanism: ColumnMechanism, counts: Counts, table: Table | None) -> Histogram:
-    """How often codes occur, in at most `MOST_BARS` bars."""
+    """Histogram of codes in at most `MOST_BARS` bars."""
     after = counts @ np.exp(table) if table is not None else np.empty(0)
     n, schema = len(counts), mechanism.schema
     if isinstance(mechanism.value, RandomisedResponse):

@@ -1,4 +1,4 @@
-"""Drawings for reports: facts in, SVG text out. Every drawing says in words what it shows.
+"""Figures of reports as SVG text, each with an alternative text.
 
 Colours are style sheet variables, so that the same drawing serves light and dark pages and print; text stays text.
 """
@@ -39,7 +39,7 @@ _OWN_STYLE = (
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points that belong together; with `spreads`, each has a bar of so much up and down."""
+    """A series of points; with `spreads`, each has an error bar of so much up and down."""
 
     label: str
     xs: tuple[float, ...]
@@ -49,7 +49,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What an axis measures, and how."""
+    """An axis: label, scale and limits."""
 
     label: str
     is_log: bool = False
@@ -57,7 +57,7 @@ class Axis:
 
 
 def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: bool = False) -> str:
-    """Lines through points, with a legend if there are several."""
+    """Line chart, with a legend if there are several lines."""
     drawing = _Drawing(x, y)
     for k, one in enumerate(series):
         style: dict[str, Any] = {
@@ -76,7 +76,7 @@ def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: boo
 
 
 def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Axis, y: Axis, alt: str) -> str:
-    """Bars, and steps for a second set of heights over them."""
+    """Bar chart, with steps for a second set of heights over the bars."""
     drawing = _Drawing(x, y)
     places = range(len(labels))
     (first, *others) = heights.items()
@@ -90,7 +90,7 @@ def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Ax
 
 
 def ranking(names: Sequence[str], values: Sequence[float], *, x: Axis, alt: str) -> str:
-    """Horizontal bars, the first one on top."""
+    """Horizontal bar chart, the first bar on top."""
     drawing = _Drawing(x, Axis(label=""), rows=len(names))
     drawing.axes.barh(range(len(names)), values, color=_SERIES[0], height=0.7)
     drawing.axes.set_yticks(range(len(names)), names)
@@ -186,7 +186,7 @@ def _as_element(document: str, alt: str) -> str:
 
 
 def _unique_names(svg: str, alt: str) -> str:
-    """Names inside a drawing get a prefix: several drawings share a page."""
+    """Prefix the names inside a drawing, since several drawings share a page."""
     prefix = f"f{hashlib.sha256(alt.encode()).hexdigest()[:8]}-"
     svg = re.sub(r'\bid="', f'id="{prefix}', svg)
     svg = svg.replace('href="#', f'href="#{prefix}')

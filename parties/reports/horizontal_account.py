@@ -1,4 +1,4 @@
-"""The account of a model whose rows were divided between owners: what was asked, with what noise, and what it costs.
+"""Privacy accounting of a horizontally trained model: its releases, their noise, and epsilon by several accounts.
 
 Facts come from an estimator's `guarantee_` and, where they are at hand, the releases that it adds up; a page of any
 horizontal run can hold this section.
@@ -39,7 +39,7 @@ from opboost.privacy.releases import (
 )
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Block, Figure, Grid, Prose, Section
+from parties.reports.page import Block, Figure, FigureGrid, PageSection, Prose
 from parties.reports.words import number
 
 # Orders and deltas at which the curves are shown.
@@ -56,7 +56,7 @@ _ACCOUNTS: dict[str, Account] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Releases of one kind.
+    """Releases of one kind, for a table.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountFacts:
-    """What a model costs each person in the data.
+    """Privacy accounting of a model, per record.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class AccountFacts:
 
 
 def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) -> AccountFacts:
-    """The facts of an account; without the releases, those of the guarantee alone."""
+    """Facts of the privacy accounting; without the releases, those of the guarantee alone."""
     if not releases:
         return AccountFacts(guarantee=guarantee, profiles={})
     delta = guarantee.delta
@@ -117,7 +117,7 @@ def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) 
 
 
 def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """Epsilon at each delta; nothing if the account does not know these releases."""
+    """Epsilon at each delta; empty if the account does not support these releases."""
     try:
         if account is by_loss_distribution:
             return tuple(zip(deltas, loss_distribution_profile(releases, deltas), strict=True))
@@ -174,7 +174,7 @@ def _noise(release: Release) -> str:
 
 
 def uncertified(promise: RecordGuarantee) -> str:
-    """Why a promise must not be relied on, in a few words; empty if it may be."""
+    """Reason why a guarantee is not certified; empty if it is."""
     if promise.certified:
         return ""
     if promise.notion == "none":
@@ -184,8 +184,8 @@ def uncertified(promise: RecordGuarantee) -> str:
     return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"
 
 
-def account_section(facts: AccountFacts) -> Section:
-    """The account as a section of a page."""
+def account_section(facts: AccountFacts) -> PageSection:
+    """Privacy accounting as a section of a page."""
     promise = facts.guarantee
     rows = [
         ("definition", promise.notion),
@@ -198,10 +198,10 @@ def account_section(facts: AccountFacts) -> Section:
     rows += [(f"epsilon against {one.against}", number(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
-    blocks: list[Block] = [Prose(str(promise), is_strong=True), Grid("The promise", ("", "value"), tuple(rows))]
+    blocks: list[Block] = [Prose(str(promise), is_strong=True), FigureGrid("The promise", ("", "value"), tuple(rows))]
     if facts.queries:
         queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
-        blocks.append(Grid("What was asked of the records", ("kind", "how often", "noise"), queries))
+        blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))
     if facts.renyi:
         orders, rhos = zip(*facts.renyi, strict=True)
         blocks += [
@@ -232,25 +232,27 @@ def account_section(facts: AccountFacts) -> Section:
         )
         if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
             blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
-    return Section("Account", tuple(blocks))
+    return PageSection("Account", tuple(blocks))
 
 
-def _order_grid(facts: AccountFacts) -> Grid:
-    """The curve of divergences as a table, and what each order gives by itself."""
+def _order_grid(facts: AccountFacts) -> FigureGrid:
+    """Table of the Renyi divergences, and of the epsilon that each order alone gives."""
     if not facts.converted:
         rows = tuple((str(order), number(rho)) for order, rho in facts.renyi)
-        return Grid("RDP, by order", ("order", "divergence"), rows)
+        return FigureGrid("RDP, by order", ("order", "divergence"), rows)
     converted = tuple(
         (str(order), number(rho), number(epsilon))
         for (order, rho), (_, epsilon) in zip(facts.renyi, facts.converted, strict=True)
     )
-    return Grid("RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted)
+    return FigureGrid(
+        "RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted
+    )
 
 
-def _profile_grid(facts: AccountFacts) -> Grid:
+def _profile_grid(facts: AccountFacts) -> FigureGrid:
     deltas = [delta for delta, _ in next(iter(facts.profiles.values()))]
     rows = tuple(
         (f"{delta:.3g}", *(number(profile[k][1]) for profile in facts.profiles.values()))
         for k, delta in enumerate(deltas)
     )
-    return Grid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)
+    return FigureGrid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)

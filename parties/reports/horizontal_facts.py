@@ -1,4 +1,4 @@
-"""What a finished horizontal run's folder says of it: its account, who took part, what left, what the trees use.
+"""Facts of a finished horizontal run: privacy accounting, participants, outgoing messages, importance.
 
 A coordinator's facts, and what is here of trees and of the account, are within the model's promise. Scores are an
 owner's own: statistics of its labels.
@@ -13,6 +13,7 @@ from typing import Any
 
 from opboost.fit_quality import FitQuality
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
@@ -20,7 +21,7 @@ from parties.config.reading import read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_words import Observer, observers_of
 from parties.reports.run_facts import Importance, importance_of
 from parties.reports.run_history import RunHistory, log_lines, run_history
 from parties.runs.run_folder import RunFolder
@@ -30,7 +31,7 @@ _ABSENCES = ("dropped out", "returned", "resumed", "wrong share")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
-    """Somebody at the other end of a line, by the messages that the log has.
+    """A peer, by the messages in the log.
 
     Attributes
     ----------
@@ -49,15 +50,34 @@ class Participant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordFacts:
-    """What one party can tell of a run.
+class RecordTerms:
+    """Facts that follow from a run file, before the run as after it.
+
+    Attributes
+    ----------
+    role : str
+    account : AccountFacts
+    observers : tuple of Observer
+    ledger : LedgerPosition or None
+        None at a coordinator.
+    settings : dict of str to plain values
+        What was agreed.
+    """
+
+    role: str
+    account: AccountFacts
+    observers: tuple[Observer, ...]
+    ledger: LedgerPosition | None
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFacts(RecordTerms):
+    """Facts of a finished run, as one party knows them.
 
     Attributes
     ----------
     history : RunHistory
-    role : str
-    account : AccountFacts
-    observers : tuple of Observer
     objective : str
     n_trees : int
     n_rounds : int or None
@@ -72,16 +92,9 @@ class RecordFacts:
         Whether the trees tell how much a split gained; otherwise shares are of the splits.
     fits : tuple of FitQuality
         On the party's own rows, in training and of later predictions; none at a coordinator.
-    ledger : LedgerPosition or None
-        None at a coordinator.
-    settings : dict of str to plain values
-        What was agreed.
     """
 
     history: RunHistory
-    role: str
-    account: AccountFacts
-    observers: tuple[Observer, ...]
     objective: str
     n_trees: int
     n_rounds: int | None
@@ -91,8 +104,25 @@ class RecordFacts:
     importance: tuple[Importance, ...]
     has_gains: bool
     fits: tuple[FitQuality, ...]
-    ledger: LedgerPosition | None
-    settings: dict[str, Any]
+
+
+def record_terms(run: RecordRun, recipe: RecordRecipe, promise: RecordGuarantee) -> dict[str, Any]:
+    """Collect the fields of `RecordTerms`.
+
+    Raises
+    ------
+    LedgerError
+        If a worker's ledger cannot be used.
+    """
+    return {
+        "role": run.role,
+        "account": account_facts(promise, releases_of(recipe)),
+        "observers": observers_of(run.training, promise),
+        "ledger": None
+        if isinstance(run, CoordinatorRun)
+        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
+        "settings": run.training.agreed(exclude_none=True),
+    }
 
 
 def record_facts(path: Path) -> RecordFacts:
@@ -115,10 +145,8 @@ def record_facts(path: Path) -> RecordFacts:
     model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
     importance, has_gains = importance_of(model)
     return RecordFacts(
+        **record_terms(run, recipe, promise),
         history=history,
-        role=run.role,
-        account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise),
         objective=model.loss.name,
         n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),
@@ -128,20 +156,16 @@ def record_facts(path: Path) -> RecordFacts:
         importance=importance,
         has_gains=has_gains,
         fits=folder.load_fits(),
-        ledger=None
-        if isinstance(run, CoordinatorRun)
-        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
     )
 
 
 def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
-    """Everything that a recipe's account adds up."""
+    """Releases that a recipe's privacy accounting composes."""
     return recipe.releases if isinstance(recipe, InPrivateAmongOwners) else recipe.noise.releases
 
 
 def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
-    """Everybody whom the party talks to; workers talk to the coordinator alone."""
+    """Peers with a connection; a worker has one to the coordinator alone."""
     n_bytes, n_messages = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for line in lines:
         if line["event"] in ("sent", "received"):
@@ -162,14 +186,14 @@ def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Particip
 
 
 def _rounds(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> int:
-    """At the coordinator, all of them; at a worker, those that it answered."""
+    """Rounds of secure aggregation: all of them at the coordinator, those that it answered at a worker."""
     if isinstance(run, CoordinatorRun):
         return int(folder.read_json("meta.json").get("n_rounds", 0))
     return sum(line["event"] == "sent" and line["kind"] == "masked" for line in lines)
 
 
 def _questions(run: RecordRun, lines: list[dict[str, Any]]) -> dict[str, int]:
-    """At the coordinator, of the worker that was asked most."""
+    """Questions by kind; at the coordinator, of the worker that was asked most."""
     heard = "sent" if isinstance(run, CoordinatorRun) else "received"
     asked = Counter((line["kind"], line["peer"]) for line in lines if line["event"] == heard)
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A finished horizontal run as a page: what it costs each person in the data, who took part, and what left."""
+"""Page of a finished horizontal run: privacy accounting, participants and outgoing messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from parties.reports.horizontal_account import account_section
 from parties.reports.horizontal_facts import RecordFacts
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Grid, Page, Prose, Section
+from parties.reports.page import Block, FigureGrid, Page, PageSection, Prose
 from parties.reports.run_page import fit_sections, history_sections, importance_blocks
 from parties.reports.words import number, size
 
 
 def record_page(facts: RecordFacts) -> Page:
-    """The page."""
+    """Page of a finished horizontal run."""
     history = facts.history
     if facts.role == "coordinator":
         title = f"Run {history.run_id}: a model of the workers of {history.party}"
@@ -34,22 +34,22 @@ def record_page(facts: RecordFacts) -> Page:
             account_section(facts.account),
             observers_section(facts.observers, facts.account.guarantee),
             *([position_section(facts.ledger, is_over=True)] if facts.ledger else []),
-            Section("Who took part", tuple(_part_blocks(facts))),
+            PageSection("Who took part", tuple(_part_blocks(facts))),
             *fit_sections(facts.fits),
             *([_no_rows()] if facts.role == "coordinator" and not facts.fits else []),
-            Section("What the trees use", tuple(importance_blocks(facts.importance, has_gains=facts.has_gains))),
+            PageSection("What the trees use", tuple(importance_blocks(facts.importance, has_gains=facts.has_gains))),
             settings_section(facts.settings, facts.n_trees),
             *history_sections(history),
         ),
     )
 
 
-def _no_rows() -> Section:
+def _no_rows() -> PageSection:
     told = (
         "Unknown here: the coordinator holds no rows, and a score on the workers' rows would be one more release. Each "
         "worker's own report has scores on its own rows; `opboost predict` scores other rows with labels."
     )
-    return Section("Quality", (Prose(told),))
+    return PageSection("Quality", (Prose(told),))
 
 
 def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
@@ -73,12 +73,12 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
             for one in facts.participants
         )
         headings = ("worker", "rounds in the sum", "rounds without it", "rows", "bytes from it", "bytes to it")
-        yield Grid("Workers", headings, rows)
+        yield FigureGrid("Workers", headings, rows)
     else:
         lines = tuple((one.name, size(one.sent_bytes), size(one.received_bytes)) for one in facts.participants)
-        yield Grid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
+        yield FigureGrid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
     if facts.absences:
-        yield Grid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
+        yield FigureGrid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
     elif facts.role == "coordinator":
         yield Prose("Nobody dropped out.")
     for noise in _share_notes(facts):
@@ -86,7 +86,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
 
 
 def _share_notes(facts: RecordFacts) -> Iterator[str]:
-    """What drop-outs mean for noise in shares."""
+    """Effect of drop-outs on noise in shares."""
     honest = facts.settings.get("honest")
     if facts.role == "coordinator" and honest is not None:
         fewest = facts.settings["threshold"]

@@ -1,4 +1,4 @@
-"""What a horizontal run will promise and take, before it: from the run file and the schema, and at a worker its ledger.
+"""Plan of a horizontal run: guarantee, noise, traffic and cost, from the run file, the schema and the ledger.
 
 Nothing is drawn for a release, charged or sent. Apart from a party's own number of rows and its ledger, everything here
 follows from what all who take part have agreed on.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -23,15 +22,13 @@ from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
 from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import read_schema
-from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.recipes import SummedRecipe, make_recipe
+from parties.config.record_runs import RecordRecipe, RecordRun, peers_of, read_record_run, recipe_of
 from parties.config.training_section import TrainingSection
 from parties.errors import PartyError
-from parties.horizontal.traffic_estimate import Traffic, rehearse
-from parties.ledger.model_ledger import LedgerPosition, ledger_position
+from parties.horizontal.traffic_estimate import EstimatedTraffic, estimate_traffic
 from parties.progress import Progress, no_progress
-from parties.reports.horizontal_account import AccountFacts, account_facts
-from parties.reports.horizontal_facts import releases_of
-from parties.reports.horizontal_words import Observer, observers_of, settings_of
+from parties.reports.horizontal_facts import RecordTerms, record_terms, releases_of
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -54,7 +51,7 @@ class NoiseAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharesAt:
-    """What noise in shares promises when so many workers add theirs to every sum.
+    """Guarantee of noise in shares if so many workers add theirs to every sum.
 
     Attributes
     ----------
@@ -71,43 +68,33 @@ class SharesAt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordPlan:
-    """A whole run before it.
+class RecordPlan(RecordTerms):
+    """Plan of a horizontal run.
 
     Attributes
     ----------
-    party, role, run_id : str
+    party, run_id : str
     peers : tuple of str
     n_columns, n_trees : int
     n_records : int or None
         The party's own rows; None at a coordinator, which has none.
-    account : AccountFacts
-    observers : tuple of Observer
     noises : tuple of NoiseAt
         Empty without noise, and in a chain.
     shares : tuple of SharesAt
         Empty unless there is noise in shares.
-    traffic : Traffic or None
+    traffic : EstimatedTraffic or None
         None in a chain.
-    ledger : LedgerPosition or None
-        None at a coordinator.
-    settings : dict of str to plain values
     """
 
     party: str
-    role: str
     run_id: str
     peers: tuple[str, ...]
     n_columns: int
     n_trees: int
     n_records: int | None
-    account: AccountFacts
-    observers: tuple[Observer, ...]
-    noises: tuple[NoiseAt, ...]
-    shares: tuple[SharesAt, ...]
-    traffic: Traffic | None
-    ledger: LedgerPosition | None
-    settings: dict[str, Any]
+    noises: tuple[NoiseAt, ...] = ()
+    shares: tuple[SharesAt, ...] = ()
+    traffic: EstimatedTraffic | None = None
 
 
 def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progress = no_progress) -> RecordPlan:
@@ -130,23 +117,22 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     recipe = recipe_of(run, schema, path)
     n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
     promise = recipe.guarantee(is_secure=run.seed is None)
-    return RecordPlan(
+    plan = RecordPlan(
+        **record_terms(run, recipe, promise),
         party=run.party,
-        role=run.role,
         run_id=run.run_id,
         peers=peers_of(run),
         n_columns=len(schema.names),
         n_trees=_n_trees(run, recipe),
         n_records=n_records,
-        account=account_facts(promise, releases_of(recipe)),
-        observers=observers_of(run.training, promise),
-        noises=_noises(run, recipe, schema, path, epsilons, progress),
-        shares=_shares(run, recipe),
-        traffic=_traffic(run, recipe),
-        ledger=None
-        if isinstance(run, CoordinatorRun)
-        else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),
-        settings=settings_of(run),
+    )
+    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
+        return plan
+    return replace(
+        plan,
+        noises=_noises(run.training, recipe, schema, epsilons, progress),
+        shares=_shares(run.training, recipe),
+        traffic=estimate_traffic(recipe, run.training.workers),
     )
 
 
@@ -156,41 +142,29 @@ def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     return recipe.n_trees
 
 
-def _traffic(run: RecordRun, recipe: RecordRecipe) -> Traffic | None:
-    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
-        return None
-    return rehearse(recipe, run.training.workers)
-
-
 def _noises(
-    run: RecordRun, recipe: RecordRecipe, schema: TableSchema, path: Path, epsilons: Sequence[float], progress: Progress
+    training: TrainingSection, recipe: SummedRecipe, schema: TableSchema, epsilons: Sequence[float], progress: Progress
 ) -> tuple[NoiseAt, ...]:
-    """The noise of the same recipe for other budgets; those that cannot be had are left out.
+    """Noise of the same recipe for other budgets; infeasible ones are left out.
 
     A search for noise by loss distributions takes seconds, so that those are for budgets that were asked for.
     """
-    training = run.training
-    if isinstance(recipe, InPrivateAmongOwners) or not isinstance(training, TrainingSection) or not releases_of(recipe):
+    if not releases_of(recipe):
         return ()
     agreed, noise = training.epsilon, recipe.noise
     is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
     wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in MULTIPLES}
     found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
     for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
-        other = run.model_copy(update={"training": training.model_copy(update={"epsilon": epsilon})})
         with suppress(OpBoostError, PartyError):
-            one = recipe_of(other, schema, path)
-            assert not isinstance(one, InPrivateAmongOwners)
+            one = make_recipe(training.model_copy(update={"epsilon": epsilon}), schema)
             found.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
         progress("noise for other budgets", done, len(wanted))
     return tuple(sorted(found, key=lambda one: one.epsilon))
 
 
-def _shares(run: RecordRun, recipe: RecordRecipe) -> tuple[SharesAt, ...]:
-    """From one share to all of them: variances add up, so that k shares are ``k / honest`` of the agreed variance."""
-    training = run.training
-    if not isinstance(training, TrainingSection) or isinstance(recipe, InPrivateAmongOwners):
-        return ()
+def _shares(training: TrainingSection, recipe: SummedRecipe) -> tuple[SharesAt, ...]:
+    """Guarantees for one share to all: variances add up, so k shares have ``k / honest`` of the agreed variance."""
     noise = recipe.noise
     if isinstance(noise, QueryAccount) or not noise.n_honest or not noise.releases:
         return ()

@@ -1,20 +1,21 @@
-"""The plan of a horizontal run as a page."""
+"""Page of a horizontal run's plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from parties.horizontal.traffic_estimate import EstimatedTraffic
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.horizontal_account import account_section, uncertified
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.sentences import odds
 from parties.reports.words import number, size
 
 
 def record_plan_page(plan: RecordPlan) -> Page:
-    """The whole page."""
+    """Page of a horizontal run's plan."""
     if plan.role == "coordinator":
         holds = (
             "It follows from the run file and the schema alone, so that it may be shown to everybody who takes part."
@@ -25,12 +26,12 @@ def record_plan_page(plan: RecordPlan) -> Page:
         title=f"Before run {plan.run_id}: what {plan.party} takes part in",
         lead=f"Computed at {plan.party} before the run; nothing was charged or sent. {holds}",
         sections=(
-            Section("In plain words", tuple(_plain_blocks(plan))),
+            PageSection("In plain words", tuple(_plain_blocks(plan))),
             observers_section(plan.observers, plan.account.guarantee),
             account_section(plan.account),
-            *([Section("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
+            *([PageSection("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
             *([position_section(plan.ledger, is_over=False)] if plan.ledger else []),
-            *([Section("Rounds and bytes", tuple(_traffic_blocks(plan)))] if plan.traffic else []),
+            *([PageSection("Rounds and bytes", tuple(_traffic_blocks(plan.traffic)))] if plan.traffic else []),
             settings_section(plan.settings, plan.n_trees),
         ),
     )
@@ -68,7 +69,7 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
         for one in plan.noises
     )
     budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
-    yield Grid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
+    yield FigureGrid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
@@ -100,7 +101,7 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
         f"A sum is over at least {fewest} workers, or the run ends."
     )
     headings = ("workers whose share is in the sum", "sigma, in sensitivities", "epsilon")
-    yield Grid("What shares of the noise promise", headings, rows)
+    yield FigureGrid("What shares of the noise promise", headings, rows)
     epsilons = [one.epsilon for one in plan.shares]
     yield Figure(
         bars(
@@ -114,11 +115,9 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
     )
 
 
-def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
-    traffic = plan.traffic
-    assert traffic is not None
+def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[Block]:
     yield Prose(
-        "For a run in which nobody drops out, without greetings; counted by running the recipe on answers of nothing. "
+        "For a run in which nobody drops out, without handshakes; counted by running the recipe on answers of nothing. "
         "Random trees take just so much; trees that are chosen by noisy answers are "
         "larger where there is something to find."
     )
@@ -136,4 +135,4 @@ def _traffic_blocks(plan: RecordPlan) -> Iterator[Block]:
             ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
             ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
         ]
-    yield Grid("What the run will take", ("", "per worker"), tuple(rows))
+    yield FigureGrid("What the run will take", ("", "per worker"), tuple(rows))

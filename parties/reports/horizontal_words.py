@@ -1,4 +1,4 @@
-"""Who sees what in horizontal training, who is protected from whom, and the tables that its reports share."""
+"""Observers of horizontal training: what each sees and what holds against it; sections that several reports share."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 from opboost.privacy.record_guarantee import RecordGuarantee
 from parties.config.chain import ChainSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.config.record_runs import RecordRun
-from parties.config.training_section import TrainingSection
+from parties.config.training_section import TrainingSection, flat
 from parties.ledger.model_ledger import LedgerPosition
-from parties.reports.page import Block, Grid, Prose, Section
+from parties.reports.page import Block, FigureGrid, PageSection, Prose
 from parties.reports.words import number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observer:
-    """Somebody from whom the rows of an owner are to be protected.
+    """An observer, from whom the rows of an owner are to be protected.
 
     Attributes
     ----------
@@ -29,24 +28,22 @@ class Observer:
     """
 
     who: str
-    gradients: str
-    histograms: str
-    trees: str
     promise: str
+    gradients: str = "none"
+    histograms: str = "none"
+    trees: str = "every tree"
 
 
 def observers_of(training: TrainingSection | ChainSection, promise: RecordGuarantee) -> tuple[Observer, ...]:
-    """Everybody from whom a worker's rows, or an owner's, are to be protected."""
+    """Observers from whom a worker's rows, or an owner's, are to be protected."""
     said = _promise(promise)
     if isinstance(training, ChainSection):
         owners = Observer(
             who="the other owners",
-            gradients="none",
-            histograms="none",
             trees="every tree, its splits chosen and its leaves noised by its owner",
             promise=said,
         )
-        return owners, _readers(said), _network("trees")
+        return owners, Observer(who="whoever reads the model", promise=said), _network("trees")
     who_adds = f"over at least {training.threshold} workers"
     asks_histograms = training.recipe == "federated" and (
         training.federated.split_method != "tr" or training.federated.split_candidates.startswith("ih")
@@ -71,7 +68,6 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
     peers = Observer(
         who="other workers",
         gradients="none: what passes through them is sealed or masked",
-        histograms="none",
         trees="every tree, and the random bits that shape it",
         promise=said + _besides_itself(training, promise),
     )
@@ -80,13 +76,13 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
             who="the coordinator", gradients=gradients, histograms=histograms, trees="every tree", promise=against
         ),
         peers,
-        _readers(said),
+        Observer(who="whoever reads the model", promise=said),
         _network("sums, trees or keys"),
     )
 
 
 def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
-    """What a worker that looks at the model can take out of it: its own share of the noise."""
+    """Caveat of the guarantee against a worker, which can subtract its own share of the noise."""
     if training.honest is None:
         return ""
     said = (
@@ -109,17 +105,9 @@ def _promise(promise: RecordGuarantee) -> str:
     return f"epsilon {number(promise.epsilon)}{at_delta} per record{certified}"
 
 
-def _readers(said: str) -> Observer:
-    return Observer(
-        who="whoever reads the model", gradients="none", histograms="none", trees="every tree", promise=said
-    )
-
-
 def _network(what: str) -> Observer:
     return Observer(
         who="the network",
-        gradients="none",
-        histograms="none",
         trees="none",
         promise=(
             f"addresses, times and sizes show, {what} do not: everything is encrypted, but for runs in plain text on "
@@ -128,17 +116,17 @@ def _network(what: str) -> Observer:
     )
 
 
-def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee) -> Section:
-    """Who is protected from whom, who sees what, and what is not protected."""
-    return Section(
+def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee) -> PageSection:
+    """Section on observers: guarantees, what each sees, and what is not protected."""
+    return PageSection(
         "Who sees what",
         (
-            Grid(
+            FigureGrid(
                 "What holds for the rows of each owner, and against whom",
                 ("against", "promise"),
                 tuple((one.who, one.promise) for one in observers),
             ),
-            Grid(
+            FigureGrid(
                 "What is seen",
                 ("by", "gradient leakage", "histogram leakage", "model-statistics leakage"),
                 tuple((one.who, one.gradients, one.histograms, one.trees) for one in observers),
@@ -148,8 +136,8 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
     )
 
 
-def position_section(position: LedgerPosition, *, is_over: bool) -> Section:
-    """A worker's account, or an owner's, over all its runs."""
+def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
+    """Section on the ledger of a worker or an owner over all its runs."""
     charged = "is charged" if position.is_charged else "was not charged" if is_over else "would be charged"
     told = (
         f"{position.path.name} has {position.n_runs} runs; this one {charged}. Losses of several models on the same "
@@ -162,39 +150,24 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> Section:
             ("epsilon", "delta"), position.spent, position.cost, position.remaining, strict=True
         )
     )
-    blocks: list[Block] = [Prose(told), Grid("Spent, and remaining", headings, rows)]
+    blocks: list[Block] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
     if not is_over and any(left is not None and left < 0 for left in position.remaining):
         blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
-    return Section("Ledger", tuple(blocks))
+    return PageSection("Ledger", tuple(blocks))
 
 
 def _left(remaining: float | None) -> str:
     return "no limit" if remaining is None else number(remaining)
 
 
-def settings_of(run: RecordRun) -> dict[str, Any]:
-    """What was agreed, as plain values, without the section of another recipe."""
-    settings = run.training.model_dump(mode="json", exclude_none=True)
-    if isinstance(run.training, TrainingSection):
-        settings.pop("sgbdt" if run.training.recipe == "federated" else "federated")
-    return settings
-
-
-def settings_section(settings: dict[str, Any], n_trees: int) -> Section:
-    """The same as a table, parameters of the recipe one by one."""
-    flat = {
-        name: value
-        for key, item in settings.items()
-        for name, value in (
-            {f"{key}.{inner}": one for inner, one in item.items()} if isinstance(item, dict) else {key: item}
-        ).items()
-    }
-    rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat.items()))
-    return Section("Settings", (Grid("What was agreed", ("setting", "value"), rows),))
+def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
+    """Section on the agreed settings, parameters of the recipe one by one."""
+    rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat(settings).items()))
+    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),))
 
 
 def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:
-    """What a coordinator that makes up workers would learn, in words; empty where workers know each other's keys."""
+    """Warning of what a coordinator that makes up workers would learn; empty where workers know each other's keys."""
     if run.training.known_workers:
         return ""
     sees = "sees the sums of one worker alone"

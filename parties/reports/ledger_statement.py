@@ -1,10 +1,10 @@
-"""What `opboost ledger` tells: spent and remaining, per column and per record."""
+"""Ledger statement: spent and remaining budget, per column and per record."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,21 @@ from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.release_ledger import Ledger
-from parties.ledger.release_store import ReleaseStore, store_path
+from parties.reports.plain import plain
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Of one kind of cost: what was spent, and what may be; None is no limit."""
+    """Spent budget of one kind, and its limit; None for no limit."""
 
     spent: float
     limit: float | None
 
     @property
     def remaining(self) -> float | None:
-        """Never negative: a limit may have been lowered below what was spent before."""
+        """Remaining budget, never negative: a limit may have been lowered below what was spent."""
         if self.limit is None or math.isinf(self.limit):
             return self.limit
         return max(0.0, self.limit - self.spent)
@@ -36,7 +36,7 @@ class Spending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatement:
-    """One column's account: what its worst record has spent.
+    """Statement of one column: what its worst record has spent.
 
     Attributes
     ----------
@@ -51,6 +51,8 @@ class ColumnStatement:
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
+    n_tests, n_answered : int
+        Thresholds that peers learnt, and cells that desensitized predictions were answered from, in all runs.
     """
 
     column: str
@@ -60,11 +62,13 @@ class ColumnStatement:
     cell_bits: Spending
     n_releases: int
     n_reuses: int
+    n_tests: int
+    n_answered: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A whole ledger, verified.
+    """Statement of a whole ledger, verified.
 
     Attributes
     ----------
@@ -90,13 +94,12 @@ class Statement:
     columns: tuple[ColumnStatement, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        document: dict[str, Any] = _plain(asdict(self))
-        for kind in ("record", "record_cell_bits"):
-            document[kind]["remaining"] = _plain(getattr(self, kind).remaining)
-        for column, entry in zip(self.columns, document["columns"], strict=True):
-            for kind in ("epsilon", "category_epsilon", "cell_bits"):
-                entry[kind]["remaining"] = _plain(getattr(column, kind).remaining)
+        """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
+        document: dict[str, Any] = {**plain(self), "path": str(self.path)}
+        for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
+            for name, value in part.items():
+                if isinstance(spending := getattr(found, name), Spending):
+                    value["remaining"] = plain(spending.remaining)
         return document
 
 
@@ -112,23 +115,31 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     """
     budget = Budget()
     if run_file is not None:
-        if (role := read_role(run_file)) == "active":
-            raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
-        if role != "passive":
-            raise ConfigError(
-                f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
-                "worker, or of an owner in a chain, stands in `opboost report`"
-            )
-        run = read_run(run_file, PassiveRun)
+        run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
-        path = path or run.ledger.path
-    with Ledger(path or DEFAULT_PATH, create=False) as ledger:
-        if store_path(ledger).exists():
-            with ReleaseStore(ledger) as store:
-                store.verify()
+    with Ledger(ledger_path(run_file, path), create=False) as ledger:
+        ledger.verify()
         return statement(ledger, budget)
+
+
+def ledger_path(run_file: Path | None, path: Path | None) -> Path:
+    """The ledger that is meant: one that is named, a run file's, or the usual one."""
+    if path is None and run_file is not None:
+        return _passive(run_file).ledger.path
+    return path or DEFAULT_PATH
+
+
+def _passive(run_file: Path) -> PassiveRun:
+    if (role := read_role(run_file)) == "active":
+        raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
+    if role != "passive":
+        raise ConfigError(
+            f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
+            "worker, or of an owner in a chain, stands in `opboost report`"
+        )
+    return read_run(run_file, PassiveRun)
 
 
 def statement(ledger: Ledger, budget: Budget) -> Statement:
@@ -156,17 +167,6 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
+            n_tests=ledger.n_tests(name),
+            n_answered=ledger.n_answered[name],
         )
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _plain(item) for key, item in value.items()}
-        case tuple() | list():
-            return [_plain(item) for item in value]
-        case float() if math.isinf(value):
-            return "inf"
-        case Path():
-            return str(value)
-    return value

@@ -1,4 +1,4 @@
-"""A report as headings, prose, tables and figures, and the forms it takes: one HTML file, Markdown, CSV.
+"""Page: a report as headings, prose, tables and figures, and its forms (one HTML file, Markdown, CSV).
 
 The HTML file is whole in itself: its style and its figures stand in it, it asks no network for anything, and it has no
 script.
@@ -24,7 +24,7 @@ class Prose:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class FigureGrid:
     """A table. The first cell of every row names the row.
 
     Attributes
@@ -46,7 +46,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing.
+    """A figure.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class Figure:
     caption: str
 
 
-Block = Prose | Grid | Figure
+Block = Prose | FigureGrid | Figure
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """A heading and what stands below it."""
+class PageSection:
+    """A section of a page: a heading and its blocks."""
 
     heading: str
     blocks: tuple[Block, ...]
@@ -78,21 +78,23 @@ class Page:
     Attributes
     ----------
     title, lead : str
-    sections : tuple of Section
+    sections : tuple of PageSection
     """
 
     title: str
     lead: str
-    sections: tuple[Section, ...] = field(default=())
+    sections: tuple[PageSection, ...] = field(default=())
 
     @property
-    def grids(self) -> tuple[tuple[str, Grid], ...]:
-        """All tables, each with the heading that it stands under."""
-        return tuple((one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, Grid))
+    def grids(self) -> tuple[tuple[str, FigureGrid], ...]:
+        """Tables of the page, each with the heading of its section."""
+        return tuple(
+            (one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, FigureGrid)
+        )
 
 
 def to_html(page: Page) -> str:
-    """The page as one self-contained HTML file."""
+    """Render a page as one self-contained HTML file."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -102,13 +104,13 @@ def to_html(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    kinds = {Prose: "prose", Grid: "grid", Figure: "figure"}
+    kinds = {Prose: "prose", FigureGrid: "grid", Figure: "figure"}
     environment.globals["kind_of"] = lambda block: kinds[type(block)]
     return environment.get_template("page.html.j2").render(page=page)
 
 
 def to_markdown(page: Page) -> str:
-    """The page as Markdown; of figures only the captions. No name or value becomes markup, a link or an image."""
+    """Render a page as Markdown, with captions for figures. No name or value becomes markup, a link or an image."""
     lines = [f"# {_escaped(page.title)}", "", _escaped(page.lead)]
     for section in page.sections:
         lines += ["", f"## {_escaped(section.heading)}"]
@@ -123,7 +125,7 @@ def _markdown_of(block: Block) -> list[str]:
             return [f"**{_escaped(text)}**" if is_strong else _escaped(text)]
         case Figure(caption=caption):
             return [f"*Figure: {_escaped(caption)}*"]
-        case Grid(caption, headings, rows):
+        case FigureGrid(caption, headings, rows):
             cells = [list(map(_escaped, row)) for row in (headings, *rows)]
             cells.insert(1, ["---"] * len(headings))
             return [f"{_escaped(caption)}:", "", *("| " + " | ".join(row) + " |" for row in cells)]
@@ -134,7 +136,7 @@ def _escaped(text: str) -> str:
 
 
 def to_csv(page: Page) -> str:
-    """All tables, a line per cell: section, table, row, column, value; none that a spreadsheet would compute."""
+    """Render all tables as CSV, a line per cell: section, table, row, column, value; safe against CSV injection."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("section", "table", "row", "column", "value"))

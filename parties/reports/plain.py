@@ -1,4 +1,4 @@
-"""Facts as plain values for JSON: infinity is the string "inf", a path is its last part."""
+"""Plain values of facts for JSON: infinity is the string "inf", a path is its last part."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Facts as dictionaries, lists, numbers and strings.
+    """Convert facts to dictionaries, lists, numbers and strings.
 
-    Folders are nobody's business who gets a report, so that only the names of files come through.
+    Of paths only the names of files are kept: a report does not show folders.
 
     Raises
     ------

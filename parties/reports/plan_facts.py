@@ -1,4 +1,4 @@
-"""What a passive party's run would promise and keep: computed from its own file and schema before anything leaves.
+"""Plan of a passive party's release: guarantees and kept order, computed before anything is sent.
 
 Nothing is drawn and nothing is charged: distributions after the noise are expected ones, read off exact tables. The
 facts describe the party's data (histograms, counts), so they stay with it.
@@ -32,7 +32,7 @@ from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.progress import Progress, no_progress
-from parties.reports.choices import Grid, choices_for, settings_of
+from parties.reports.choices import MechanismGrid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.sentences import column_sentence, everyday_difference
@@ -44,7 +44,7 @@ ORDER_MULTIPLES = tuple(2.0**k for k in range(-6, 4))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One mechanism for a column: the first of a column's candidates is the chosen one.
+    """A candidate mechanism of a column; the first candidate is the chosen one.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What an everyday difference costs, in the column's own unit."""
+    """Cost of an everyday difference, in the column's own unit."""
 
     size: float
     points: int
@@ -70,7 +70,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPlan:
-    """Everything about one column.
+    """Plan of one column.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class ColumnPlan:
     difference : Difference or None
     candidates : tuple of Candidate
     orders : tuple of (float, float)
-        Budget, and the expected weighted Kendall coefficient that the chosen map then keeps of this column.
+        Budget, and the expected weighted Kendall coefficient that the chosen mechanism then keeps of this column.
     least : tuple of (float, float or None)
-        Wanted coefficient, and the smallest budget of the chosen map that keeps it; None if there is none.
+        Wanted coefficient, and the smallest budget of the chosen mechanism that keeps it; None if there is none.
     examples : tuple of Example
     histogram : Histogram
     keep : float or None
@@ -115,7 +115,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole run's release before it is made.
+    """Plan of a passive party's release.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A column's mechanism and what the data says of it."""
+    """A column's mechanism, and counts of its codes."""
 
     mechanism: ColumnMechanism
     counts: Counts
@@ -159,7 +159,9 @@ class _Column:
     n_clipped: int
 
 
-def plan_of(path: Path, grid: Grid, *, wanted_order: Sequence[float], progress: Progress = no_progress) -> Plan:
+def plan_of(
+    path: Path, grid: MechanismGrid, *, wanted_order: Sequence[float], progress: Progress = no_progress
+) -> Plan:
     """Compute the plan of a passive party's run file.
 
     Raises
@@ -200,7 +202,7 @@ def _read(mechanism: ColumnMechanism, features: Any) -> _Column:
 
 
 def _domain(mechanism: ColumnMechanism) -> tuple[int, int]:
-    """How many codes there are, and the first one."""
+    """Number of codes, and the first one."""
     if isinstance(mechanism.value, RandomisedResponse):
         return mechanism.value.n_categories, 0
     return mechanism.value.domain.size, mechanism.value.domain.lo
@@ -209,7 +211,7 @@ def _domain(mechanism: ColumnMechanism) -> tuple[int, int]:
 def _analyse_all(
     columns: Sequence[_Column], choices: Sequence[Sequence[Choice]], progress: Progress
 ) -> list[tuple[Candidate, ...]]:
-    """Every column's candidates. A table is made once for all columns that it serves, and then let go."""
+    """Analyse every column's candidates. A mechanism's table is made once for all columns, and then dropped."""
     found: list[dict[Choice, Candidate]] = [{} for _ in columns]
     distinct = tuple(dict.fromkeys(choice for one in choices for choice in one))
     for done, choice in enumerate(distinct, start=1):

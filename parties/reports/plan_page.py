@@ -1,14 +1,14 @@
-"""A plan's facts as a page."""
+"""Page of a passive party's plan."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from opboost.map_analysis import BETA_RECORDS, LossPoint
+from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
-from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.plan_facts import Candidate, ColumnPlan, Plan
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent
 
@@ -17,7 +17,7 @@ MOST_CURVES = 5
 
 
 def plan_page(plan: Plan) -> Page:
-    """The whole page; drawings need matplotlib, which is loaded here and not before."""
+    """Page of a passive party's plan; matplotlib is loaded here and not before."""
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} would release",
         lead=(
@@ -26,19 +26,19 @@ def plan_page(plan: Plan) -> Page:
         ),
         sections=(
             _summary(plan),
-            Section("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
+            PageSection("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
             ledger_section(plan.ledger),
             leakage_section(),
             _example_record(plan),
-            *(Section(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
+            *(PageSection(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
             _how_to_read(),
         ),
     )
 
 
-def _summary(plan: Plan) -> Section:
+def _summary(plan: Plan) -> PageSection:
     rows = tuple((column.promise.column, column.sentence) for column in plan.columns)
-    number_of_tests = "as many tests as its model has, which it says at the greeting"
+    number_of_tests = "as many tests as its model has, which it says at the handshake"
     if plan.most_tests is not None:
         number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
     routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
@@ -57,11 +57,13 @@ def _summary(plan: Plan) -> Section:
         f"{plan.party} would release ranks of {len(plan.columns)} desensitized columns of at most "
         f"{plan.n_records:,} records to {plan.peer}. {lets_out} {changes}"
     )
-    return Section("In plain words", (Prose(told), Grid("Each column's promise", ("column", "in words"), rows)))
+    return PageSection(
+        "In plain words", (Prose(told), FigureGrid("Each column's promise", ("column", "in words"), rows))
+    )
 
 
-def _example_record(plan: Plan) -> Section:
-    """One record in the middle of every public range, and the ranks that it would be seen by."""
+def _example_record(plan: Plan) -> PageSection:
+    """Section on an example record in the middle of every public range, and the ranks that an observer would see."""
     rows = []
     for column in plan.columns:
         name, seen = column.promise.column, "not tabulated: the domain is too large"
@@ -78,9 +80,12 @@ def _example_record(plan: Plan) -> Section:
         f"A record that is not from the data, with a value in the middle of every public range, and what {plan.peer} "
         "would see of it: one rank per column, and 9 of 10 times as here."
     )
-    return Section(
+    return PageSection(
         "An example record",
-        (Prose(told), Grid("What an observer sees of an example record", ("column", "value", "seen"), tuple(rows))),
+        (
+            Prose(told),
+            FigureGrid("What an observer sees of an example record", ("column", "value", "seen"), tuple(rows)),
+        ),
     )
 
 
@@ -91,8 +96,8 @@ def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
     yield _loss_grid(column)
     if column.chosen.promise.gammas:
         yield _gamma_grid(column)
-    if column.chosen.outlook and column.chosen.outlook.splits:
-        yield _splits_grid(column)
+    if column.chosen.outlook and (splits := column.chosen.outlook.splits):
+        yield _splits_grid(column.promise.column, splits)
     if column.orders:
         yield _orders_grid(column)
     if column.examples:
@@ -100,7 +105,7 @@ def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
     yield from _drawings(column)
 
 
-def _facts_grid(column: ColumnPlan) -> Grid:
+def _facts_grid(column: ColumnPlan) -> FigureGrid:
     rows = [
         ("values", f"{column.n_values:,}"),
         ("empty cells", f"{column.n_missing:,}"),
@@ -115,10 +120,10 @@ def _facts_grid(column: ColumnPlan) -> Grid:
                 f"{number(column.difference.loss)} ({column.difference.points} points)",
             ),
         ]
-    return Grid(f"{column.promise.column}: the column and its mechanism", ("", "value"), tuple(rows))
+    return FigureGrid(f"{column.promise.column}: the column and its mechanism", ("", "value"), tuple(rows))
 
 
-def _comparison_grid(column: ColumnPlan) -> Grid:
+def _comparison_grid(column: ColumnPlan) -> FigureGrid:
     headings = (
         "mechanism",
         "loss 1 point apart",
@@ -140,7 +145,7 @@ def _comparison_grid(column: ColumnPlan) -> Grid:
         )
         for k, one in enumerate(column.candidates)
     )
-    return Grid(f"{column.promise.column}: mechanisms compared", headings, rows)
+    return FigureGrid(f"{column.promise.column}: mechanisms compared", headings, rows)
 
 
 def _three(value: float | None) -> str:
@@ -154,7 +159,7 @@ def _error(one: Candidate, unit: float | None) -> str:
     return f"{number(attack.error * unit, 3)} ({number(attack.blind_error * unit, 3)} without the release)"
 
 
-def _loss_grid(column: ColumnPlan) -> Grid:
+def _loss_grid(column: ColumnPlan) -> FigureGrid:
     points = column.chosen.promise.losses
     has_bound = any(point.bound is not None for point in points)
     has_cell = any(point.loss_in_cell is not None for point in points)
@@ -167,25 +172,22 @@ def _loss_grid(column: ColumnPlan) -> Grid:
         row += [number(point.bound)] if has_bound else []
         row += [number(point.loss_in_cell)] if has_cell else []
         rows.append(tuple(row))
-    return Grid(f"{column.promise.column}: loss curve of the chosen mechanism", tuple(headings), tuple(rows))
+    return FigureGrid(f"{column.promise.column}: loss curve of the chosen mechanism", tuple(headings), tuple(rows))
 
 
-def _gamma_grid(column: ColumnPlan) -> Grid:
+def _gamma_grid(column: ColumnPlan) -> FigureGrid:
     rows = tuple((str(t), f"{chance:.4f}") for t, chance in column.chosen.promise.gammas)
     headings = ("points apart", "least chance of the same order, gamma(t)")
-    return Grid(f"{column.promise.column}: order of two values", headings, rows)
+    return FigureGrid(f"{column.promise.column}: order of two values", headings, rows)
 
 
-def _splits_grid(column: ColumnPlan) -> Grid:
-    assert column.chosen.outlook is not None
+def _splits_grid(name: str, splits: Sequence[SplitOutlook]) -> FigureGrid:
     headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
-    rows = tuple(
-        (str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in column.chosen.outlook.splits
-    )
-    return Grid(f"{column.promise.column}: split points at the quartiles", headings, rows)
+    rows = tuple((str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    return FigureGrid(f"{name}: split points at the quartiles", headings, rows)
 
 
-def _orders_grid(column: ColumnPlan) -> Grid:
+def _orders_grid(column: ColumnPlan) -> FigureGrid:
     wanted = tuple(
         (
             f"at least {order:g}",
@@ -195,15 +197,15 @@ def _orders_grid(column: ColumnPlan) -> Grid:
     )
     found = tuple((f"{order:.3f}", number(epsilon)) for epsilon, order in column.orders)
     headings = ("order kept (expected weighted Kendall)", "epsilon per point")
-    return Grid(f"{column.promise.column}: budget for an order, order for a budget", headings, wanted + found)
+    return FigureGrid(f"{column.promise.column}: budget for an order, order for a budget", headings, wanted + found)
 
 
-def _examples_grid(column: ColumnPlan) -> Grid:
+def _examples_grid(column: ColumnPlan) -> FigureGrid:
     rows = tuple(
         (number(one.value), number(one.middle), f"{number(one.low)} to {number(one.high)}") for one in column.examples
     )
     headings = ("true value", "released, middle", "released, 9 of 10 times")
-    return Grid(
+    return FigureGrid(
         f"{column.promise.column}: what becomes of an example (an observer sees its rank alone)", headings, rows
     )
 
@@ -230,7 +232,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
                 y=Axis(label="weighted Kendall", limits=(0, 1.02)),
                 alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}",
             ),
-            f"{name}: order that the chosen map keeps of this column, for budgets around the chosen one.",
+            f"{name}: order that the chosen mechanism keeps of this column, for budgets around the chosen one.",
         )
     heights = {"before": column.histogram.before}
     if column.histogram.after:
@@ -248,7 +250,7 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
 
 
 def _loss_series(column: ColumnPlan) -> list[Series]:
-    """The chosen mechanism and the first others whose curves are finite and differ."""
+    """Loss curves of the chosen mechanism and of the first others that are finite and differ."""
     found: dict[tuple[float, ...], Series] = {}
     for one in column.candidates:
         points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]
@@ -262,8 +264,8 @@ def _finite(point: LossPoint) -> float:
     return point.loss if point.loss_in_cell is None else point.loss_in_cell
 
 
-def _how_to_read() -> Section:
-    return Section(
+def _how_to_read() -> PageSection:
+    return PageSection(
         "How to read this",
         (
             Prose(

@@ -1,4 +1,4 @@
-"""What a finished run's folder says of it: who saw what, at what cost, and how good the model is.
+"""Facts of a finished vertical run: guarantees, ledger, quality and importance.
 
 Each side's facts are its own. A's hold statistics of its labels and the trees' importance, and of B what B released.
 B's hold its columns' names and how many thresholds are used, and nothing else of the trees.
@@ -24,7 +24,7 @@ from parties.storage.serialization import guarantee_from_dict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importance:
-    """How much a column matters to the trees.
+    """Importance of a column to the trees.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Importance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFacts:
-    """A's side of a run.
+    """Facts of a finished run at the active party.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ActiveFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedColumn:
-    """A passive party's column: its promise in words, and how many of its thresholds the trees use."""
+    """A passive party's column: its guarantee in words, and the number of its thresholds that the trees use."""
 
     column: str
     sentence: str
@@ -85,7 +85,7 @@ class UsedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassiveFacts:
-    """B's side of a run.
+    """Facts of a finished run at a passive party.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
 
 
 def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
-    """Gain and splits summed over the tests of each column; and whether the trees know gains.
+    """Importance of columns by gain and splits; and whether the trees know gains.
 
     Where they do not, shares are of the splits.
     """

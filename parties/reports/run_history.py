@@ -1,4 +1,4 @@
-"""What a run folder's log and meta data tell of a run, whatever its role: steps, versions, and everything that left."""
+"""Run history of any role: steps, versions and outgoing messages, from the log and the meta data."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from parties.runs.run_folder import RunFolder
 _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 
 
-# Steps of the log that are uses of the model: a prediction of A, what B answered to one, and one served by B.
+# Steps of the log that are prediction jobs: of A, answered by B, and served by B.
 _PREDICTIONS = ("predicted", "answered", "session")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingMessage:
-    """One line of the audit list: that something left, never what.
+    """An outgoing message in the audit list: size and digest, no content.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionJob:
-    """A use of the model, as the log has it.
+    """A prediction job, from the log.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class PredictionJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:
-    """What both roles can tell of a run.
+    """History of a run at any role.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class RunHistory:
 
 
 def meta_of(folder: RunFolder) -> dict[str, Any]:
-    """A finished run's meta data.
+    """Read a finished run's meta data.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def meta_of(folder: RunFolder) -> dict[str, Any]:
 def run_history(
     run: ActiveRun | PassiveRun | HorizontalRun, peers: tuple[str, ...], folder: RunFolder, randomness: str
 ) -> RunHistory:
-    """What any role can tell of a run.
+    """Read the history of a run.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def run_history(
 
 
 def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """A folder's log, line by line.
+    """Read the lines of a run folder's log.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
-    """A step without the folders of files, which are nobody's business who gets the report."""
+    """A step without the folders of files, which a report does not show."""
     message = str(line["message"])
     for path in (run.run_folder, getattr(run, "data", run.run_folder), run.table_schema):
         message = message.replace(f"{path.parent}/", "")
@@ -185,7 +185,7 @@ def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) 
 
 
 def _sent_in_training(lines: Sequence[Mapping[str, Any]]) -> int:
-    """Messages before the last line that says that the run is finished."""
+    """Number of messages before the last line that says that the run is finished."""
     end = max((place for place, line in enumerate(lines) if line["event"] == "finished"), default=len(lines))
     return sum(line["event"] == "sent" for line in lines[:end])
 

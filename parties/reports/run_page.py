@@ -1,4 +1,4 @@
-"""A finished run's facts as a page."""
+"""Pages of a finished vertical run, and the sections that horizontal runs share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
-from parties.reports.page import Block, Figure, Grid, Page, Prose, Section
+from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
@@ -18,7 +18,7 @@ MOST_COLUMNS = 20
 
 
 def active_page(facts: ActiveFacts) -> Page:
-    """A's page."""
+    """Page of a finished run for the active party."""
     history = facts.history
     return Page(
         title=f"Run {history.run_id}: the model of {history.party}",
@@ -28,10 +28,10 @@ def active_page(facts: ActiveFacts) -> Page:
             "the ranks with: it may be passed on to whom these statistics may be known."
         ),
         sections=(
-            Section("Guarantee", tuple(_promises(facts))),
+            PageSection("Guarantee", tuple(_promises(facts))),
             leakage_section(),
             *fit_sections(facts.fits),
-            Section("What the trees use", tuple(_importance_blocks(facts))),
+            PageSection("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
             *history_sections(history),
         ),
@@ -39,7 +39,7 @@ def active_page(facts: ActiveFacts) -> Page:
 
 
 def passive_page(facts: PassiveFacts) -> Page:
-    """B's page."""
+    """Page of a finished run for a passive party."""
     history = facts.history
     n_tests = sum(one.n_tests for one in facts.columns)
     told = (
@@ -55,11 +55,11 @@ def passive_page(facts: PassiveFacts) -> Page:
             "value of the data and nothing of the other side's."
         ),
         sections=(
-            Section(
+            PageSection(
                 "In plain words",
-                (Prose(told), Grid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
+                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
             ),
-            Section("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
+            PageSection("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
             leakage_section(),
             ledger_section(facts.ledger),
             *history_sections(history),
@@ -78,14 +78,14 @@ def _promises(facts: ActiveFacts) -> Iterator[Block]:
     )
 
 
-def fit_sections(fits: Iterable[FitQuality]) -> Iterator[Section]:
-    """How well a model fits rows, a section per set of rows."""
-    return (Section(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
+def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:
+    """Sections on the quality of a model, one per set of rows."""
+    return (PageSection(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
 
 
 def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
-    yield Grid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
+    yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
         yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
     if len(fit.curve) > 1:
@@ -149,7 +149,7 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
 def importance_blocks(
     importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
 ) -> Iterator[Block]:
-    """Which columns trees split on; with the owners of columns, where these are at several parties."""
+    """Importance of columns; with their owners, where these are several parties."""
     shown = importance[:MOST_COLUMNS]
     names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
     of_what = "the gain" if has_gains else "the splits"
@@ -163,7 +163,7 @@ def importance_blocks(
         (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
         for name, one in zip(names, shown, strict=True)
     )
-    yield Grid("Importance", headings, rows)
+    yield FigureGrid("Importance", headings, rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
             ranking(
@@ -176,18 +176,18 @@ def importance_blocks(
         )
 
 
-def _settings_section(facts: ActiveFacts) -> Section:
+def _settings_section(facts: ActiveFacts) -> PageSection:
     rows = (
         ("objective", facts.objective),
         ("trees", str(facts.n_trees)),
         ("may score alone, with thresholds of", ", ".join(facts.shares_thresholds) or "nobody"),
         *((key, str(value)) for key, value in facts.settings.items() if key != "objective"),
     )
-    return Section("Model and settings", (Grid("Settings", ("setting", "value"), rows),))
+    return PageSection("Model and settings", (FigureGrid("Settings", ("setting", "value"), rows),))
 
 
 def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
-    """What the model was used for since the run."""
+    """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
     told = (
         f"Since the run was finished, {len(later)} messages with {size(sum(one.bytes for one in later))} left "
@@ -204,13 +204,13 @@ def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
     if len(rows) > MOST_MESSAGES:
         yield Prose(f"The last {MOST_MESSAGES} of {len(rows)}; all of them stand in report.json.")
     if rows:
-        yield Grid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
+        yield FigureGrid("Uses of the model", ("time", "what"), rows[-MOST_MESSAGES:])
 
 
-def history_sections(history: RunHistory) -> Iterator[Section]:
-    """What the model was used for, what left, the steps, versions and seeds."""
+def history_sections(history: RunHistory) -> Iterator[PageSection]:
+    """Sections on prediction jobs, outgoing messages, steps, versions and seeds."""
     if history.predictions or history.n_trained < len(history.outgoing):
-        yield Section("Predictions", tuple(_prediction_blocks(history)))
+        yield PageSection("Predictions", tuple(_prediction_blocks(history)))
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:
@@ -223,14 +223,14 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
             f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "
             "kept."
         ),
-        Grid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
-        Grid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
+        FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
+        FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
     ]
     if len(listed) > MOST_MESSAGES:
         blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
-    yield Section("What left", tuple(blocks))
+    yield PageSection("What left", tuple(blocks))
     steps = tuple((one.time, f"{one.seconds:.1f}", one.event, one.message) for one in history.steps)
-    yield Section("Time line", (Grid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
+    yield PageSection("Time line", (FigureGrid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
     facts = (
         ("party", history.party),
         ("others", ", ".join(history.peers)),
@@ -243,4 +243,4 @@ def history_sections(history: RunHistory) -> Iterator[Section]:
         ("randomness", history.randomness),
         *history.versions.items(),
     )
-    yield Section("Versions and seeds", (Grid("The run", ("", "value"), facts),))
+    yield PageSection("Versions and seeds", (FigureGrid("The run", ("", "value"), facts),))

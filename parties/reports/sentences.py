@@ -1,4 +1,4 @@
-"""What a column's promise means, in a sentence that a customer could read."""
+"""Guarantee of a column in one sentence for customers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERYDAY_LOSS = 1.0
 
 
 def odds(loss: float) -> str:
-    """A loss as odds that hold: rounded up."""
+    """Odds of a privacy loss, rounded up."""
     if math.isinf(loss):
         return "any odds"
     if loss > math.log(LARGEST_ODDS):
@@ -30,7 +30,7 @@ def odds(loss: float) -> str:
 
 
 def everyday_difference(mechanism: ColumnMechanism) -> tuple[float, int]:
-    """A round difference in the column's own unit, and how many points of the domain it may span.
+    """A round difference in the column's own unit, and the number of points of the domain that it may span.
 
     The largest of 1, 2 and 5 times a power of ten that loses at most `EVERYDAY_LOSS`; if none does, the smallest that
     makes sense. Ordered categories differ by whole positions, and numbers by no less than the step that is known.
@@ -53,7 +53,7 @@ def everyday_difference(mechanism: ColumnMechanism) -> tuple[float, int]:
 
 
 def column_sentence(mechanism: ColumnMechanism) -> str:
-    """The column's promise in words, with odds for a difference that means something."""
+    """The guarantee of a column in words, with odds for an everyday difference."""
     schema, value = mechanism.schema, mechanism.value
     parts = []
     if math.isinf(value.epsilon):

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them, and the tables that several reports share."""
+"""Number formats, and the sections that several reports share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from parties.reports.ledger_statement import Spending, Statement
-from parties.reports.page import Block, Grid, Prose, Section
+from parties.reports.page import Block, FigureGrid, PageSection, Prose
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
@@ -41,7 +41,7 @@ _LEAKAGE = (
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number in few digits; infinity in a word."""
+    """Format a number in few digits; infinity as a word."""
     if value is None:
         return "-"
     if math.isinf(value):
@@ -50,26 +50,26 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent."""
+    """Format a share in percent."""
     return f"{100 * share:.1f} %"
 
 
 def size(n_bytes: int) -> str:
-    """A number of bytes, as the ledgers of networks have it."""
+    """Format a number of bytes with a decimal unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n_bytes >= factor:
             return f"{n_bytes / factor:.1f} {unit}"
     return f"{n_bytes} bytes"
 
 
-def leakage_section() -> Section:
-    """Who sees what."""
+def leakage_section() -> PageSection:
+    """Section on leakage: what each side of a vertical run learns."""
     rows = tuple((name, at_b, at_a) for name, at_b, at_a in _LEAKAGE)
-    return Section("Who sees what", (Grid("What each side learns", ("kind", "B of A", "A of B"), rows),))
+    return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
-    """A guarantee with its unit, its neighbours and what it does not cover."""
+    """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
     blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
@@ -80,7 +80,7 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
             ("unit of distance", guarantee.unit),
             ("certified", "yes" if guarantee.certified else "no"),
         )
-        blocks.append(Grid("The guarantee of all columns together", ("", "value"), rows))
+        blocks.append(FigureGrid("The guarantee of all columns together", ("", "value"), rows))
         blocks.append(
             Prose(
                 "Epsilon is per unit of distance, a step of the column: t steps apart it is at most t times as much. "
@@ -94,9 +94,9 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
-    """The promise of each column by itself."""
-    return Grid(
+def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
+    """Table of the guarantees of single columns."""
+    return FigureGrid(
         "The promise, column by column",
         ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness", "cells"),
         tuple(
@@ -116,34 +116,44 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> Grid:
     )
 
 
-def ledger_section(statement: Statement | None) -> Section:
-    """What was spent over all runs, and what may still be."""
+def ledger_section(statement: Statement | None) -> PageSection:
+    """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
-        return Section("Ledger", (Prose("There is no ledger yet: nothing has been released."),))
-    rows = tuple(
-        (
-            one.column,
-            one.unit.words if one.unit is not None else "-",
-            number(one.epsilon.spent),
-            _remaining(one.epsilon),
-            number(one.category_epsilon.spent),
-            _remaining(one.category_epsilon),
-            number(one.cell_bits.spent),
-            _remaining(one.cell_bits),
-            str(one.n_releases),
-            str(one.n_reuses),
-        )
-        for one in statement.columns
-    )
-    costs = [heading for cost in ("epsilon per unit", "categories", "cells, bits") for heading in (cost, "remaining")]
-    headings = ("column", "one unit", *costs, "draws", "used again")
-    told = (
+        return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),))
+    return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)))
+
+
+def spent_words(statement: Statement) -> str:
+    """Summary of a ledger in a few sentences."""
+    return (
         f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
         f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
         f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
     )
-    return Section("Ledger", (Prose(told), Grid("Spent over all runs, and remaining", headings, rows)))
+
+
+def spent_grid(statement: Statement) -> FigureGrid:
+    """Table of spent and remaining budget, column by column."""
+    costs = ("epsilon per unit", "categories", "cells, bits")
+    counts = ("draws", "used again", "tests resolved", "cells answered")
+    return FigureGrid(
+        "Spent over all runs, and remaining",
+        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), *counts),
+        tuple(
+            (
+                one.column,
+                one.unit.words if one.unit is not None else "-",
+                *(
+                    text
+                    for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
+                    for text in (number(spending.spent), _remaining(spending))
+                ),
+                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_answered)),
+            )
+            for one in statement.columns
+        ),
+    )
 
 
 def _remaining(spending: Spending) -> str:

@@ -1,4 +1,4 @@
-"""Which report a run file asks for, in which form, and where it goes."""
+"""Reports: chosen by the run file, and written as HTML, JSON, CSV or Markdown."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from parties.config.party_run import HORIZONTAL_ROLES, PartyRun
 from parties.config.reading import read_any_run, read_role
-from parties.config.vertical import HORIZONTAL_ROLES, ActiveRun
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
-from parties.reports.choices import Grid
+from parties.reports.choices import MechanismGrid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 from parties.reports.plan_facts import plan_of
@@ -66,7 +66,7 @@ def report_of(
     path: Path,
     *,
     before: bool = False,
-    grid: Grid | None = None,
+    grid: MechanismGrid | None = None,
     wanted_order: tuple[float, ...] = (),
     progress: Progress = no_progress,
 ) -> Report:
@@ -77,54 +77,35 @@ def report_of(
     ConfigError
         If there is nothing to report: an active party plans no release.
     """
-    if read_role(path) in HORIZONTAL_ROLES:
-        return _record_report_of(path, before=before, grid=grid, wanted_order=wanted_order, progress=progress)
-    run = read_any_run(path)
+    run = _read_run(path)
     if RunFolder(run.run_folder).is_finished and not before:
-        _check_no_comparison(run.run_id, grid, wanted_order)
-        return run_report(path)
-    if isinstance(run, ActiveRun):
+        if grid is not None or wanted_order:
+            raise ConfigError(
+                f"run {run.run_id!r} is finished: its report compares no mechanisms; ask for the plan with --before"
+            )
+        return finished_report(path)
+    if run.role == "active":
         raise ConfigError(
             f"run {run.run_id!r} of {run.party} is not finished, and an active party releases no columns to plan; "
             "there is nothing to report yet"
         )
-    plan = plan_of(path, grid or Grid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
-    return Report(_document("plan", plan), plan_page(plan), _plan_home(run.run_folder))
-
-
-def _record_report_of(
-    path: Path, *, before: bool, grid: Grid | None, wanted_order: tuple[float, ...], progress: Progress
-) -> Report:
-    """The same for a coordinator, a worker or an owner in a chain."""
-    # Loaded here: the parties of vertical training write their reports without the recipes of horizontal training.
-    from parties.config.record_runs import read_record_run
+    home = run.run_folder.with_name(f"{run.run_folder.name}.plan.html")
+    if run.role == "passive":
+        plan = plan_of(path, grid or MechanismGrid(), wanted_order=wanted_order or WANTED_ORDER, progress=progress)
+        return Report(_document("plan", plan), plan_page(plan), home)
     from parties.reports.horizontal_plan_facts import record_plan
     from parties.reports.horizontal_plan_page import record_plan_page
 
-    run = read_record_run(path)
-    if RunFolder(run.run_folder).is_finished and not before:
-        _check_no_comparison(run.run_id, grid, wanted_order)
-        return record_report(path)
-    if wanted_order or (grid is not None and replace(grid, epsilons=()) != Grid()):
+    if wanted_order or (grid is not None and replace(grid, epsilons=()) != MechanismGrid()):
         raise ConfigError(
-            f"run {run.run_id!r} maps no columns: of what a plan compares there is --epsilon alone, for other budgets"
+            f"run {run.run_id!r} desensitizes no columns: of what a plan compares there is --epsilon alone, for other "
+            "budgets"
         )
-    plan = record_plan(path, epsilons=grid.epsilons if grid else (), progress=progress)
-    return Report(_document("record plan", plan), record_plan_page(plan), _plan_home(run.run_folder))
+    records = record_plan(path, epsilons=grid.epsilons if grid else (), progress=progress)
+    return Report(_document("record plan", records), record_plan_page(records), home)
 
 
-def _check_no_comparison(run_id: str, grid: Grid | None, wanted_order: tuple[float, ...]) -> None:
-    if grid is not None or wanted_order:
-        raise ConfigError(
-            f"run {run_id!r} is finished: its report compares no mechanisms; ask for the plan with --before"
-        )
-
-
-def _plan_home(run_folder: Path) -> Path:
-    return run_folder.with_name(f"{run_folder.name}.plan.html")
-
-
-def run_report(path: Path) -> Report:
+def finished_report(path: Path) -> Report:
     """The report of a finished run.
 
     Raises
@@ -132,25 +113,25 @@ def run_report(path: Path) -> Report:
     RunFolderError
         If it is not finished.
     """
+    home = _read_run(path).run_folder / "report.html"
+    if read_role(path) in HORIZONTAL_ROLES:
+        from parties.reports.horizontal_facts import record_facts
+        from parties.reports.horizontal_page import record_page
+
+        records = record_facts(path)
+        return Report(_document("records", records), record_page(records), home)
     facts = run_facts(path)
     page = active_page(facts) if isinstance(facts, ActiveFacts) else passive_page(facts)
-    return Report(_document("run", facts), page, read_any_run(path).run_folder / "report.html")
+    return Report(_document("run", facts), page, home)
 
 
-def record_report(path: Path) -> Report:
-    """The report of a finished horizontal run.
-
-    Raises
-    ------
-    RunFolderError
-        If it is not finished.
-    """
+def _read_run(path: Path) -> PartyRun:
+    if read_role(path) not in HORIZONTAL_ROLES:
+        return read_any_run(path)
+    # Loaded here: the parties of vertical training write their reports without the recipes of horizontal training.
     from parties.config.record_runs import read_record_run
-    from parties.reports.horizontal_facts import record_facts
-    from parties.reports.horizontal_page import record_page
 
-    facts = record_facts(path)
-    return Report(_document("records", facts), record_page(facts), read_record_run(path).run_folder / "report.html")
+    return read_record_run(path)
 
 
 def _document(kind: str, facts: object) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Runs: the run folder, its journal and log, and what differs between two run files."""
+"""Runs: the run folder, its journal and log, differences between run files, and the joint model."""

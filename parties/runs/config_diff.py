@@ -1,4 +1,4 @@
-"""What differs between two run files, for people. Settings that do not touch training may differ."""
+"""Configuration difference: the settings that differ between two run files, but for those that may change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parties.errors import ConfigError
 from parties.storage.documents import read_yaml
 from protocols.transport.sanitize import readable
 
-# A run may be taken up with other ones: nothing of its result depends on them.
+# A run may be resumed with other ones: nothing of its result depends on them.
 MAY_CHANGE = {
     "timeout",
     "wait",
@@ -28,7 +28,7 @@ _ABSENT = "absent"
 
 
 def changes(before: Path, after: Path) -> list[str]:
-    """Every setting that changed, as "key was x, is y"."""
+    """Settings that changed, as "key was x, is y"."""
     old, new = _settings(before), _settings(after)
     return [
         f"{key} was {old.get(key, _ABSENT)}, is {new.get(key, _ABSENT)}"

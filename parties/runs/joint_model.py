@@ -13,7 +13,7 @@ from opboost.trees.validation import History
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointModel:
-    """A's share of a model.
+    """The active party's share of a model.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The active party's journal: what an interrupted run needs to go on as if nothing had happened.
+"""Journal: checkpoint of the active party, from which an interrupted run is resumed.
 
 Lies in ``journal/`` in the run folder while the run is under way, and holds nothing but what this party chose itself
 and what the passive parties released to it:
@@ -43,7 +43,7 @@ _Number = Annotated[int, Field(ge=0, lt=1 << 32)]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Which records a run trains on: how many, and the digest of their ids."""
+    """The records that a run trains on: their number, and a digest of their ids."""
 
     n_rows: int
     digest: str
@@ -150,7 +150,7 @@ class Journal:
 
     @property
     def seed(self) -> int:
-        """What row and column sampling of this run are drawn with."""
+        """Seed of row and column sampling."""
         return int(self._facts["seed"])
 
     @property
@@ -165,11 +165,11 @@ class Journal:
             self._write("journal.json", self._facts)
 
     def folder_of(self, peer: str) -> Path:
-        """Where lies what the peer has sent so far."""
+        """Folder of what the peer has sent so far."""
         return self.path / "from" / peer
 
     def note_tests(self, tests: Mapping[str, ListedTests]) -> None:
-        """Keep what the trees ask of each peer."""
+        """Keep the split tests of the trees, per peer."""
         document = {
             peer: [listed.columns.tolist(), listed.ranks.tolist(), listed.missing_left.tolist()]
             for peer, listed in tests.items()
@@ -177,7 +177,7 @@ class Journal:
         self._write("tests.json", document)
 
     def tests(self, peer: str) -> ListedTests:
-        """What the trees ask of a peer."""
+        """The split tests that the trees ask of a peer."""
         found = self._read("tests.json", _TESTS)
         if peer not in found:
             raise RunFolderError(f"{self.path / 'tests.json'} knows nothing of {peer}; choose another run_id")
@@ -186,7 +186,7 @@ class Journal:
 
     @staticmethod
     def is_open(run_folder: Path) -> bool:
-        """Whether a run keeps a journal still: it is not over for everybody."""
+        """Whether a run still has a journal: it is not over for everybody."""
         return (run_folder / FOLDER).exists()
 
     @staticmethod
@@ -195,7 +195,7 @@ class Journal:
         return any((run_folder / FOLDER / "from").glob("*/offer"))
 
     def remove(self) -> None:
-        """The run is over on all sides."""
+        """Remove the journal of a run that is over on all sides."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _write(self, name: str, document: Any) -> None:

@@ -1,4 +1,4 @@
-"""A party's run folder: what it keeps, and nothing of the other side's.
+"""Run folder: the files of one run at one party.
 
 ==================  ====================================================================================
 file                content
@@ -7,7 +7,6 @@ file                content
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``resolved.json``   B only: the split tests that it resolved, in all attempts (`parties.vertical.resolution_limit`)
 ``journal/``        A only, while the run is under way (`parties.runs.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
@@ -45,13 +44,14 @@ from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.model_file import load_model, save_model
+from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
-from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json
+from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT = "opboost-router"
@@ -61,7 +61,7 @@ _FIT = TypeAdapter(FitQuality)
 
 
 class RunState(StrEnum):
-    """What a run folder held before it was used."""
+    """State of a run folder before a job uses it."""
 
     NEW = "new"
     UNFINISHED = "unfinished"
@@ -80,7 +80,7 @@ class RunFolder:
         self.path = path
 
     def create(self, config: Path, *, party: str, role: str) -> RunState:
-        """Make the folder and note the start, or take up an unfinished run of the same run file.
+        """Create the folder and note the start, or resume an unfinished run of the same run file.
 
         Where an earlier attempt has neither released nor received anything, the folder is as good as new.
 
@@ -93,15 +93,13 @@ class RunFolder:
         has_released = self.has_released
         if state is RunState.FINISHED:
             return state
-        try:
+        with writing(self.path):
             private_folder(self.path)
             # An earlier version, or whoever made the folder beforehand, may have left it open to others.
             self.path.chmod(0o700)
             sweep(self.path)
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
         before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(
@@ -114,7 +112,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
-                "protocol_version": VERSION,
+                "protocol_version": PROTOCOL_VERSION,
                 "python": platform.python_version(),
                 "packages": packages,
             },
@@ -124,18 +122,16 @@ class RunFolder:
         return state
 
     def state(self, config: Path, *, party: str, role: str) -> RunState:
-        """What the folder holds for a run of this run file; nothing is changed.
+        """State of the folder for a run of this run file; nothing is changed.
 
         Raises
         ------
         RunFolderError
             As for `create`.
         """
-        try:
+        with writing(self.path):
             if not self.path.exists() or all(map(is_half_written, self.path.iterdir())):
                 return RunState.NEW
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
         if not (self.path / "meta.json").exists():
             raise taken
@@ -156,17 +152,15 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second process out; the lock ends with the process, however that ends.
+        """Lock the folder against a second process; the lock ends with the process, however that ends.
 
         Raises
         ------
         RunFolderError
         """
-        try:
+        with writing(self.path):
             private_folder(self.path)
             descriptor = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be written: {error.strerror}") from None
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,7 +172,7 @@ class RunFolder:
 
     @property
     def has_released(self) -> bool:
-        """Whether this run's columns were drawn and stored: from then on it never draws them anew."""
+        """Whether this run's release was drawn and stored: from then on it is never drawn anew."""
         return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
 
     def note_inputs(self, digest: str) -> None:
@@ -224,8 +218,12 @@ class RunFolder:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
         if model.fit is not None:
             self.note_fit(model.fit)
+        self.save_ensemble(model.ensemble)
+
+    def save_ensemble(self, ensemble: Ensemble) -> None:
+        """Keep the trees of a model."""
         with replacing(self.path / "model.json") as partial:
-            save_model(model.ensemble, partial)
+            save_model(ensemble, partial)
 
     def note_fit(self, fit: FitQuality) -> None:
         """Keep how predictions compare with labels, in place of what was noted before on the same basis."""

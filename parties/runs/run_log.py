@@ -1,4 +1,4 @@
-"""A run's log: one JSON line per step, and the same as a sentence for people. Never a value from the data."""
+"""Run log: one JSON line per step, and the same as a sentence for people. It holds no value of the data."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import hashlib
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from parties.errors import RunFolderError
+from parties.storage.atomic_files import writing
 from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
 
@@ -86,18 +86,10 @@ class RunLog:
                 file.close()
 
     def _write(self, file: TextIO, line: str) -> None:
-        with _reporting(Path(file.name)):
+        with writing(Path(file.name)):
             file.write(line + "\n")
 
 
 def _opened(path: Path) -> TextIO:
-    with _reporting(path):
+    with writing(path):
         return open(path, "a", buffering=1, opener=private_opener)
-
-
-@contextmanager
-def _reporting(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None

@@ -7,27 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
 from parties.errors import Disagreement
-from parties.session.termination import last_words
+from parties.session.differences import check_agreement, differences, set_difference
+from parties.session.termination import termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
-from protocols.transport.sanitize import readable
 
 # How long a peer that only looked may take to close its port.
 _LOOKER_LEAVES_S = 1.0
 
-_TERMS = {
-    "objective": "objective",
-    "columns": "number of columns",
-    "mechanism": "mechanism",
-    "law": "law",
-    "epsilon": "epsilon",
-    "total_epsilon": "epsilon of all columns",
-    "share_thresholds": "sharing of thresholds",
-    "reveal": "revealing of scores",
-}
+# Each look lets a peer find out whether the ids are those that it has in mind: so often it may within one run.
+MAX_LOOKS = 8
 
 
 class Phase:
@@ -53,22 +45,10 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     except BaseException as error:
         names = {channel.peer for channel in channels}
         for channel in channels:
-            abort(channel, phase.name, last_words(error, peer=channel.peer, others=names))
+            abort(channel, phase.name, termination_message(error, peer=channel.peer, others=names))
         if isinstance(error, PeerLost):
             raise PeerLost(f"{error}, while this party was {phase.name}") from None
         raise
-
-
-def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
-    """Compare two greetings.
-
-    Raises
-    ------
-    Disagreement
-        With every difference, found and expected.
-    """
-    if found := differences(mine, theirs, peer):
-        raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
 
 
 def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> Hello:
@@ -193,8 +173,14 @@ def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello
 
 
 def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
-    """Let a peer that only looks compare the ids too. It may be gone, or not want to know."""
+    """Let a peer that only looks compare the ids too, but not too often. It may be gone, or not want to know."""
+    traffic = channel.traffic
+    traffic.n_looks += 1
+    traffic.on_look(f"{channel.peer} only looked whether both sides agree, {traffic.n_looks} times so far")
     if proof is None or differences(mine, theirs, channel.peer):
+        return
+    if traffic.n_looks > MAX_LOOKS:
+        abort(channel, "greeting", f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared")
         return
     with suppress(ProtocolError):
         prove_ids(channel, proof, mine, theirs)
@@ -215,84 +201,3 @@ def _passes_by(theirs: Hello, mine: Hello) -> bool:
         return mine.task is not Task.CHECK
     is_other_job = (theirs.task, theirs.run_id) != (mine.task, mine.run_id)
     return is_other_job and (theirs.comes_again or mine.comes_again)
-
-
-def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
-    """What two greetings do not agree on, as sentences."""
-    found = []
-    if theirs.party != peer:
-        found.append(f"it calls itself {theirs.party!r}, not {peer!r}")
-    if theirs.role is mine.role:
-        found.append(f"both sides are {mine.role.value}")
-    if theirs.task is not mine.task and Task.CHECK not in (theirs.task, mine.task):
-        found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
-    if theirs.run_id != mine.run_id:
-        found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
-    if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
-        # A party that predicts says nothing about what is agreed on for training.
-        return found
-    found += _record_differences(mine, theirs)
-    if mine.has_label is not None and mine.has_label == theirs.has_label:
-        found.append(f"{'both sides have' if mine.has_label else 'neither side has'} a label column")
-    for name, words in _TERMS.items():
-        for agreed, plan, who in (
-            (mine.agreed, theirs.plan, "it plans"),
-            (theirs.agreed, mine.plan, "this party plans"),
-        ):
-            wanted, planned = getattr(agreed, name), getattr(plan, name)
-            if wanted is not None and not _is_same(wanted, planned):
-                found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
-    return found + (_test_differences(mine, theirs) if {_purpose(mine), _purpose(theirs)} == {Task.TRAIN} else [])
-
-
-def _purpose(hello: Hello) -> Task:
-    return (hello.looks_for or Task.TRAIN) if hello.task is Task.CHECK else hello.task
-
-
-def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
-    found = []
-    for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
-        if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
-            continue
-        planned, most = active.plan.tests, passive.agreed.tests
-        if planned is None or (most is not None and planned > most):
-            found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
-    return found
-
-
-def _at_most(most: int | None) -> str:
-    return "a number must be" if most is None else f"at most {most} was"
-
-
-def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """Ids are only comparable if they were made and aligned in one way."""
-    if theirs.alignment != mine.alignment:
-        return [f"its records are aligned so: {readable(theirs.alignment, 200)}; this party's so: {mine.alignment}"]
-    if (theirs.id_point is None) is not (mine.id_point is None):
-        return ["the records of one side are aligned, those of the other side are not"]
-    if mine.id_point is not None and theirs.n_rows != mine.n_rows:
-        return [set_difference(mine, theirs)]
-    return []
-
-
-def set_difference(mine: Hello, theirs: Hello) -> str:
-    """What is told of other ids, of which nobody sees more than how many there are."""
-    return f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
-
-
-def _is_same(wanted: object, planned: object) -> bool:
-    if isinstance(wanted, float) and isinstance(planned, float):
-        return wanted == planned or abs(wanted - planned) <= 1e-9 * abs(wanted)
-    return wanted == planned
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "yes" if value else "no"
-        case float():
-            return f"{value:.6g}"
-    return readable(str(value), 80)

@@ -1,4 +1,4 @@
-"""Heartbeats while a party works: its peers wait, and must be able to tell a long step from a program that hangs.
+"""Heartbeats while a party works, so that its peers can tell a long step from a hung program.
 
 Whatever looks at a channel sends them (`protocols.transport.liveness`): so work in steps looks after each, and work
 that is done elsewhere, such as on a cluster, is looked after by a thread.
@@ -15,18 +15,18 @@ from parties.progress import Progress
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel
 
-# How often to look whether the peers are still there, and to let them know that this party is.
-LOOK_S = 0.5
+# Seconds between two heartbeats, and between two checks whether the peers are still connected.
+HEARTBEAT_S = 0.5
 
 
 def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress:
-    """The same progress callback, which looks at the channels too; that a peer is gone shows when it is next needed."""
+    """Progress callback that also sends heartbeats; a lost peer is noticed when it is next needed."""
     last_look = time.monotonic()
 
     def report(step: str, done: int, total: int) -> None:
         nonlocal last_look
         progress(step, done, total)
-        if time.monotonic() - last_look > LOOK_S:
+        if time.monotonic() - last_look > HEARTBEAT_S:
             last_look = time.monotonic()
             _look(channels)
 
@@ -35,7 +35,7 @@ def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress
 
 @contextmanager
 def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
-    """Send heartbeats as long as the block lasts, which must not use the channels itself.
+    """Send heartbeats from a thread during the block, which must not use the channels itself.
 
     They say that the block is not over, and not that it makes progress.
     """
@@ -43,7 +43,7 @@ def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
 
     def look() -> None:
         try:
-            while not is_over.wait(LOOK_S):
+            while not is_over.wait(HEARTBEAT_S):
                 _look(channels)
         except BaseException as error:
             failures.append(error)

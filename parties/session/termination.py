@@ -1,4 +1,4 @@
-"""Termination messages: the part of an error that may be sent to the peer; the one place where it is made.
+"""Termination messages: the part of an error that may be sent to the peer. They are made here only.
 
 Two things must not leave with it: what lies on this party's disk, such as the places of files, the names of columns,
 what is in their cells or what the ledger holds; and what another peer is or said. So a sentence is passed on as it
@@ -30,8 +30,8 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def last_words(error: BaseException, *, peer: str, others: Collection[str] = ()) -> str:
-    """The sentence about an error that a peer may read.
+def termination_message(error: BaseException, *, peer: str, others: Collection[str] = ()) -> str:
+    """Termination message: the sentence about an error that may be sent to a peer.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def last_words(error: BaseException, *, peer: str, others: Collection[str] = ())
 
 
 def _names(sentence: str, parties: Collection[str]) -> bool:
-    """Whether one of these stands in the sentence as a word of its own. Names hold dots, and sentences end with one."""
+    """Whether a sentence names one of these parties. Names hold dots, and sentences end with one."""
     return any(re.search(rf"(?<![\w.-]){re.escape(party)}(?![\w-]|\.\w)", sentence) for party in parties)
 
 

@@ -19,7 +19,7 @@ _SUFFIX = ".partial"
 
 @contextmanager
 def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
-    """Where to write a file that takes its place as a whole: an empty file with mode 0600, as the whole one will have.
+    """Replace a file atomically: yields an empty file of mode 0600 to write, which then takes its place.
 
     Parameters
     ----------
@@ -46,22 +46,34 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn errors of the file system on a file or folder into one sentence.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
+
+
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it, for its owner alone; one that is there stays as it is.
+    """Make a folder, and those above it, for its owner alone; an existing one stays as it is.
 
     Raises
     ------
     RunFolderError
         If it cannot be made.
     """
-    try:
+    with writing(path):
         private_folder(path)
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole; when this returns, it outlives a power cut, too."""
+    """Write a file atomically and flush it to disk."""
     with replacing(path) as partial, partial.open("w") as file:
         file.write(text)
         file.flush()
@@ -69,18 +81,23 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file in the same way."""
+    """Write a JSON file atomically and flush it to disk."""
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a file's content as a whole."""
+    """Copy a file's content atomically."""
     with replacing(target) as partial:
         shutil.copyfile(source, partial)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there; no for whatever may not be looked at, which is told where it is read."""
+    return os.path.isdir(path)
+
+
 def odd_kind(path: Path) -> str | None:
-    """What stands at a path where a regular file is expected; None for a regular file.
+    """Kind of what is at a path, if it is no regular file; None for a regular file.
 
     Opening a named pipe waits for a writer, and some devices never end.
 
@@ -97,12 +114,12 @@ def odd_kind(path: Path) -> str | None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a crash left half written."""
+    """Remove partial files that a crash left."""
     for partial in folder.iterdir():
         if is_half_written(partial):
             partial.unlink(missing_ok=True)
 
 
 def is_half_written(path: Path) -> bool:
-    """Whether this is what a crash left of a file that was to be replaced."""
+    """Whether this is the partial file of a replacement that did not end."""
     return path.name.startswith(".") and path.name.endswith(_SUFFIX)

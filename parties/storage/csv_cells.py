@@ -1,4 +1,4 @@
-"""CSV cells that no spreadsheet computes: a text that begins like a formula is marked as text by an apostrophe.
+"""CSV injection: cells that begin like a formula are marked as text by an apostrophe.
 
 A peer chooses names that stand in reports, and people choose ids. Opened in a spreadsheet, a cell such as
 ``=HYPERLINK(...)`` could send other cells away ("CSV injection").
@@ -16,5 +16,5 @@ _NUMBER = re.compile(r"[+-]?[0-9][0-9,]*([.][0-9]*)?([eE][+-]?[0-9]+)?( ?%)?|-")
 
 
 def as_text(cell: str) -> str:
-    """The cell, after an apostrophe if it begins like a formula and is no number. Cells that differ stay different."""
+    """Escape a cell that begins like a formula and is no number. Cells that differ stay different."""
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell

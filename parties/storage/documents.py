@@ -1,8 +1,7 @@
-"""YAML documents (run files, schemas, sweeps), in which every key stands once; and what is wrong with one, in words."""
+"""YAML documents (run files, schemas, sweeps): a strict reader, and validation errors in words."""
 
 from __future__ import annotations
 
-import reprlib
 import unicodedata
 from collections.abc import Hashable
 from pathlib import Path
@@ -11,14 +10,15 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from opboost.errors import shown
 from parties.errors import ConfigError
 from parties.storage.atomic_files import odd_kind
 
-_MERGE = "tag:yaml.org,2002:merge"
-_INT = "tag:yaml.org,2002:int"
+# File systems take names of 255 bytes, some of which suffixes need, and paths of 4096.
+MAX_NAME_BYTES = 200
+MAX_TEXT_BYTES = 2000
 
-# Of whole numbers; longer ones Python does not write out in errors.
-MAX_BITS = 8192
+_MERGE = "tag:yaml.org,2002:merge"
 
 # What PyYAML's constructors raise for scalars that are not what their tag says, beside its own errors.
 _MALFORMED = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -30,8 +30,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If the file cannot be read, is not YAML, has a text with a line break or a control character, or gives a key
-        twice, of which YAML libraries take the last one.
+        If the file cannot be read, is not YAML, has a text that is too long or holds a line break or a control
+        character, or gives a key twice, of which YAML libraries take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
@@ -50,7 +50,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """What is wrong with a document, key by key."""
+    """Validation errors of a document in words, key by key."""
     sentences = []
     for problem in error.errors(include_url=False):
         # A sentence about several keys of a section says itself what it found.
@@ -62,41 +62,23 @@ def explain(error: ValidationError) -> str:
     return " | ".join(sentences)
 
 
-def shown(value: object) -> str:
-    """A value of a document in an error's sentence: on one line, and bounded however large it is."""
-    return _SHORT.repr(value)
-
-
-class _Short(reprlib.Repr):
-    """Bounded representations; of a whole number that Python refuses to write out, its length in bits."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.maxlevel, self.maxdict, self.maxlist, self.maxtuple, self.maxset = 2, 4, 4, 4, 4
-        self.maxstring, self.maxother = 120, 60
-
-    def repr_int(self, x: int, level: int) -> str:
-        return super().repr_int(x, level) if x.bit_length() < 200 else f"a whole number of {x.bit_length()} bits"
-
-
-_SHORT = _Short()
-
-
 class _Refused(Exception):
-    """YAML that is none of ours: a repeated key, or a control character."""
+    """The document has a repeated key, or a text that can be no name."""
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses repeated keys before merge keys are resolved, and control characters."""
+    """PyYAML's safe loader, which refuses repeated keys before merge keys are resolved, and texts that are no names."""
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
-        line = scalar.start_mark.line + 1
-        if any(unicodedata.category(character) in ("Cc", "Cs") for character in scalar.value):
-            raise _Refused(f"the text {shown(scalar.value)} in line {line} holds a line break or a control character")
-        number = self.construct_object(scalar) if scalar.tag == _INT else 0
-        if isinstance(number, int) and number.bit_length() > MAX_BITS:
-            raise _Refused(f"line {line} holds {shown(number)}; whole numbers have at most {MAX_BITS} bits")
+        text, which = scalar.value, f"the text {shown(scalar.value)} in line {scalar.start_mark.line + 1}"
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+            raise _Refused(f"{which} holds a line break or a control character")
+        if len(text.encode()) > MAX_TEXT_BYTES or max(len(part.encode()) for part in text.split("/")) > MAX_NAME_BYTES:
+            raise _Refused(
+                f"{which} is too long: at most {MAX_NAME_BYTES} bytes from one slash to the next, and {MAX_TEXT_BYTES} "
+                "in all, are allowed"
+            )
         return scalar
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:

@@ -1,4 +1,4 @@
-"""A column of ranks in a file, of which only the rows that are looked at are mapped into memory."""
+"""Memory-mapped ranks: a column in a file, of which only the requested rows are mapped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class MappedRanks:
-    """Ranks that stay in their file.
+    """A memory-mapped column of ranks.
 
     Attributes
     ----------

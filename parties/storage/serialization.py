@@ -1,4 +1,4 @@
-"""Mechanisms, routers and guarantees as plain values, for JSON files and for the wire."""
+"""Serialization of mechanisms, routers and guarantees as plain values, for JSON files and for the wire."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _finite(value: Any) -> float:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a document, the names of its parts too."""
+    """All texts of a document, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -131,7 +131,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _numbers(document: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: the string "inf" stands for it."""
+    """Numbers of a document; the string "inf" stands for infinity, which JSON lacks."""
     return {key: _number(value) for key, value in document.items()}
 
 

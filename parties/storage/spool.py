@@ -1,21 +1,19 @@
-"""Columns that wait on disk for their turn: a passive party holds one of them in memory at a time."""
+"""Spool: arrays and encoded columns on disk, so that a passive party holds one column in memory at a time."""
 
 from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import KeptCodes, Mask
-from opboost.preprocess import EncodedColumn
 from parties.errors import RunFolderError
 
-# Up to here nothing is written at all.
+# Up to this size everything stays in memory.
 MEMORY_BYTES = 4 << 20
 
 # Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
@@ -26,7 +24,7 @@ BLOCK_ROWS = 1 << 20
 
 
 class KeptNumbers(Protocol):
-    """Whole numbers, of which slices are read; an array is one."""
+    """Interface of integers that are read by slices; an array is one."""
 
     def __len__(self) -> int: ...
 
@@ -34,7 +32,7 @@ class KeptNumbers(Protocol):
 
 
 class ArraySpool:
-    """Arrays of one dimension in a file without a name, which is gone with the process."""
+    """Append-only store of one-dimensional arrays in an anonymous temporary file."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
@@ -68,7 +66,7 @@ class ArraySpool:
         start, length, kind = self._places[-1]
         self._file.seek(0, 2)
         try:
-            self._file.write(memoryview(np.ascontiguousarray(piece, kind)).cast("B"))
+            self._file.write(np.ascontiguousarray(piece, kind).view(np.uint8))
         except OSError as error:
             raise RunFolderError(
                 f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
@@ -77,7 +75,7 @@ class ArraySpool:
         self._places[-1] = start, length + len(piece), kind
 
     def joined(self, kind: np.dtype[Any]) -> SpooledArray:
-        """Everything that was put, which is of one kind, as one array."""
+        """Concatenation of all arrays, which must be of one kind."""
         self._places.append((0, sum(length for _, length, _ in self._places), kind))
         return self.view(len(self._places) - 1)
 
@@ -94,13 +92,13 @@ class ArraySpool:
         return np.frombuffer(self._file.read((end - start) * kind.itemsize), dtype=kind)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close and delete the file."""
         self._file.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SpooledArray:
-    """An array of one dimension in a spool, of which slices are read."""
+    """A spooled one-dimensional array that is read by slices."""
 
     spool: ArraySpool
     number: int
@@ -118,7 +116,7 @@ class SpooledArray:
 def scattered(
     pieces: Iterable[tuple[NDArray[np.integer], NDArray[Any]]], length: int, kind: np.dtype[Any], *, fill: int = 0
 ) -> SpooledArray:
-    """An array on disk of values that come in pieces, each with the places where they belong.
+    """Scatter: an array on disk from pieces of values, each with the positions of its values.
 
     One block of the array is in memory at a time. Where there are several, every piece is put aside, ordered by block.
     """
@@ -144,46 +142,3 @@ def scattered(
         result.put(block)
     aside.close()
     return result.joined(kind)
-
-
-class EncodedSpool(Sequence[EncodedColumn]):
-    """Exact codes of columns, which are read back when they are asked for, in the smallest type that holds them.
-
-    Attributes
-    ----------
-    n_clipped : list of int
-        Per column, numbers that were moved to the bounds.
-    """
-
-    def __init__(self, spool: ArraySpool) -> None:
-        self.n_clipped: list[int] = []
-        self._spool = spool
-        self._numbers: list[tuple[int, int | None]] = []
-
-    def append(self, column: EncodedColumn) -> None:
-        """Keep a column."""
-        smallest = np.min_scalar_type(-1 - int(column.codes.max(initial=0)))
-        mask = self._spool.put(column.is_missing) if column.is_missing.any() else None
-        self._numbers.append((self._spool.put(column.codes.astype(smallest, copy=False)), mask))
-        self.n_clipped.append(column.n_clipped)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> EncodedColumn: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[EncodedColumn]: ...
-    def __getitem__(self, index: int | slice) -> EncodedColumn | list[EncodedColumn]:
-        if isinstance(index, slice):
-            return [self._read(i) for i in range(*index.indices(len(self)))]
-        return self._read(index)
-
-    def __iter__(self) -> Iterator[EncodedColumn]:
-        return (self._read(i) for i in range(len(self)))
-
-    def _read(self, index: int) -> EncodedColumn:
-        codes_number, mask_number = self._numbers[index]
-        codes: KeptCodes = self._spool.get(codes_number)
-        is_missing: Mask = np.zeros(len(codes), np.bool_) if mask_number is None else self._spool.get(mask_number)
-        return EncodedColumn(codes, is_missing, self.n_clipped[index])

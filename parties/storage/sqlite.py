@@ -1,4 +1,4 @@
-"""SQLite files that their owner alone can read; what was committed outlives a crash and a power cut."""
+"""SQLite databases with mode 0600, whose commits survive a crash and a power cut."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 
 def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
-    """Open a database and make its tables, both where they are absent.
+    """Open a database; create it and its tables where they are absent.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing, and one process at a time: the others wait before they read anything."""
+    """Immediate transaction: atomic, and one process at a time; others wait before they read."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -58,7 +58,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def reporting(path: Path) -> Iterator[None]:
-    """Say in one sentence what SQLite or the file system found wrong."""
+    """Turn errors of SQLite or the file system into one sentence."""
     try:
         yield
     except sqlite3.Error as error:
@@ -79,3 +79,5 @@ def _write_through(database: sqlite3.Connection) -> None:
                 raise
             time.sleep(0.01)
     database.execute("PRAGMA synchronous = FULL")
+    # What is removed, such as a key, is overwritten with zeros.
+    database.execute("PRAGMA secure_delete = ON")

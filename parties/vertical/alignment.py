@@ -28,7 +28,7 @@ from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
 from parties.tables.party_table import PartyTable
 from parties.tables.record_ids import each_id
-from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, Terms, be_found, find_common
+from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, SetTerms, psi_initiate, psi_respond
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 from protocols.transport.keys import read_shared
@@ -52,7 +52,7 @@ class Aligned:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AlignmentPlace:
     """Where an alignment happens.
 
     Attributes
@@ -110,7 +110,7 @@ class Aligner:
         table: PartyTable,
         channels: Sequence[Channel],
         hellos: Mapping[str, Hello],
-        place: Place,
+        place: AlignmentPlace,
         *,
         accept: Callable[[Aligned], None] = lambda aligned: None,
     ) -> Aligned:
@@ -125,15 +125,15 @@ class Aligner:
             theirs = greet_all(channels, hellos)
             sizes = [theirs[channel.peer].n_rows for channel in channels]
 
-            def find(terms: Terms) -> Common:
-                return find_common(channels, _keys(table), sizes=sizes, terms=terms)
+            def find(terms: SetTerms) -> Common:
+                return psi_initiate(channels, _keys(table), sizes=sizes, terms=terms)
 
             aligned = self._align(table, find, place, phase)
             accept(aligned)
         self._tell(table, aligned, channels, sizes, place)
         return aligned
 
-    def follow(self, table: PartyTable, channel: Channel, hello: Hello, place: Place) -> Aligned:
+    def follow(self, table: PartyTable, channel: Channel, hello: Hello, place: AlignmentPlace) -> Aligned:
         """A passive party's side."""
         if not self.is_needed:
             return Aligned(table)
@@ -141,14 +141,16 @@ class Aligner:
             phase.enter("greeting")
             size = greet(channel, hello).n_rows
 
-            def find(terms: Terms) -> Common:
-                return be_found(channel, _keys(table), size=size, terms=terms)
+            def find(terms: SetTerms) -> Common:
+                return psi_respond(channel, _keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase)
         self._tell(table, aligned, [channel], [size], place)
         return aligned
 
-    def _align(self, table: PartyTable, find: Callable[[Terms], Common], place: Place, phase: Phase) -> Aligned:
+    def _align(
+        self, table: PartyTable, find: Callable[[SetTerms], Common], place: AlignmentPlace, phase: Phase
+    ) -> Aligned:
         if self.secret is not None:
             place.log.step(
                 "hashed ids",
@@ -157,12 +159,17 @@ class Aligner:
             )
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
-        common = find(Terms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        common = find(SetTerms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
         phase.enter("checking the common records")
         return Aligned(table.take(common.positions), common.orders)
 
     def _tell(
-        self, table: PartyTable, aligned: Aligned, channels: Sequence[Channel], sizes: Sequence[int], place: Place
+        self,
+        table: PartyTable,
+        aligned: Aligned,
+        channels: Sequence[Channel],
+        sizes: Sequence[int],
+        place: AlignmentPlace,
     ) -> None:
         theirs = {channel.peer: size for channel, size in zip(channels, sizes, strict=True)}
         words = ", ".join(f"{size} at {peer}" for peer, size in theirs.items())

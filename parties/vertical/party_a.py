@@ -13,12 +13,12 @@ from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
 from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
-from opboost.vertical import Column, RankColumn, TrainedTrees, train
+from opboost.vertical import RankColumn, TrainedTrees, TrainingColumn, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
-from parties.session.heartbeats import LOOK_S, heartbeats
+from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
@@ -77,7 +77,7 @@ def _grow(
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
-    columns: list[Column] = [*job.own, *received]
+    columns: list[TrainingColumn] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
     return train(
@@ -162,7 +162,7 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
     def watch(report: RoundReport) -> bool | None:
         nonlocal last_check
         progress("growing trees", report.finished, report.total)
-        if time.monotonic() - last_check > LOOK_S:
+        if time.monotonic() - last_check > HEARTBEAT_S:
             last_check = time.monotonic()
             for channel in channels:
                 channel.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -10,19 +10,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
+from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.errors import ParameterError
-from opboost.preprocess import Columns, EncodedColumn
+from opboost.preprocess import Columns
 from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
-from opboost.ranking import rankings
 from opboost.rng import BitSource
-from opboost.routing import Router, resolve
+from opboost.routing import Router
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.session.heartbeats import heartbeats, with_heartbeats
-from parties.storage.serialization import mechanism_to_dict, router_to_dict
-from parties.storage.spool import ArraySpool, EncodedSpool
-from parties.tables.parquet import encode_column
+from parties.storage.serialization import router_to_dict
+from parties.storage.spool import ArraySpool
+from parties.tables.blocks import EncodedTable, encode_table, encoded_column
 from parties.vertical.prediction_server import (
     AnswerableRecords,
     Answerer,
@@ -31,13 +30,26 @@ from parties.vertical.prediction_server import (
     answer_session,
     prediction_hello,
 )
-from parties.vertical.rank_sender import MadeRelease, RankSource, ReleaseColumns, send_ranks
-from parties.vertical.release_offer import PackedColumn, check_held, first_row, make_offer, offered_names, pack
+from parties.vertical.rank_sender import send_ranks
+from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Done, Hello, Role, SplitRanks, Task, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
+
+ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
+"""Draws a training table: afterwards its blocks have the codes of every column; or refuses before the first."""
+
+
+def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
+    """Refuse to release: the job has no account.
+
+    Raises
+    ------
+    ParameterError
+    """
+    raise ParameterError("this job has no account to release from. Nothing was released")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +61,8 @@ class PassiveJob:
     party, run_id : str
     id_digest : str or None
         None before the records are aligned: such a job only greets.
-    features : Columns
-        Raw columns, such as a DataFrame's, rows in the agreed order.
+    features : Columns or EncodedTable
+        Raw columns, such as a DataFrame's, rows in the agreed order; or their exact codes.
     mechanisms : tuple of ColumnMechanism
     rng : BitSource
         Where the noise comes from.
@@ -64,27 +76,25 @@ class PassiveJob:
         How the records were aligned, in words that must be the same on both sides.
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the rows.
-    release : callable, optional
-        Called when both sides have agreed: makes the release, from a store or by charging an account and drawing. By
-        default every column is drawn anew from `rng`, without an account.
-    made : MadeRelease, optional
-        What is released elsewhere: it is sent as it is, `features` and `release` serve nothing.
+    release : callable
+        Called when both sides have agreed: makes the release, on an account or, as `drawn_from` does, in a simulation.
+        By default a job only greets.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
         What was agreed that the active party does.
     resolved : ResolvedTests
-        Which split tests earlier attempts of the run resolved.
+        Which split tests were resolved before.
     allow_routed : bool
         Whether split tests about new records may be answered from exact values.
     redraws : bool
-        Whether `release`, or what made `made`, draws anew what was changed since it was drawn, which tells the change.
+        Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
 
     party: str
     run_id: str
     id_digest: str | None
-    features: Columns
+    features: Columns | EncodedTable
     mechanisms: tuple[ColumnMechanism, ...]
     rng: BitSource
     opaque_names: bool = True
@@ -92,26 +102,17 @@ class PassiveJob:
     bounds_are_public: bool = True
     alignment: str = "prealigned"
     order: NDArray[np.int64] | None = None
-    release: ReleaseColumns | None = None
-    made: MadeRelease | None = None
+    release: ReleaseTable = greets_only
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
     resolved: ResolvedTests = field(default_factory=ResolvedTests)
     allow_routed: bool = True
     redraws: bool = False
 
-    def __post_init__(self) -> None:
-        if self.made is None:
-            return
-        if list(map(mechanism_to_dict, self.made.mechanisms)) != list(map(mechanism_to_dict, self.mechanisms)):
-            raise ParameterError("the stored release was drawn by other mechanisms than this run's. Nothing was sent")
-        if self.order is not None:
-            raise ParameterError("a stored release travels in its own order of records. Nothing was sent")
-
     @property
     def n_rows(self) -> int:
         """Records."""
-        return len(self.features) if self.made is None else self.made.n_rows
+        return len(self.features)
 
     @property
     def password(self) -> bytes | None:
@@ -122,7 +123,7 @@ class PassiveJob:
         """What the release of all columns promises."""
         return compose(
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
-            is_secure=self.rng.is_secure if self.made is None else self.made.is_secure,
+            is_secure=self.rng.is_secure,
             bounds_are_public=self.bounds_are_public,
             not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws),
         )
@@ -186,12 +187,11 @@ def train(
     that come back say which thresholds the trees use.
     """
     progress = with_heartbeats([channel], progress)
-    with conversation([channel]) as phase, closing(ArraySpool()) as exact, closing(ArraySpool()) as spool:
+    with conversation([channel]) as phase, closing(ArraySpool()) as spool:
         phase.enter("encoding its columns")
-        encoded = EncodedSpool(exact)
-        for m in job.mechanisms if job.made is None else ():
-            encoded.append(encode_column(job.features, m))
-            progress("encoding", len(encoded), len(job.mechanisms))
+        table = job.features
+        if not isinstance(table, EncodedTable):
+            table = encode_table(table, job.mechanisms, spool, progress)
         phase.enter("greeting")
         mine = job.hello()
         if job.password is None:
@@ -199,12 +199,12 @@ def train(
         theirs = greet(channel, mine, password=job.password)
         held = theirs.held
         phase.enter("desensitizing")
-        source: RankSource = spool if job.made is None else job.made
-        if job.made is None:
-            columns = _release(job, encoded, spool, progress)
-        else:
-            with heartbeats([channel]):
-                columns = job.made.packed()
+        with heartbeats([channel]):
+            job.release(job.mechanisms, table)
+        columns, released = [], ReleasedTable(job.mechanisms, table.blocks, job.order)
+        for column in rank_columns(released):
+            columns.append(column)
+            progress("desensitizing", column.number + 1, len(job.mechanisms))
         guarantee = job.guarantee()
         phase.enter("sending ranks")
         offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
@@ -212,23 +212,27 @@ def train(
         channel.send(offer)
         n_rows = job.n_rows
         for c, column in enumerate(columns):
-            send_ranks(channel, c, source, column.number, rows=range(first_row(held, c, n_rows), n_rows))
+            send_ranks(channel, c, column, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
         wanted = expect(channel, SplitRanks)
         phase.enter("resolving split ranks")
-        admitted = job.resolved.admit(wanted, most=most_tests(mine, theirs, columns), peer=channel.peer)
-        tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
-        job.resolved.keep(admitted)
+        tests = job.resolved.resolve(
+            wanted,
+            columns,
+            job.mechanisms,
+            is_secure=job.rng.is_secure,
+            most=most_tests(mine, theirs, columns),
+            agreed=job.agreed.tests,
+            peer=channel.peer,
+        )
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")
         expect(channel, Done)
         progress("waiting for the trees", 1, 1)
-        counts = zip(job.mechanisms if job.made is None else (), encoded.n_clipped, strict=True)
-        clipped = {mechanism.schema.name: n for mechanism, n in counts if n}
-        share = PassiveShare(router=router, guarantee=with_tests(guarantee, tests.n_tests), n_clipped=clipped)
+        share = PassiveShare(router=router, guarantee=with_tests(guarantee, tests.n_tests), n_clipped=table.n_clipped)
         phase.enter("saving its share")
         save(share)
         # The run is over here; an active party that left before it could hear so asks again when it is started again.
@@ -256,33 +260,26 @@ def serve(
     told in `Answerer.answer`; `may_route` says whether exact bits may.
     """
     records = AnswerableRecords.of(router, ids, features)
-    answerer = Answerer(router, records, release=release or _drawn_from(rng), may_route=may_route)
+    answerer = Answerer(router, records, release=release or _records_from(rng), may_route=may_route)
     tally = Tally()
     hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
     answer_session(answerer, channel, hello, tally=tally, progress=progress)
     return tally.n_answered
 
 
-def _release(
-    job: PassiveJob, encoded: Sequence[EncodedColumn], spool: ArraySpool, progress: Progress
-) -> list[PackedColumn]:
-    """Release column by column; what waits to be sent waits in the spool."""
-    columns: list[PackedColumn] = []
-    release = job.release or (lambda mechanisms, columns: _draw_anew(mechanisms, columns, job.rng))
-    for i, released in enumerate(release(job.mechanisms, encoded)):
-        columns.extend(pack(released, ranking, spool, job.order) for ranking in rankings(released))
-        progress("desensitizing", i + 1, len(job.mechanisms))
-    return columns
+def drawn_from(rng: BitSource) -> ReleaseTable:
+    """Draws every column anew, without an account: for simulations."""
+
+    def release(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
+        for c, mechanism in enumerate(mechanisms):
+            bits = rng.fork(mechanism.schema.name)
+            for block in table.blocks:
+                block[f"{c}.codes"] = desensitize(mechanism, encoded_column(block[f"{c}.exact"]), rng=bits).marked
+
+    return release
 
 
-def _draw_anew(
-    mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], rng: BitSource
-) -> Iterator[ReleasedColumn]:
-    for mechanism, column in zip(mechanisms, encoded, strict=True):
-        yield desensitize(mechanism, column, rng=rng.fork(mechanism.schema.name))
-
-
-def _drawn_from(rng: BitSource) -> ReleaseRecords:
+def _records_from(rng: BitSource) -> ReleaseRecords:
     return lambda mechanisms, encoded, ids: [
         desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
     ]

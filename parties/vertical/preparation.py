@@ -16,7 +16,6 @@ import numpy as np
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
-from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
@@ -24,15 +23,16 @@ from opboost.vertical import OwnColumn, check_own_rows
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
-from parties.ledger.drawn_cells import find_cells
-from parties.ledger.ledger_lines import Release, digest_of
-from parties.ledger.pricing import exact_pieces, planned
-from parties.ledger.release_store import ReleaseStore
+from parties.ledger.ledger_lines import digest_of
+from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
+from parties.storage.atomic_files import is_folder
+from parties.storage.spool import ArraySpool
+from parties.tables.blocks import EncodedTable, encode_table
 from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
-from parties.vertical.alignment import Aligned, Aligner, Place
+from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -110,7 +110,7 @@ class PreparedActive:
         prepared._note(journal, Aligned(prepared.table))
         return prepared
 
-    def agree(self, channels: Sequence[Channel], journal: Journal, place: Place) -> ActiveJob:
+    def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """Find the records that these peers have in common with this party; returns the job on them."""
         before = self.job(journal=journal)
         hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
@@ -160,25 +160,14 @@ class PreparedPassive:
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
             allow_routed=run.allow_routed,
-            redraws=run.changed_values == "redraw",
+            redraws=not run.keeps,
         )
 
-    def planned(self) -> list[Release]:
-        """What releasing all records of the table would be entered as, if nothing was drawn before."""
-        job = self.job()
-        keeps = self.run.changed_values == "keep"
-        return planned(job.mechanisms, self._encoded(job), self.table.ids, is_secure=job.rng.is_secure, keeps=keeps)
-
-    def absent(self, releases: Sequence[Release], store: ReleaseStore) -> list[Release]:
-        """Those of the releases that would have to be drawn, of the records for which that is so."""
-        if self.run.changed_values == "redraw":
-            return [release for release in releases if store.find(release.key) is None]
-        job, ids = self.job(), self.table.ids
-        cells = find_cells(job.mechanisms, self._encoded(job), ids, store, is_secure=job.rng.is_secure, keeps=True)
-        return [c.release for c in cells if len(c.new)]
-
-    def _encoded(self, job: PassiveJob) -> list[EncodedColumn]:
-        return [encode(job.features[m.schema.name], m.schema, domain=m.settings.domain) for m in job.mechanisms]
+    def named(self) -> EncodedTable:
+        """The exact codes of all records, with the records' names."""
+        table = encode_table(self.table.features, self.mechanisms, ArraySpool())
+        table.named(self.table.ids)
+        return table
 
 
 def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
@@ -190,6 +179,9 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss, parameters = run.model.loss(), run.model.parameters()
     whole = _whole_table(run, schema, ignore)
     assert whole.labels is not None
+    for column in schema.columns:
+        check_column(whole.features, column, clip=False)
+    check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
     table = _brought(whole, run)
@@ -215,12 +207,14 @@ def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
         mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
     whole = _whole_table(run, schema, ignore)
+    cells = check_cells(whole, mechanisms)
+    check_learnable(whole, run, schema)
     table = _brought(whole, run)
     return PreparedPassive(
         run=run,
         schema=schema,
         table=table,
-        digest=digest_of([whole.id_digest, table.id_digest, check_cells(whole, mechanisms)]),
+        digest=digest_of([whole.id_digest, table.id_digest, cells]),
         aligner=Aligner.of(run, schema),
         mechanisms=mechanisms,
     )
@@ -232,18 +226,14 @@ def bits(run: PassiveRun) -> rng.BitSource:
 
 
 def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...]) -> PartyTable:
-    """Read a run's data file, and refuse at once one that nothing can be learnt from."""
-    if run.data.is_dir():
+    """Read a run's data file."""
+    if is_folder(run.data):
         raise TableError(
             f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
             "`engine: dask`; here one file is needed"
         )
-    is_active, duplicates = run.role == "active", run.align.duplicates
-    table = read_table(run.data, schema, ignore=ignore, needs_label=is_active, duplicates=duplicates, by_column=True)
-    for column in schema.columns:
-        check_column(table.features, column, clip=not is_active)
-    check_learnable(table, run, schema)
-    return table
+    duplicates, needs_label = run.align.duplicates, run.role == "active"
+    return read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from opboost.arrays import Mask
-from parties.config.serve_section import Limits
+from parties.config.serve_section import ServeSection
 from parties.storage.sqlite import connect, reporting, transaction
 
 DAY_S = 24 * 3600
@@ -39,14 +39,14 @@ class Allowance:
     ----------
     path : Path
         The SQLite file.
-    limits : Limits
+    limits : ServeSection
     peer : str
         The active party.
     clock : callable
         Seconds since 1970, UTC.
     """
 
-    def __init__(self, path: Path, limits: Limits, peer: str, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: Path, limits: ServeSection, peer: str, *, clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self._limits = limits
         self._peer = peer

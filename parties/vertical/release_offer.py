@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
-from opboost.ranking import Ranking, RankTable
+from opboost.ranking import Ranking, RankTable, rankings
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
-from parties.storage.spool import WINDOW_ROWS, ArraySpool
+from parties.storage.spool import WINDOW_ROWS
+from parties.tables.blocks import Block, cut
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS
 from protocols.messages.vertical import Held, Offer, OfferedColumn
@@ -27,52 +28,89 @@ def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedColumn:
-    """A column of ranks that waits to be sent.
+class ReleasedTable:
+    """What was drawn of a table, in the order in which its rows travel.
 
     Attributes
     ----------
-    source : str
-        The column of the schema that it comes from.
-    category : int or None
-        For an indicator: the position of its category in the schema's list.
-    table : RankTable
-    has_missing : bool
-    digest : str
-        Of its bytes as they will travel.
-    number : int
-        Where they lie in the spool.
+    mechanisms : tuple of ColumnMechanism
+    blocks : tuple of Block
+    order : ndarray of int64, optional
+        Where that is not the order of the rows.
     """
 
-    source: str
-    category: int | None
-    table: RankTable
-    has_missing: bool
-    digest: str
+    mechanisms: tuple[ColumnMechanism, ...]
+    blocks: tuple[Block, ...]
+    order: NDArray[np.int64] | None = None
+
+    def pieces(self, c: int, start: int = 0, end: int | None = None) -> Iterator[ReleasedColumn]:
+        """Rows of a column, from `start` to `end`, some at a time."""
+        schema, entry = self.mechanisms[c].schema, f"{c}.codes"
+        if self.order is not None:
+            whole = np.concatenate([block[entry] for block in self.blocks])[self.order[start:end]]
+            yield from (ReleasedColumn.of_marked(schema, part) for part in cut(whole, WINDOW_ROWS))
+            return
+        for block in self.blocks:
+            codes = block[entry]
+            rows = codes[max(start, 0) : end if end is None else max(end, 0)]
+            yield from (ReleasedColumn.of_marked(schema, part) for part in cut(rows, WINDOW_ROWS))
+            start, end = start - len(codes), None if end is None else end - len(codes)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedRanks:
+    """A column of ranks that is to be sent.
+
+    Attributes
+    ----------
+    released : ReleasedTable
+    number : int
+        Of the column that it comes from.
+    ranking : Ranking
+    digest : str
+        Of its bytes as they will travel.
+    """
+
+    released: ReleasedTable
     number: int
+    ranking: Ranking
+    digest: str = ""
+
+    @property
+    def source(self) -> str:
+        return self.ranking.source
+
+    @property
+    def category(self) -> int | None:
+        return self.ranking.category
+
+    @property
+    def table(self) -> RankTable:
+        return self.ranking.table
+
+    @property
+    def has_missing(self) -> bool:
+        return self.ranking.has_missing
+
+    def ranks(self, start: int = 0, end: int | None = None) -> Iterator[NDArray[np.unsignedinteger]]:
+        """Ranks of rows from `start` to `end`, in the smallest type, some at a time."""
+        kind = rank_type(self.table.n_ranks)
+        return (self.ranking.ranks(piece).astype(kind) for piece in self.released.pieces(self.number, start, end))
 
 
-def pack(
-    released: ReleasedColumn, ranking: Ranking, spool: ArraySpool, order: NDArray[np.int64] | None
-) -> PackedColumn:
-    """Put a column's ranks aside as they will travel: in the smallest type, and in the given order of rows."""
-    kind, n_rows = rank_type(ranking.table.n_ranks), len(released.codes)
-    pieces: Iterable[NDArray[np.unsignedinteger]] = (
-        ranking.ranks(released, slice(i, i + WINDOW_ROWS)).astype(kind) for i in range(0, n_rows, WINDOW_ROWS)
-    )
-    if order is not None:
-        pieces = [np.concatenate([np.empty(0, kind), *pieces])[order]]
-    digest, number = hashlib.sha256(), spool.put(np.empty(0, kind))
-    for piece in pieces:
-        digest.update(piece)
-        spool.extend(piece)
-    return PackedColumn(
-        ranking.source, ranking.category, ranking.table, ranking.has_missing, digest.hexdigest(), number
-    )
+def rank_columns(released: ReleasedTable) -> Iterator[OfferedRanks]:
+    """The columns of ranks of what was drawn; an unordered one gives several."""
+    for c, mechanism in enumerate(released.mechanisms):
+        for ranking in rankings(mechanism.schema, replace(released, order=None).pieces(c)):
+            column = OfferedRanks(released, c, ranking)
+            digest = hashlib.sha256()
+            for piece in column.ranks():
+                digest.update(piece)
+            yield replace(column, digest=digest.hexdigest())
 
 
 def make_offer(
-    mechanisms: Sequence[ColumnMechanism], columns: Sequence[PackedColumn], guarantee: Guarantee, *, opaque_names: bool
+    mechanisms: Sequence[ColumnMechanism], columns: Sequence[OfferedRanks], guarantee: Guarantee, *, opaque_names: bool
 ) -> Offer:
     """What is about to be released, column by column, and what that promises."""
     promises = {promise.column: promise for promise in guarantee.columns}

@@ -1,90 +1,100 @@
-"""How many split tests a passive party resolves for one model: no more than the model can make, however often asked.
+"""How many split tests a passive party resolves: no more than the model can make, however often asked, in any run.
 
 Every test that is resolved tells something about the scale of a column: with all of a column's ranks resolved, its
 desensitized values themselves are known, rather than their order. So the active party says at the greeting how many
-tests its model makes at most, and a run file may say how many were agreed on. What was asked for in earlier attempts of
-the run counts; the same test counts once.
+tests its model makes at most, and a run file may say how many were agreed on. The ledger has every test that was
+resolved. A run's attempts count together against its model's tests; all runs that release the same columns under the
+same mechanisms count together against the number that was agreed on. The same test counts once.
 """
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
+from dataclasses import dataclass, field
 
-from pydantic import Field, TypeAdapter
-
-from opboost.routing import ReleasedRanks
-from parties.errors import RunFolderError
-from parties.storage.atomic_files import write_json
+from opboost.desensitize import ColumnMechanism
+from opboost.routing import ReleasedRanks, SplitTests, resolve
+from parties.ledger.ledger_lines import Occasion, ResolvedTest
+from parties.ledger.pricing import unpriced
+from parties.ledger.release_ledger import Ledger
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Hello, SplitRanks
 
-FILE = "resolved.json"
 
-Tests = set[tuple[int, int, bool]]
-"""Column, rank and the way of a missing cell, of each test that a run asked for so far."""
-
-_Number = Annotated[int, Field(ge=0, lt=1 << 32)]
-_TESTS = TypeAdapter(list[tuple[_Number, _Number, bool]])
-
-
+@dataclass(frozen=True, slots=True)
 class ResolvedTests:
-    """The tests of one run that were resolved so far.
+    """The tests that were resolved so far.
 
-    Parameters
+    Attributes
     ----------
-    folder : Path, optional
-        The run's, where they are kept for its next attempt.
+    ledger : Ledger, optional
+        Where they are entered; without one, those of this process are counted.
+    occasion : Occasion
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._path = None if folder is None else folder / FILE
+    ledger: Ledger | None = None
+    occasion: Occasion = field(default_factory=lambda: Occasion(run_id="", task="", peer=""))
+    _of_process: set[ResolvedTest] = field(default_factory=set)
 
-    def admit(self, wanted: SplitRanks, *, most: int, peer: str) -> Tests:
-        """Count what is asked for, before it is looked at one by one.
+    def resolve(
+        self,
+        wanted: SplitRanks,
+        columns: Sequence[ReleasedRanks],
+        mechanisms: Sequence[ColumnMechanism],
+        *,
+        is_secure: bool,
+        most: int,
+        agreed: int | None = None,
+        peer: str,
+    ) -> SplitTests:
+        """Resolve tests, after they were counted and entered.
+
+        Parameters
+        ----------
+        wanted : SplitRanks
+        columns, mechanisms : sequences
+            What was released.
+        is_secure : bool
+        most : int
+            Tests of this run.
+        agreed : int, optional
+            Tests on these columns in all runs.
+        peer : str
 
         Raises
         ------
         UnexpectedMessage
-            If that is more than `most` in all attempts together, or a test is asked for twice. Nothing was resolved.
-        RunFolderError
-            If what was kept cannot be read.
+            If that is more than may be asked, or a test is asked for twice. Nothing was resolved.
+        LedgerError
+            If the tests cannot be entered.
         """
-        n_asked = len(wanted.ranks)
-        if n_asked <= most:
-            columns = (wanted.columns, wanted.ranks, wanted.missing_left)
-            asked = set(zip(*(column.tolist() for column in columns), strict=True))
-            if len(asked) < n_asked:
-                raise UnexpectedMessage(f"{peer} asked for a split test more than once. No threshold was sent")
-            tests = self._read() | asked
-            n_asked = len(tests)
-        if n_asked > most:
-            raise UnexpectedMessage(
-                f"{peer} asked for {n_asked} split tests in this run; the model that was agreed on makes at most "
-                f"{most}. No threshold was sent"
+        of_run = "in this run; the model that was agreed on makes"
+        _check_count(len(wanted.ranks), most, peer, of_run)
+        pairs = (column.tolist() for column in (wanted.columns, wanted.ranks, wanted.missing_left))
+        if len(set(zip(*pairs, strict=True))) < len(wanted.ranks):
+            raise UnexpectedMessage(f"{peer} asked for a split test more than once. No threshold was sent")
+        tests = resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left)
+        families = {m.schema.name: unpriced(m, is_secure=is_secure).family for m in mechanisms}
+        asked: set[ResolvedTest] = {
+            (families[source], category, threshold if math.isfinite(threshold) else None, left)
+            for (source, category), threshold, left in zip(
+                tests.sources, tests.thresholds.tolist(), tests.missing_left.tolist(), strict=True
             )
+        }
+        if self.ledger is None:
+            _check_count(len(self._of_process | asked), most, peer, of_run)
+            self._of_process.update(asked)
+            return tests
+        with self.ledger.changing():
+            before = self.ledger.tests(self.occasion.peer, self.occasion.run_id)
+            _check_count(len(before | asked), most, peer, of_run)
+            ever = {test for test in self.ledger.tests(self.occasion.peer) if test[0] in families.values()}
+            if agreed is not None:
+                _check_count(len(ever | asked), agreed, peer, "of these columns in all runs; `agreed.tests` allows")
+            if new := sorted(asked - before, key=str):
+                self.ledger.note_tests(new, self.occasion)
         return tests
-
-    def keep(self, tests: Tests) -> None:
-        """Note the tests for the run's next attempts, before the answer to them leaves.
-
-        Raises
-        ------
-        RunFolderError
-            If they cannot be written.
-        """
-        if self._path is not None:
-            write_json(self._path, sorted(tests))
-
-    def _read(self) -> Tests:
-        if self._path is None or not self._path.exists():
-            return set()
-        try:
-            return set(_TESTS.validate_python(json.loads(self._path.read_bytes())))
-        except (OSError, ValueError, RecursionError):
-            raise RunFolderError(f"{self._path} cannot be read; choose another run_id. No threshold was sent") from None
 
 
 def most_tests(mine: Hello, theirs: Hello, columns: Sequence[ReleasedRanks]) -> int:
@@ -94,3 +104,10 @@ def most_tests(mine: Hello, theirs: Hello, columns: Sequence[ReleasedRanks]) -> 
     """
     said = (theirs.plan.tests or 0, mine.agreed.tests, sum(2 * column.table.n_ranks for column in columns))
     return min(number for number in said if number is not None)
+
+
+def _check_count(n_tests: int, most: int, peer: str, of_what: str) -> None:
+    if n_tests > most:
+        raise UnexpectedMessage(
+            f"{peer} asked for {n_tests} split tests {of_what} at most {most}. No threshold was sent"
+        )

@@ -28,12 +28,12 @@ POINT_BYTES = 33
 HASH_BYTES = 32
 
 # Threads to multiply with: more than this has never been measured.
-MAX_WORKERS = 8
+MAX_PROCESSES = 8
 
-Rows = NDArray[np.uint8]
+Points = NDArray[np.uint8]
 """One entry per row, shape (n, bytes)."""
 
-Positions = NDArray[np.int64]
+Indices = NDArray[np.int64]
 
 
 class Cipher:
@@ -42,7 +42,7 @@ class Cipher:
     Parameters
     ----------
     n_workers : int, optional
-        Threads to multiply with; by default as many as there are cores, and at most `MAX_WORKERS`.
+        Threads to multiply with; by default as many as there are cores, and at most `MAX_PROCESSES`.
 
     Notes
     -----
@@ -56,7 +56,7 @@ class Cipher:
         self._make_request = Request
         first = client.CreateWithNewKey(True)
         # The package's objects hold scratch memory, so every thread has its own.
-        n_workers = n_workers or min(os.cpu_count() or 1, MAX_WORKERS)
+        n_workers = n_workers or min(os.cpu_count() or 1, MAX_PROCESSES)
         key = first.GetPrivateKeyBytes()
         self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
         self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]
@@ -68,12 +68,12 @@ class Cipher:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def blind(self, ids: Sequence[bytes]) -> Rows:
+    def blind(self, ids: Sequence[bytes]) -> Points:
         """Put ids under this key, in their order."""
         pieces = self._pool.map(lambda worker, piece: worker.CreateRequest(piece), self._clients, self._split(ids))
         return np.concatenate([_rows(piece.encrypted_elements) for piece in pieces])
 
-    def reblind(self, rows: Rows) -> Rows:
+    def reblind(self, rows: Points) -> Points:
         """Put points that are under another key under this one too, in their order.
 
         Raises
@@ -100,14 +100,14 @@ class Cipher:
         return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
 
 
-def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> Rows:
+def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> Points:
     """Keyed hashes of ids, in their order: useless without the secret, a list to try ids on with it."""
     key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
     digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
     return np.frombuffer(digests, np.uint8).reshape(-1, HASH_BYTES)
 
 
-def match(mine: Rows, theirs: Rows, peer: str) -> Positions:
+def match(mine: Points, theirs: Points, peer: str) -> Indices:
     """Per own id, where it stands in the peer's list, or -1."""
     own, others = _as_words(mine), _as_words(theirs)
     order = np.argsort(others, kind="stable")
@@ -122,10 +122,10 @@ def match(mine: Rows, theirs: Rows, peer: str) -> Positions:
     return where
 
 
-def _rows(elements: Sequence[bytes]) -> Rows:
+def _rows(elements: Sequence[bytes]) -> Points:
     return np.frombuffer(b"".join(elements), np.uint8).reshape(-1, POINT_BYTES)
 
 
-def _as_words(rows: Rows) -> NDArray[np.bytes_]:
-    """Rows as words of one width, which are equal exactly if all their bytes are."""
+def _as_words(rows: Points) -> NDArray[np.bytes_]:
+    """Rows of bytes as words of one width, which are equal exactly if all their bytes are."""
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)

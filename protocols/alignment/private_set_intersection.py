@@ -37,7 +37,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, Positions, Rows, hashed, match
+from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, Indices, Points, hashed, match
 from protocols.errors import DecodeError, NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 from protocols.transport.channel import Channel, expect
@@ -53,12 +53,12 @@ MAX_IDS = 1 << 26
 
 SHARE_BYTES = 32
 
-Progress = Callable[[str, int, int], None]
+StepProgress = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class SetTerms:
     """What both sides bring to an alignment beside their ids.
 
     Attributes
@@ -74,7 +74,7 @@ class Terms:
     run_id: str
     secret: bytes | None = field(default=None, repr=False)
     share: bytes = field(default_factory=lambda: secrets.token_bytes(SHARE_BYTES))
-    progress: Progress = lambda step, done, total: None
+    progress: StepProgress = lambda step, done, total: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ class Common:
         By peer, the order in which ranks of the common ids travel: the first is that of id ``positions[order[0]]``.
     """
 
-    positions: Positions
-    orders: dict[str, Positions]
+    positions: Indices
+    orders: dict[str, Indices]
 
 
-def find_common(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: Terms) -> Common:
+def psi_initiate(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: SetTerms) -> Common:
     """A's side: find the ids that it and the parties at the other ends all know, and tell those which they are.
 
     Parameters
@@ -103,7 +103,7 @@ def find_common(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Seq
         Distinct.
     sizes : sequence of int
         How many ids each peer announced.
-    terms : Terms
+    terms : SetTerms
 
     Raises
     ------
@@ -136,7 +136,7 @@ def find_common(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Seq
     return Common(positions, {c.peer: keyed_order(common, seed) for c, seed in zip(channels, seeds, strict=True)})
 
 
-def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms) -> Common:
+def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: SetTerms) -> Common:
     """B's side: let A find the common ids, and be told which they are.
 
     Parameters
@@ -146,7 +146,7 @@ def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms)
         Distinct.
     size : int
         How many ids A announced.
-    terms : Terms
+    terms : SetTerms
 
     Notes
     -----
@@ -159,7 +159,7 @@ def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms)
         if terms.secret is None:
             cipher = stack.enter_context(Cipher())
             _answer(channel, size, cipher, terms.progress)
-            hidden: Callable[[Sequence[bytes]], Rows] = cipher.blind
+            hidden: Callable[[Sequence[bytes]], Points] = cipher.blind
         else:
             secret = terms.secret
             hidden = lambda some: hashed(some, secret, seed)  # noqa: E731
@@ -174,13 +174,13 @@ def be_found(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Terms)
     return Common(positions, {channel.peer: keyed_order(common, seed)})
 
 
-def keyed_order(ids: Sequence[bytes], key: bytes) -> Positions:
+def keyed_order(ids: Sequence[bytes], key: bytes) -> Indices:
     """A pseudo-random order that depends on the *set* of ids and the key alone: that of their keyed hashes."""
     digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
     return np.argsort(np.frombuffer(digests, f"S{HASH_BYTES}"), kind="stable")
 
 
-def _exchange_shares(channel: Channel, terms: Terms, *, speaks_first: bool) -> bytes:
+def _exchange_shares(channel: Channel, terms: SetTerms, *, speaks_first: bool) -> bytes:
     """The seed that both sides make from their random bytes.
 
     Nobody commits to a share before seeing the other's: whoever speaks last could choose between orders, but every one
@@ -196,10 +196,10 @@ def _exchange_shares(channel: Channel, terms: Terms, *, speaks_first: bool) -> b
 
 
 def _blinded_by_all(
-    channels: Sequence[Channel], ids: Sequence[bytes], cipher: Cipher, progress: Progress
-) -> list[Rows]:
+    channels: Sequence[Channel], ids: Sequence[bytes], cipher: Cipher, progress: StepProgress
+) -> list[Points]:
     """Per peer, the own ids under both keys. One chunk is on its way while the next is being computed."""
-    answers: list[list[Rows]] = [[] for _ in channels]
+    answers: list[list[Points]] = [[] for _ in channels]
     starts = range(0, len(ids), CHUNK_IDS)
     for start in starts:
         rows = cipher.blind(ids[start : start + CHUNK_IDS])
@@ -212,7 +212,7 @@ def _blinded_by_all(
     return [np.concatenate(chunks) for chunks in answers]
 
 
-def _read_answers(channels: Sequence[Channel], answers: Sequence[list[Rows]], start: int, n_rows: int) -> None:
+def _read_answers(channels: Sequence[Channel], answers: Sequence[list[Points]], start: int, n_rows: int) -> None:
     for channel, chunks in zip(channels, answers, strict=True):
         answer = expect(channel, ReblindedIds)
         if answer.start != start or answer.rows.shape != (n_rows, POINT_BYTES):
@@ -223,14 +223,14 @@ def _read_answers(channels: Sequence[Channel], answers: Sequence[list[Rows]], st
         chunks.append(answer.rows)
 
 
-def _answer(channel: Channel, size: int, cipher: Cipher, progress: Progress) -> None:
+def _answer(channel: Channel, size: int, cipher: Cipher, progress: StepProgress) -> None:
     """Put the peer's ids under the own key too, and send them back."""
     for start, rows in _receive(channel, size, POINT_BYTES):
         channel.send(ReblindedIds(start=start, rows=_reblind(channel, cipher, rows)))
         progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
 
 
-def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: Progress) -> Rows:
+def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: StepProgress) -> Points:
     """The peer's ids as they are to be compared with the own ones."""
     collected = []
     for start, rows in _receive(channel, size, POINT_BYTES if cipher else HASH_BYTES):
@@ -241,7 +241,7 @@ def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: Progr
     return np.concatenate(collected)
 
 
-def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, Rows]]:
+def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, Points]]:
     """Every chunk of a peer's blinded ids, in order, with the position of its first."""
     start = 0
     while start < size:
@@ -256,7 +256,7 @@ def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, R
         start += due[0]
 
 
-def _reblind(channel: Channel, cipher: Cipher, rows: Rows) -> Rows:
+def _reblind(channel: Channel, cipher: Cipher, rows: Points) -> Points:
     try:
         return cipher.reblind(rows)
     except DecodeError as error:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
 # Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
-MAX_COUNT = 1 << 32
+COUNT_LIMIT = 1 << 32
 
 
 # Columns of ranks that a party may release: each of them is a name, an entry of the offer, and a file at the receiver.
@@ -58,11 +58,11 @@ Word = Annotated[str, Field(max_length=200)]
 Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
 
 
-Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+Count = Annotated[int, Field(ge=0, lt=COUNT_LIMIT)]
 
 
 # A privacy loss: not NaN, and infinite where there is no noise.
-Loss = Annotated[float, Field(ge=0)]
+LossBound = Annotated[float, Field(ge=0)]
 
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

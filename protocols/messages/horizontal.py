@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
-from protocols.messages.fields import ByteRows, Count, FlagArray, Loss, Name, RandomBytes, array_of
+from protocols.messages.fields import ByteRows, Count, FlagArray, LossBound, Name, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
@@ -59,7 +59,7 @@ NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 WorkerFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_WORKERS)]
 Confirmations = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2, width=CONFIRMATION_BYTES, max_rows=MAX_WORKERS)]
-Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
+WorkerNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
 # What nonces have room for, and one more.
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
 RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -90,7 +90,7 @@ class Commitments(Message):
     """One row per worker that was there at the beginning; while it `is_open`, each of them reveals its bytes now."""
 
     kind: ClassVar[str] = "commitments"
-    names: Names
+    names: WorkerNames
     rows: ByteRows
     is_open: bool
 
@@ -114,7 +114,7 @@ class Members(Message):
 
     kind: ClassVar[str] = "members"
     epoch: EpochNumber
-    names: Names
+    names: WorkerNames
     keys: ByteRows
     round: RoundNumber
 
@@ -260,7 +260,7 @@ class PassTree(Message):
 
     kind: ClassVar[str] = "pass tree"
     turn: Count
-    epsilon: Loss
+    epsilon: LossBound
     is_secure: bool
     columns: NodeArray
     thresholds: NumberArray

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-VERSION = 5
+PROTOCOL_VERSION = 5
 
 
 class Message(BaseModel):

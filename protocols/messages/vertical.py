@@ -51,14 +51,14 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.fields import (
+    COUNT_LIMIT,
     MAX_COLUMNS,
-    MAX_COUNT,
     MAX_REASON,
     Count,
     CurvePoint,
     Digest,
     IndexArray,
-    Loss,
+    LossBound,
     Name,
     Names,
     PackedBits,
@@ -112,8 +112,8 @@ class Terms(Message):
     columns: Count | None = None
     mechanism: Name | None = None
     law: Name | None = None
-    epsilon: Loss | None = None
-    total_epsilon: Loss | None = None
+    epsilon: LossBound | None = None
+    total_epsilon: LossBound | None = None
     share_thresholds: bool | None = None
     reveal: Annotated[str, Field(max_length=1000)] | None = None
 
@@ -149,7 +149,7 @@ class Hello(Message):
     plan: Terms = Terms()
     agreed: Terms = Terms()
     held: Held | None = None
-    max_rows: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = None
+    max_rows: Annotated[int, Field(ge=1, lt=COUNT_LIMIT)] | None = None
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: Names = ()
@@ -165,7 +165,7 @@ class OfferedColumn(Message):
     digest: Digest
     mechanism: Word
     law: Word
-    epsilon: Loss
+    epsilon: LossBound
 
 
 class Offer(Message):

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
+from protocols.messages.fields import ByteRows
 from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
 
 Flags = NDArray[np.bool_]
-ByteRows = NDArray[np.uint8]
 
 MIN_WORKERS = 2
 MAX_WORKERS = 50

@@ -35,11 +35,14 @@ class Timing:
         How long to wait for a peer to appear at all.
     stall_s : float
         Silence of its program, whose connection stands, after which a peer counts as lost (`liveness`).
+    send_s : float or None
+        How long a message may wait for a peer that takes nothing, after which it counts as lost; `stall_s` if None.
     """
 
     timeout_s: float = 10.0
     wait_s: float = 60.0
     stall_s: float = 900.0
+    send_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -51,12 +54,18 @@ class Traffic:
     sent_bytes, received_bytes : int
     on_send, on_receive : callable
         Called with the kind and the frames of each message, for the audit log.
+    n_looks : int
+        How often the peer only looked whether both sides agree.
+    on_look : callable
+        Called with a sentence whenever it did.
     """
 
     sent_bytes: int = 0
     received_bytes: int = 0
     on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
+    n_looks: int = 0
+    on_look: Callable[[str], None] = field(default=lambda sentence: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
         """Note an outgoing message."""
@@ -171,12 +180,13 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
     PeerAborted, PeerLost, DecodeError
     """
     while True:
-        for channel in channels:
-            if len(channels) == 1 or channel.is_ready():
-                message = channel.receive()
-                if isinstance(message, Abort):
-                    raise aborted(channel.peer, message)
-                return channel, message
+        # All are asked, so that none is read ahead of without end while others are served.
+        ready = list(channels) if len(channels) == 1 else [channel for channel in channels if channel.is_ready()]
+        if ready:
+            message = ready[0].receive()
+            if isinstance(message, Abort):
+                raise aborted(ready[0].peer, message)
+            return ready[0], message
         time.sleep(_LOOK_S)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages.message import VERSION, Message
+from protocols.messages.message import PROTOCOL_VERSION, Message
 from protocols.messages.registry import VOCABULARY
 from protocols.transport.sanitize import readable
 
@@ -46,7 +46,7 @@ def encode(message: Message) -> list[Frame]:
         else:
             fields[name] = _plain(value)
     header = {
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "kind": message.kind,
         "fields": fields,
         "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in arrays],
@@ -70,8 +70,8 @@ def decode(frames: Sequence[Frame]) -> Message:
     version, kind = header.get("version"), header.get("kind")
     if type(version) is not int:
         raise DecodeError("the header names no protocol version")
-    if version != VERSION:
-        raise VersionMismatch(f"the peer speaks protocol version {version}, this party speaks {VERSION}")
+    if version != PROTOCOL_VERSION:
+        raise VersionMismatch(f"the peer speaks protocol version {version}, this party speaks {PROTOCOL_VERSION}")
     if not isinstance(kind, str) or kind not in VOCABULARY:
         raise DecodeError("the message is of an unknown kind")
     fields, layouts = header.get("fields"), header.get("arrays")

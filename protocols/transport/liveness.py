@@ -21,6 +21,9 @@ HEARTBEAT: tuple[Frame, ...] = tuple(encode(Heartbeat()))
 # How long a party that works or waits goes without a word to a peer, unless the peers' patience is short.
 BEAT_S = 60.0
 
+# Heartbeats that a connection may have sent in its first second, and in every second after it.
+MAX_BEATS, MAX_BEATS_PER_S = 1000, 100
+
 # Between two looks at the most so much counts as listening: a party that was busy has not listened.
 _LOOK_S = 1.0
 
@@ -52,6 +55,19 @@ class Pulse:
 
 
 @dataclass(slots=True)
+class BeatCount:
+    """How many heartbeats came over a connection: a flood of them is no sign of life."""
+
+    _n: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def is_flood(self) -> bool:
+        """Count one more; returns whether they are too many."""
+        self._n += 1
+        return self._n > MAX_BEATS + MAX_BEATS_PER_S * (time.monotonic() - self._began)
+
+
+@dataclass(slots=True)
 class Silence:
     """How long a peer has said nothing while this party listened.
 
@@ -77,6 +93,18 @@ class Silence:
     @property
     def is_stall(self) -> bool:
         return self._lasted_s > self.stall_s
+
+
+class Blocked(Silence):
+    """How long a message has waited for a peer that takes nothing: `listen` whenever it could not be sent."""
+
+    def __init__(self, timing: Timing) -> None:
+        super().__init__(timing.stall_s if timing.send_s is None else timing.send_s)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the peer."""
+        return f"is connected, but has read nothing for {self.stall_s:g} s"
 
 
 def stalled(stall_s: float) -> str:

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from protocols.errors import UnexpectedMessage
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
-from protocols.transport.liveness import Pulse, Silence, is_heartbeat, stalled
+from protocols.transport.liveness import BeatCount, Pulse, Silence, is_heartbeat, stalled
+from protocols.transport.zmq_socket import HIGH_WATER_MARK
 
-# What a peer may have said ahead of its turn: bounds the memory that it can take.
+# What a peer may have said ahead of its turn: bounds the memory that it can take. Whoever says more is cut off, and so
+# is a peer that says as many things after nothing more was expected of it.
 MAX_WAITING = 256
 MAX_WAITING_BYTES = 256 << 20
 
@@ -27,6 +29,8 @@ class _Descriptor:
 
     serial: int = 0
     is_open: bool = True
+    is_turned_away: bool = False
+    beats: BeatCount = field(default_factory=BeatCount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,18 @@ class _Peer:
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
-    is_stalled: bool = False
+    n_dropped: int = 0
+    asked: int = 0
+    cut: str = ""
     flood: str = ""
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         self.inbox.clear()
         self.waiting_bytes = 0
-        self.connection, self.is_heard, self.is_stalled = None, False, False
+
+    def forget(self) -> None:
+        self.clear()
+        self.connection, self.is_heard, self.cut, self.flood = None, False, "", ""
 
 
 class Peers:
@@ -69,12 +78,16 @@ class Peers:
         self._peers = {name: _Peer(Silence(timing.stall_s), Pulse(timing)) for name in names}
         self._descriptors: dict[int, _Descriptor] = {}
         self._timing = timing
+        self._to_shut: list[_Connection] = []
+        self._n_asked = 0
 
     def note_event(self, descriptor: int, *, is_accepted: bool) -> None:
         """A connection began or ended."""
         known = self._descriptors.setdefault(descriptor, _Descriptor())
         known.is_open = is_accepted
-        known.serial += is_accepted
+        if is_accepted:
+            known.serial += 1
+            known.is_turned_away, known.beats = False, BeatCount()
 
     def note_flood(self, descriptor: int, amount: str) -> None:
         """A connection sent more than this amount ahead of its turn; if it is a peer's, that ends the run."""
@@ -84,30 +97,45 @@ class Peers:
                 peer.flood = amount
 
     def take(self, name: str, route: bytes, descriptor: int, frames: list[Frame]) -> bool:
-        """Keep a message until it is asked for; False if it came over another connection than the peer's."""
+        """Keep a message until it is asked for; False if it came over another connection than the peer's.
+
+        Such a connection is shut when it goes on, and so is one over which heartbeats come without end.
+        """
         peer = self._peers[name]
-        serial = self._descriptors.setdefault(descriptor, _Descriptor()).serial
-        connection = _Connection(route, descriptor, serial)
+        known = self._descriptors.setdefault(descriptor, _Descriptor())
+        connection = _Connection(route, descriptor, known.serial)
         if is_heartbeat(frames):
             if peer.connection == connection:
                 peer.silence.end()
+            if known.beats.is_flood():
+                self._give_up(name, connection, "sent heartbeats without end")
             return True
         if peer.connection != connection:
             if peer.connection is not None and (peer.is_heard or not self.is_lost(name)):
+                if known.is_turned_away:
+                    self._to_shut.append(connection)
+                known.is_turned_away = True
                 return False
             peer.forget()
             peer.connection = connection
             peer.pulse.start()
         peer.silence.end()
-        if peer.flood:
-            return True
-        n_bytes = size_bytes(frames)
+        if peer.is_released:
+            peer.n_dropped += 1
+            if peer.n_dropped >= MAX_WAITING:
+                self.cut(name, "went on after the end")
+        elif not peer.flood:
+            self._keep(name, frames)
+        return True
+
+    def _keep(self, name: str, frames: list[Frame]) -> None:
+        peer, n_bytes = self._peers[name], size_bytes(frames)
         if peer.inbox and (len(peer.inbox) >= MAX_WAITING or peer.waiting_bytes + n_bytes > MAX_WAITING_BYTES):
             peer.flood = f"{MAX_WAITING} messages or {MAX_WAITING_BYTES >> 20} MiB"
-            return True
+            self.cut(name, "sent too much ahead of its turn")
+            return
         peer.waiting_bytes += n_bytes
         peer.inbox.append(frames)
-        return True
 
     def descriptors(self) -> Iterator[int]:
         """The connections over which peers speak."""
@@ -115,18 +143,29 @@ class Peers:
             if peer.connection is not None and not self.is_lost(name):
                 yield peer.connection.descriptor
 
+    def cut(self, name: str, why: str) -> None:
+        """Give a peer up; `listen` tells which connection to shut."""
+        connection = self._peers[name].connection
+        if connection is not None:
+            self._give_up(name, connection, why)
+
+    def _give_up(self, name: str, connection: _Connection, why: str) -> None:
+        peer = self._peers[name]
+        if peer.connection == connection and not self.is_lost(name):
+            peer.cut = why
+        self._to_shut.append(connection)
+
     def listen(self) -> list[int]:
-        """Count the silence of those of whom nothing waits; returns the connections of which it is a stall now."""
-        found = []
+        """Count the silence of those of whom nothing waits; returns the connections of peers given up since."""
         for name, peer in self._peers.items():
             if peer.connection is None or peer.inbox or peer.is_released or self.is_lost(name):
                 peer.silence.end()
                 continue
             peer.silence.listen()
             if peer.silence.is_stall:
-                peer.is_stalled = True
-                found.append(peer.connection.descriptor)
-        return found
+                self.cut(name, stalled(self._timing.stall_s))
+        found, self._to_shut = [one for one in self._to_shut if self._stands(one)], []
+        return [connection.descriptor for connection in found]
 
     def beats(self) -> Iterator[tuple[str, bytes]]:
         """The peers that should hear that this party goes on, and where they are; they are taken for told."""
@@ -151,17 +190,26 @@ class Peers:
         """Whether a message of the peer waits."""
         return bool(self._peers[name].inbox)
 
-    def most_waiting(self) -> int:
-        """How many messages wait of the peer of which most do."""
-        return max((len(peer.inbox) for peer in self._peers.values()), default=0)
+    def ask(self, name: str) -> bool:
+        """Note that this peer is asked for; returns whether more may be read for it.
+
+        Not while much waits of those who are asked for in turn with it: what is not read holds its senders back.
+        """
+        last = self._peers[name].asked
+        self._n_asked += 1
+        self._peers[name].asked = self._n_asked
+        return not any(one.asked > last and len(one.inbox) >= HIGH_WATER_MARK for one in self._peers.values())
 
     def is_lost(self, name: str) -> bool:
-        """Whether the peer came and its connection has ended, or its program hangs."""
+        """Whether the peer came and its connection has ended, or it was given up."""
         connection = self._peers[name].connection
         if connection is None:
             return False
+        return bool(self._peers[name].cut) or not self._stands(connection)
+
+    def _stands(self, connection: _Connection) -> bool:
         known = self._descriptors[connection.descriptor]
-        return self._peers[name].is_stalled or not known.is_open or known.serial != connection.serial
+        return known.is_open and known.serial == connection.serial
 
     def route(self, name: str) -> bytes | None:
         """Where a message to the peer goes."""
@@ -181,13 +229,14 @@ class Peers:
         self._peers[name].forget()
 
     def release(self, name: str) -> None:
-        """The peer may leave: nothing more is expected of it."""
+        """The peer may leave: nothing more is expected of it, and what it still says is dropped."""
         self._peers[name].is_released = True
+        self._peers[name].clear()
 
     def lost(self, name: str, otherwise: str) -> Exception:
         """What to raise when a peer is gone: its last words, if it left any."""
         peer = self._peers[name]
-        return farewell(name, peer.inbox, stalled(self._timing.stall_s) if peer.is_stalled else otherwise)
+        return farewell(name, peer.inbox, peer.cut or otherwise)
 
     def check(self, name: str) -> None:
         """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
@@ -196,10 +245,13 @@ class Peers:
         ------
         PeerLost, PeerAborted, UnexpectedMessage
         """
-        for other, peer in self._peers.items():
+        for other in sorted(self._peers, key=lambda one: one != name):
+            peer = self._peers[other]
+            if peer.is_released:
+                continue
             if peer.flood:
                 raise UnexpectedMessage(f"{other} sent more than {peer.flood} ahead of its turn")
-            if peer.is_released or not self.is_lost(other):
+            if not self.is_lost(other):
                 continue
             if ends_with_abort(peer.inbox) or (not peer.inbox and (other == name or peer.is_heard)):
                 raise self.lost(other, f"closed the connection or was silent for {self._timing.timeout_s:g} s")

@@ -17,7 +17,7 @@ from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, Pulse, Silence, is_heartbeat, stalled
+from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
@@ -69,6 +69,7 @@ class ConnectedChannel:
 
     def send(self, message: Message) -> None:
         frames = encode(message)
+        blocked = Blocked(self._timing)
         while True:
             self._follow_events()
             if self._is_lost and not self._is_flooding:
@@ -77,8 +78,7 @@ class ConnectedChannel:
             try:
                 self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                self._listen()
-                self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+                self._wait_to_send(blocked, message.kind)
             else:
                 break
         self._pulse.start()
@@ -120,7 +120,7 @@ class ConnectedChannel:
         self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
         self._inbox: list[list[Frame]] = []
         self._silence = Silence(self._timing.stall_s)
-        self._pulse = Pulse(self._timing)
+        self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._socket = open_socket(self._context, zmq.DEALER, self._timing)
         if self._keys is None:
             # Without keys the name is all that tells who this is.
@@ -177,10 +177,12 @@ class ConnectedChannel:
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them, so that the others hold their sender back."""
-        while not self._inbox and self._socket.poll(0):
+        while not (self._inbox or self._is_flooding) and self._socket.poll(0):
             frames = self._take()
             self._silence.end()
-            if not is_heartbeat(frames):
+            if is_heartbeat(frames):
+                self._is_flooding = self._beats.is_flood()
+            else:
                 self._inbox.append(frames)
         if self._inbox or not self._is_connected:
             self._silence.end()
@@ -188,11 +190,22 @@ class ConnectedChannel:
             self._silence.listen()
         return bool(self._inbox)
 
+    def _wait_to_send(self, blocked: Blocked, kind: str) -> None:
+        """Listen until the peer may have read something, but not for ever."""
+        if self._is_connected:
+            blocked.listen()
+        if blocked.is_stall:
+            self._is_lost = True
+            raise PeerLost(f"{self.peer} {blocked.reason}; a {kind!r} message was not sent")
+        self._listen()
+        self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+
     def _refuse_to_wait(self) -> None:
         """Raise if the peer will not come, did not come in time, or sends without end."""
         if self._is_flooding:
             raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, and was cut off"
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end, "
+                "and was cut off"
             )
         if self._is_refused:
             raise PeerLost(

@@ -23,13 +23,13 @@ from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT
+from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import allow
 from protocols.transport.zmq_connections import WatchedConnections
-from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, open_socket, receive_parts
+from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
 
 # A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
 # seem lost.
@@ -117,6 +117,7 @@ class Listener:
         if self._socket.closed:
             return
         self._connections.close()
+        drain(self._socket, LISTENER_HIGH_WATER_MARK * (len(self._traffic) + 1))
         self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()
@@ -136,6 +137,7 @@ class Listener:
         return socket
 
     def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
+        blocked = Blocked(self._timing)
         while True:
             self._pump(0)
             route = self._peers.route(peer)
@@ -146,6 +148,9 @@ class Listener:
             try:
                 self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
+                blocked.listen()
+                if blocked.is_stall:
+                    self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
                 self._pump(POLL_S)
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
@@ -172,7 +177,7 @@ class Listener:
     def _is_ready(self, peer: str) -> bool:
         """Never takes in more than is asked for: what waits unread on the socket holds its senders back."""
         self._beat()
-        if not self._peers.has_waiting(peer) and self._peers.most_waiting() < HIGH_WATER_MARK:
+        if self._peers.ask(peer) and not self._peers.has_waiting(peer):
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
 
@@ -259,10 +264,8 @@ class Listener:
         """Tell a second connection with a peer's key that it comes too late."""
         self._notices.note(f"turned a connection away: {peer} is connected already")
         late = Abort(phase="greeting", reason="another connection with the same key is in use")
-        try:
+        with suppress(zmq.ZMQError):
             self._socket.send_multipart([route, *encode(late)], flags=zmq.NOBLOCK)
-        except zmq.ZMQError:
-            return
 
 
 class ListenerChannel:

@@ -48,6 +48,17 @@ def receive_parts(socket: zmq.Socket[bytes], n_addresses: int = 0) -> list[zmq.F
     return parts
 
 
+def drain(socket: zmq.Socket[bytes], most: int) -> None:
+    """Drop the messages that wait, so many at most, before a socket is closed.
+
+    libzmq ends the process when it beats over a dead connection of which it has stopped reading, as from a full queue.
+    """
+    for _ in range(most):
+        if not socket.poll(0):
+            return
+        receive_parts(socket)
+
+
 def events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
     """What happened to a socket's connections since the last call."""
     found = []

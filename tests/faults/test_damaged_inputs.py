@@ -23,7 +23,8 @@ from parties.config.reading import read_any_run
 from parties.config.vertical import ActiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.jobs.train_vertical import EXPECTED_ERRORS, Terminal, train_active, train_passive
+from parties.errors import EXPECTED_ERRORS
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
@@ -307,7 +308,7 @@ def test_damaged_run_files_that_are_taken_end_a_run_without_a_peer_in_one_senten
     """Paths, names and times that were changed are used beyond the preparing step."""
     site, wrong, n_started = sample[party], list[str](), 0
     train = train_active if party == "bank" else train_passive
-    for number in range(3 * N_EACH):
+    for number in range(6 * N_EACH):
         path = site.write()
         draw = random.Random(f"{SEED} {party} {number}")
         damage = draw.choice((flipped, with_other_values))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages.message import VERSION, Message
+from protocols.messages.message import PROTOCOL_VERSION, Message
 from protocols.messages.vertical import MESSAGES, RankChunk
 from protocols.transport import codec
 from protocols.transport.codec import Frame, decode, encode
@@ -60,7 +60,7 @@ def headers(draw: st.DrawFn) -> list[bytes]:
         if isinstance(layout, list) and layout:
             layout[0] = name
             fields.pop(name, None)
-    header = {"version": VERSION, "kind": model.kind, "fields": fields, "arrays": layouts}
+    header = {"version": PROTOCOL_VERSION, "kind": model.kind, "fields": fields, "arrays": layouts}
     sizes = [_declared(layout) if draw(st.booleans()) else draw(st.integers(0, 70)) for layout in layouts]
     return [msgpack.packb(header), *(draw(st.binary(min_size=size, max_size=size)) for size in sizes)]
 
@@ -114,7 +114,7 @@ def test_every_bit_of_a_header_may_flip() -> None:
 
 
 def test_a_key_that_comes_twice_counts_once() -> None:
-    twice = b"\x82" + 2 * (msgpack.packb("version") + msgpack.packb(VERSION + 1))
+    twice = b"\x82" + 2 * (msgpack.packb("version") + msgpack.packb(PROTOCOL_VERSION + 1))
     with pytest.raises(VersionMismatch):
         decode([twice])
 

@@ -24,16 +24,18 @@ from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import EXPECTED_ERRORS, ConfigError
 from parties.ledger.budget import Budget
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import router_from_dict, router_to_dict
+from parties.tables.blocks import EncodedTable
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
-from protocols.alignment.private_set_intersection import CHUNK_IDS, Terms, be_found, find_common
+from protocols.alignment.private_set_intersection import CHUNK_IDS, SetTerms, psi_initiate, psi_respond
 from protocols.errors import PeerAborted, PeerLost
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
 from protocols.messages.message import Message
@@ -380,15 +382,19 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
         columns=np.array([0, 1], np.uint32), ranks=np.array([0, 32], np.uint32), missing_left=np.zeros(2, np.bool_)
     )
     n_saved = 0
-    with open_books(tmp_path / "ledger.sqlite") as (ledger, store):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
         account = Account(
             ledger=ledger,
-            store=store,
             budget=Budget(),
             rng=rng.seeded(11),
             occasion=Occasion(run_id="spring", task="train", peer="bank"),
         )
-        job = trial.passive("shop", release=lambda *columns: account.columns(*columns, trial.ids))
+
+        def release(mechanisms: Any, table: EncodedTable) -> None:
+            table.named(trial.ids)
+            account.release(mechanisms, table.blocks)
+
+        job = trial.passive("shop", release=release)
 
         @settings(max_examples=150, deadline=None, derandomize=True)
         @given(script=scripts([BANK, PROVED, sound, Done()]))
@@ -406,7 +412,7 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
 
         recite()
         assert ledger.n_releases == {"spend": 1, "visits": 1, "town": 1}
-        store.verify()
+        ledger.verify()
     assert 0 < n_saved < 75
 
 
@@ -480,15 +486,15 @@ def aligned(call: Callable[[], Any]) -> Any:
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data(), size=counts)
 def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | None, data: Any, size: int) -> None:
-    terms = Terms(run_id="spring", secret=secret)
+    terms = SetTerms(run_id="spring", secret=secret)
     leading, following = _sound_alignment(recital, secret)
     n_ids = 7 if data.draw(st.booleans()) else size
     script = data.draw(scripts(leading))
     channel = recital("shop", script)
-    common = aligned(lambda: find_common([channel], IDS, sizes=[n_ids], terms=terms))
+    common = aligned(lambda: psi_initiate([channel], IDS, sizes=[n_ids], terms=terms))
     assert common is None or 0 < len(common.positions) <= 7
     script = data.draw(scripts(following))
-    common = aligned(lambda: be_found(recital("bank", script), IDS, size=n_ids, terms=terms))
+    common = aligned(lambda: psi_respond(recital("bank", script), IDS, size=n_ids, terms=terms))
     assert common is None or sorted({*common.positions.tolist()}) == common.positions.tolist() != []
 
 
@@ -511,9 +517,9 @@ def _sound_alignment(recital: Any, secret: bytes | None) -> tuple[list[Message],
 def test_more_ids_than_a_chunk_are_due_in_order(recital: Any) -> None:
     """Chunks that overlap, leave a gap, or are twice as long."""
     rows = np.zeros((2 * CHUNK_IDS, 32), np.uint8)
-    terms = Terms(run_id="spring", secret=SECRET)
+    terms = SetTerms(run_id="spring", secret=SECRET)
     for start, n_rows in itertools.product((0, 1, CHUNK_IDS - 1, CHUNK_IDS, 2**31), (1, CHUNK_IDS, 2 * CHUNK_IDS)):
         script = [OrderShare(random=bytes(32)), BlindedIds(start=start, rows=rows[:n_rows])]
         channel = recital("shop", script)
         with pytest.raises(EXPECTED_ERRORS):
-            find_common([channel], IDS, sizes=[CHUNK_IDS + 5], terms=terms)
+            psi_initiate([channel], IDS, sizes=[CHUNK_IDS + 5], terms=terms)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
 from opboost.errors import SchemaError
-from opboost.schema import ColumnSchema, Kind, Missing, Outside, TableSchema, column_from_mapping
+from opboost.preprocess import encode
+from opboost.privacy.domain import IntegerDomain
+from opboost.schema import NARROWEST, WIDEST, ColumnSchema, Kind, Missing, Outside, TableSchema, column_from_mapping
 
 AGE = ColumnSchema(name="age", lower=0, upper=120)
 SIZES = ("small", "medium", "large")
@@ -92,6 +95,26 @@ def test_a_categorical_column_that_contradicts_itself_is_refused_by_name(kind, d
 )
 def test_a_column_knows_its_own_step_or_that_it_knows_none(column, step):
     assert column.own_step == step
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(0, 9e-291), (-6e299, 6e299), (-1.7e308, 1.7e308), (10**400, 10**400 + 1), (0, 10**400), (1.0, 1.0), (2, 1)],
+)
+def test_bounds_without_a_width_to_compute_with_are_refused_in_short(lower, upper):
+    with pytest.raises(
+        SchemaError, match="bounds must be finite with lower < upper, 1e-290 to 1e\\+300 apart"
+    ) as error:
+        ColumnSchema(name="x", lower=lower, upper=upper)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("width", [NARROWEST, WIDEST])
+def test_every_other_width_encodes_and_decodes(width):
+    column = ColumnSchema(name="x", lower=0, upper=width)
+    domain = IntegerDomain(1, 1000)
+    codes = encode(pd.Series([0.0, width / 2, width]), column, domain=domain).codes
+    assert codes.tolist() in ([1, 500, 1000], [1, 501, 1000])
 
 
 def test_a_table_lists_its_columns_in_order():

@@ -22,7 +22,7 @@ from parties.cli import app
 from parties.commands import console
 from parties.jobs import train_vertical
 from protocols.errors import PeerLost
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 from protocols.transport.keys import read_public, read_secret
 
 COMMANDS = {"party-a", "party-b", "predict", "keygen", "ledger", "report", "demo"}
@@ -87,7 +87,7 @@ def test_help_lists_every_command() -> None:
 
 
 def test_the_version_is_the_packages_and_the_protocols() -> None:
-    assert run("--version")[:2] == (0, f"opboost {version('opboost')} (protocol {VERSION})\n")
+    assert run("--version")[:2] == (0, f"opboost {version('opboost')} (protocol {PROTOCOL_VERSION})\n")
 
 
 def test_no_command_shows_the_help_and_is_no_success() -> None:

@@ -14,8 +14,8 @@ from opboost.horizontal.inprivate.training import Settings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
-from parties.horizontal.chain import ChainJob, take_turns
-from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.horizontal.chain import ChainJob, run_chain_owner
+from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from parties.runs.run_folder import RunFolder
 from protocols.messages.horizontal import PassTree
 from protocols.messages.vertical import Message
@@ -76,11 +76,11 @@ class Chain:
         return folder
 
     def job(self, of: InPrivateAmongOwners, name: str, **changes: Any) -> ChainJob:
-        place, kept = ORDER.index(name), KeptTurns(self.folder(name))
+        place, checkpoint = ORDER.index(name), ChainCheckpoint(self.folder(name))
 
         def make_owner() -> Any:
-            kept.coins("rows", rng=seeded(place))
-            fresh = seeded(100 + place).fork(str(kept.count)) if kept.count else seeded(100 + place)
+            checkpoint.coins("rows", rng=seeded(place))
+            fresh = seeded(100 + place).fork(str(checkpoint.count)) if checkpoint.count else seeded(100 + place)
             return of.owner(*rows(place), coins=seeded(50 + place), rng=fresh)
 
         settings: dict[str, Any] = {
@@ -92,7 +92,7 @@ class Chain:
             "recipe": of,
             "make_owner": make_owner,
             "is_secure": False,
-            "kept": kept,
+            "checkpoint": checkpoint,
             "calls": frozenset(ORDER[place + 1 :]),
         }
         return ChainJob(**{**settings, **changes})
@@ -157,7 +157,7 @@ class Chain:
                 channels = opens[name]()
                 if name in (through or {}):
                     channels = {peer: Meddling(channel, through[name]) for peer, channel in channels.items()}
-                found[name] = take_turns(jobs[name], channels)
+                found[name] = run_chain_owner(jobs[name], channels)
             except BaseException as error:
                 found[name] = error
             finally:

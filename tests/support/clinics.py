@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +17,15 @@ from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders
-from parties.config.horizontal import CoordinatorRun, read_horizontal
-from parties.config.reading import read_schema
+from parties.config.horizontal import CoordinatorRun
+from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.horizontal.public_randomness import commitment, public_bits
-from parties.jobs.train_horizontal import run_coordinator, run_worker
+from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
+from tests.support.processes import Command
 
 SCHEMA = {
     "id": "id",
@@ -97,14 +96,12 @@ class Clinics:
         (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": training}))
         return folder / "run.yaml"
 
-    def start(self, name: str, *options: str) -> subprocess.Popen[str]:
-        command = "coordinator" if name == "hub" else "worker"
-        call = [sys.executable, "-m", "parties.cli", command, str(self.write(name)), *options]
-        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, name: str, *options: str) -> Command:
+        return Command("coordinator" if name == "hub" else "worker", str(self.write(name)), *options)
 
     def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
         """The same without a process; what it returns or raises can be had from the queue."""
-        call, path = run_coordinator if name == "hub" else run_worker, self.write(name)
+        call, path = train_coordinator if name == "hub" else train_worker, self.write(name)
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def run() -> None:
@@ -123,7 +120,7 @@ class Clinics:
         return json.loads((self.folder(name) / file).read_text())
 
     def recipe(self) -> SGBDTAmongOwners | FederatedAmongOwners:
-        run = read_horizontal(self.write("hub"), CoordinatorRun)
+        run = read_run(self.write("hub"), CoordinatorRun)
         return make_recipe(run.training, read_schema(run.table_schema)[0])
 
     def simulated(self, kind: Callable[[list[Any]], Any] = SummedHolders) -> list[list[float]]:

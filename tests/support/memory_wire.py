@@ -21,8 +21,7 @@ class MemoryWire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in (train_vertical, predict_vertical):
-            monkeypatch.setattr(module, "active_channels", self._active)
-            monkeypatch.setattr(module, "passive_channel", self._passive)
+            monkeypatch.setattr(module, "open_connections", self._opened)
         self.received: dict[str, list[Message]] = {}
         self._pairs: dict[str, tuple[Any, Any]] = {}
 
@@ -82,9 +81,6 @@ class MemoryWire:
         return note
 
     @contextmanager
-    def _active(self, run: Any, insecure: bool) -> Iterator[Callable[[Any], list[Channel]]]:
-        yield lambda log: [self._pairs[peer.name][0] for peer in run.passive]
-
-    @contextmanager
-    def _passive(self, run: Any, insecure: bool) -> Iterator[Callable[[Any], Channel]]:
-        yield lambda log: self._pairs[run.party][1]
+    def _opened(self, run: Any, insecure: bool) -> Iterator[Callable[[Any], dict[str, Channel]]]:
+        names = [peer.name for peer in run.wiring.peers]
+        yield lambda log: {name: self.end(run.party, name) for name in names}

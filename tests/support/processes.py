@@ -1,11 +1,112 @@
-"""What a forked child finds, as a text, and how processes that were started end."""
+"""Processes of tests: commands and calls forked from one that has imported everything, and how they end."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
+import sys
+import tempfile
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+# Processes that start from one that has imported everything and opened nothing; an interpreter needs a second for that.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
+    [
+        "pytest",
+        "rich.progress",
+        "typer",
+        "parties.doctor.vertical",
+        "parties.jobs.predict_vertical",
+        "parties.jobs.train_chain",
+        "parties.jobs.train_horizontal",
+        "parties.jobs.train_vertical",
+        "parties.vertical.prediction_service",
+        __name__,
+    ]
+)
+
+
+class Command:
+    """The command `opboost` in a process of its own, which is used like a `subprocess.Popen` with pipes."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._said = [_file(), _file()]
+        weakref.finalize(self, _remove, *self._said)
+        umask = os.umask(0o077)
+        os.umask(umask)
+        surroundings = (os.getcwd(), umask, dict(os.environ))
+        self._process = FORKS.Process(target=_run, args=(arguments, [str(path) for path in self._said], surroundings))
+        self._process.start()
+        self.pid = self._process.pid or 0
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        self._process.join(timeout)
+        if timeout is not None and self.returncode is None:
+            raise subprocess.TimeoutExpired("opboost", timeout)
+        out, error = (path.read_text(encoding="utf-8") for path in self._said)
+        return out, error
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+
+def _file() -> Path:
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    return Path(path)
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _run(arguments: Sequence[str], said: Sequence[str], surroundings: tuple[str, int, dict[str, str]]) -> None:
+    folder, umask, variables = surroundings
+    os.chdir(folder)
+    os.umask(umask)
+    os.environ.clear()
+    os.environ.update(variables)
+    tempfile.tempdir = None
+    for number, path in enumerate(said, 1):
+        file = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+    from parties.cli import main
+
+    sys.argv = ["opboost", *arguments]
+    main()
+
+
+def finish(*processes: Command | subprocess.Popen[str], seconds: float = 150) -> list[tuple[int | None, str, str]]:
+    """Exit code, standard output and standard error of each process, all of which must end in time."""
+    try:
+        ends = [process.communicate(timeout=seconds) for process in processes]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
 
 
 def in_a_fork(call: Callable[[], object]) -> str:
@@ -30,15 +131,3 @@ def in_a_fork(call: Callable[[], object]) -> str:
         found = pipe.read()
     os.waitpid(child, 0)
     return found
-
-
-def finish(*processes: subprocess.Popen[str], seconds: float = 150) -> list[tuple[int, str]]:
-    """Exit code and standard error of each process, all of which must end in time."""
-    try:
-        ends = [process.communicate(timeout=seconds) for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    return [(process.returncode, end[1]) for process, end in zip(processes, ends, strict=True)]

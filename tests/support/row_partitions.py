@@ -11,8 +11,8 @@ import yaml
 
 from parties.config.horizontal import TrainingSection
 from parties.config.reading import read_schema
-from parties.config.recipes import make_recipe
-from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, Recipe, part_files
+from parties.config.recipes import SummedRecipe, make_recipe
+from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, part_files
 
 COLUMNS = ("age", "dose", "size")
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in COLUMNS}}
@@ -52,10 +52,10 @@ def files(folder: Path) -> list[PartFile]:
     return part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
 
 
-def recipe_of(folder: Path, training: dict[str, Any]) -> Recipe:
+def recipe_of(folder: Path, training: dict[str, Any]) -> SummedRecipe:
     section = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2} | training
     return make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
 
 
-def parted(recipe: Recipe, parts: Parts) -> PartedRows:
+def parted(recipe: SummedRecipe, parts: Parts) -> PartedRows:
     return PartedRows(parts, n_bins=recipe.task.grid.axes.n_bins)

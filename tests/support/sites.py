@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import yaml
 
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
+from tests.support.processes import Command
 
 N_CUSTOMERS = 400
 
@@ -33,7 +32,7 @@ class Site:
             "schema": "schema.yaml",
             "align": {"method": "prealigned"},
             "secret_key": f"keys/{party}.secret",
-            "timeout": 2,
+            "timeout": 10,
             "wait": 20,
             "report": False,
             **run,
@@ -51,10 +50,8 @@ class Site:
     def run_folder(self) -> Path:
         return self.path / "runs" / "spring"
 
-    def start(self, command: str, *options: str) -> subprocess.Popen[str]:
-        call = [sys.executable, "-m", "parties.cli", command, str(self.write()), *options]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(call, text=True, **pipes)
+    def start(self, command: str, *options: str) -> Command:
+        return Command(command, str(self.write()), *options)
 
 
 class Sites:

@@ -14,7 +14,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
-from parties.vertical.party_b import PassiveJob
+from parties.vertical.party_b import PassiveJob, drawn_from
 from parties.vertical.training_job import ActiveJob
 
 N_ROWS = 300
@@ -73,7 +73,8 @@ class Trial:
             "mechanisms": tuple(ColumnMechanism(schema, settings) for schema in self.schemas(party)),
             "rng": rng.seeded(11),
         }
-        return PassiveJob(**{**job, **changes})
+        job |= changes
+        return PassiveJob(**{"release": drawn_from(job["rng"]), **job})
 
 
 @pytest.fixture(scope="session")

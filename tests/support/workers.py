@@ -17,9 +17,9 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt.training import Shape
 from opboost.rng import BitSource, seeded
-from parties.horizontal.coordinator import SharedModel, coordinate
+from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.public_randomness import commitment, public_bits
-from parties.horizontal.worker import WorkerJob, work
+from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.messages.vertical import Message
 from protocols.transport.channel import Channel, Timing
@@ -82,6 +82,17 @@ def leaves(ensemble: Any) -> list[list[float]]:
     return [tree.values.tolist() for tree in ensemble.trees]
 
 
+class BrieflyMissed(WorkerGroup):
+    """Workers whose coming may take long on a busy machine, and who are waited for briefly when they are gone."""
+
+    __slots__ = ()
+
+    def gather(self) -> BitSource:
+        bits = super().gather()
+        self.wait_s = min(self.wait_s, 0.5)
+        return bits
+
+
 class Run:
     """A coordinator with its workers, each in a thread; ends what it began."""
 
@@ -142,20 +153,22 @@ class Run:
 
     def start_hub(self, of: Any, n_workers: int = 3, **changes: Any) -> None:
         self.open(n_workers)
-        group = {
-            "channels": self._near,
-            "run_id": "spring",
-            "terms": TERMS,
-            "threshold": 2,
-            "wait_s": 5.0,
-            "patience_s": 5.0,
-            "note": lambda *event: self.events.append(event),
-            **changes,
-        }
+        self.group = BrieflyMissed(
+            **{
+                "channels": self._near,
+                "run_id": "spring",
+                "terms": TERMS,
+                "threshold": 2,
+                "wait_s": 30.0,
+                "patience_s": 30.0,
+                "note": lambda *event: self.events.append(event),
+                **changes,
+            }
+        )
 
         def lead() -> SharedModel:
             try:
-                return coordinate(of, WorkerGroup(**group), rng=seeded(8))
+                return run_coordinator(of, self.group, rng=seeded(8))
             finally:
                 self._close()
 
@@ -167,13 +180,13 @@ class Run:
         def take_part() -> Any:
             channel = through(self.channel(a_job.party))
             try:
-                return work(a_job, channel)
+                return run_worker(a_job, channel)
             finally:
                 channel.close()
 
         self.start(a_job.party, take_part)
 
-    def join(self, *names: str, seconds: float = 20.0) -> dict[str, Any]:
+    def join(self, *names: str, seconds: float = 60.0) -> dict[str, Any]:
         for name in names or tuple(self._threads):
             self._threads[name].join(seconds)
             assert name in self.found, f"{name} still works after {seconds} s"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask
 from opboost.errors import ParameterError
-from opboost.horizontal.dpboost.training import Deals, Settings
+from opboost.horizontal.dpboost.training import Deals, DPBoostSettings
 from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.rng import BitSource
 
@@ -32,7 +32,7 @@ def replacement_epsilon(claimed: float, sensitivity: float, *, max_grad: float) 
     return 2 * claimed * (worth * 0.5 + 0.5)
 
 
-def by_fixed_sizes(settings: Settings) -> Deals:
+def by_fixed_sizes(settings: DPBoostSettings) -> Deals:
     """Algorithm 2's draws, of sizes that follow from the number of records: no parallel composition holds for them.
 
     With one record more, sizes change and other records move between trees.

@@ -49,7 +49,7 @@ Deals = Callable[[int, BitSource], Callable[[Mask], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DPBoostSettings:
     """What a DPBoost model is made of.
 
     Attributes
@@ -117,7 +117,7 @@ class Settings:
         return min(self.max_grad / (1 + self.reg_lambda), 2 * self.leaf_bound(place))
 
 
-def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+def releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
     """All that is released of the trees, each worth `epsilon` to the records that it may touch."""
     tree = _tree_releases(settings, epsilon)
     parts = (tree,) * settings.coins.n_parts
@@ -128,7 +128,7 @@ def train(
     rows: Values,
     labels: Values,
     columns: PublicGrid | GridlessColumns,
-    settings: Settings,
+    settings: DPBoostSettings,
     *,
     gradients: Gradients,
     epsilon: float,
@@ -145,7 +145,7 @@ def train(
         In [-1, 1], or 0 and 1 for classes.
     columns : PublicGrid or GridlessColumns
         The candidates of the splits.
-    settings : Settings
+    settings : DPBoostSettings
     gradients : callable
     epsilon : float
         Of one tree; infinite for no noise.
@@ -196,7 +196,7 @@ def train(
     return trees, score
 
 
-def by_coins(settings: Settings) -> Deals:
+def by_coins(settings: DPBoostSettings) -> Deals:
     """Records handed out by a coin of their own."""
 
     def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
@@ -208,7 +208,7 @@ def by_coins(settings: Settings) -> Deals:
 def _grow(
     holder: RecordHolder,
     placed: BinnedTable | PointTable,
-    settings: Settings,
+    settings: DPBoostSettings,
     clipping: Clipping,
     epsilon: float,
     place: int,
@@ -251,24 +251,24 @@ def _grow(
     return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
 
-def _value_noise(settings: Settings, place: int, epsilon: float) -> DiscreteLaplace | None:
+def _value_noise(settings: DPBoostSettings, place: int, epsilon: float) -> DiscreteLaplace | None:
     steps = _value_steps(settings, place)
     return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
 
 
-def _value_steps(settings: Settings, place: int) -> int:
+def _value_steps(settings: DPBoostSettings, place: int) -> int:
     """How far one record moves a leaf's value, in steps; rounding two values may part them by one more."""
     return math.ceil(settings.leaf_sensitivity(place) * (_LEAF_STEPS / settings.max_grad)) + 1
 
 
-def _noisy_values(values: Values, settings: Settings, place: int, epsilon: float, rng: BitSource) -> Values:
+def _noisy_values(values: Values, settings: DPBoostSettings, place: int, epsilon: float, rng: BitSource) -> Values:
     scale = _LEAF_STEPS / settings.max_grad
     codes = np.rint(values * scale).astype(np.int64)
     noise = _value_noise(settings, place, settings.leaf_epsilon(epsilon))
     return codes / scale if noise is None else (codes + noise.draw(len(codes), rng=rng)) / scale
 
 
-def _tree_releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+def _tree_releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
     """What one tree releases; the same for every place in an ensemble."""
     chosen: tuple[Release, ...] = ()
     if settings.max_depth:

@@ -7,7 +7,6 @@ bins up to the cut go left, so a left child keeps the cut's own bin.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.trees.complete import Cuts, Uniforms, splits_of, tree_of
+from opboost.trees.complete import Cuts, LeafValues, Uniforms, splits_of, tree_of
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 # A split is taken if it gains more than this.
-MIN_GAIN = 1e-7
-
-LeafValues = Callable[[Sums], Values]
+MIN_NOISY_GAIN = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +210,7 @@ def grow_noisy_tree(
     n_nodes = 1
     for _ in range(depth):
         chosen = rule.choose(level, holder)
-        is_split = (chosen.gains > MIN_GAIN) & (update.read(level.sums)[1] >= 0)
+        is_split = (chosen.gains > MIN_NOISY_GAIN) & (update.read(level.sums)[1] >= 0)
         if not is_split.any():
             break
         done = _splits(level, chosen, is_split, columns, axes, n_nodes)

@@ -27,8 +27,8 @@ from opboost.horizontal.rows.record_holder import (
     Clipping,
     Gradients,
     counted_logistic_gradients,
-    logistic_gradients,
-    squared_gradients,
+    cross_entropy_gradients,
+    squared_error_gradients,
 )
 
 UpdateName = Literal["averaging", "gradient", "newton"]
@@ -126,7 +126,7 @@ class LeafRule:
 
 
 # Deviations of the noise on a leaf's sums that its regulariser is, in default mode. Of 1 to 20, by 3-fold
-# cross-validation inside the training parts of Adult's five splits (`scripts/reproduce_federated.py`), at 0.1, 0.5, 1.
+# cross-validation inside the training parts of Adult's five splits (`scripts/reproduce/federated.py`), at 0.1, 0.5, 1.
 _NOISE_LAMBDA = 5.0
 _LEAST_LAMBDA = 1.0
 
@@ -157,7 +157,7 @@ def weight_update(
             norm = math.inf if is_printed else 1.0
             return WeightUpdate(
                 name=name,
-                gradients=logistic_gradients,
+                gradients=cross_entropy_gradients,
                 hess_sensitivity=0.25,
                 true_sensitivity=1.0,
                 is_classification=True,
@@ -166,7 +166,7 @@ def weight_update(
         case "newton" | "gradient":
             return WeightUpdate(
                 name=name,
-                gradients=counted_logistic_gradients if is_classification else squared_gradients,
+                gradients=counted_logistic_gradients if is_classification else squared_error_gradients,
                 clipping=Clipping(max_grad=bound, max_hess=1.0),
                 hess_sensitivity=1.0,
                 true_sensitivity=math.hypot(bound, 1.0),

@@ -10,10 +10,10 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import DataError
-from opboost.horizontal.inprivate.settings import ROUND_DOWN, Settings
+from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, releases
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.record_holder import squared_gradients
+from opboost.horizontal.rows.record_holder import squared_error_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
@@ -29,11 +29,11 @@ class InPrivateAmongOwners:
     ----------
     task : PublicTask
         Trees are in bins of its grid until the model is put together.
-    settings : Settings
+    settings : InPrivateSettings
     """
 
     task: PublicTask
-    settings: Settings
+    settings: InPrivateSettings
 
     @property
     def epsilon(self) -> float:
@@ -68,7 +68,7 @@ class InPrivateAmongOwners:
             self.task.scaled(labels),
             self.task.grid,
             self.settings,
-            gradients=boosted_residuals if self.task.is_classification else squared_gradients,
+            gradients=boosted_residuals if self.task.is_classification else squared_error_gradients,
             rng=rng,
             coins=coins,
         )

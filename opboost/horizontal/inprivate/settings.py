@@ -12,7 +12,7 @@ ROUND_DOWN = 1 - 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class InPrivateSettings:
     """What an InPrivate model is made of.
 
     Attributes

@@ -19,10 +19,10 @@ from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_gradients
+from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_error_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.privacy.coins import Deal
@@ -40,7 +40,7 @@ def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
     return 2 * (p - labels), 4 * p * (1 - p)
 
 
-def releases(settings: Settings, epsilon: float) -> tuple[Release, ...]:
+def releases(settings: InPrivateSettings, epsilon: float) -> tuple[Release, ...]:
     """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
     grid = Clipping(max_grad=settings.max_residual, max_hess=1.0).grid
     tree: tuple[Release, ...] = ()
@@ -63,9 +63,9 @@ class Owner:
         In [-1, 1], or 0 and 1 for classes.
     columns : PublicGrid or GridlessColumns
         The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
-    settings : Settings
+    settings : InPrivateSettings
     gradients : callable
-        `squared_gradients` or `boosted_residuals`.
+        `squared_error_gradients` or `boosted_residuals`.
     rng : BitSource
     coins : BitSource, optional
         For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
@@ -77,7 +77,7 @@ class Owner:
         rows: Values,
         labels: Values,
         columns: PublicGrid | GridlessColumns,
-        settings: Settings,
+        settings: InPrivateSettings,
         *,
         gradients: Gradients,
         rng: BitSource,
@@ -85,7 +85,7 @@ class Owner:
     ) -> None:
         self._settings = settings
         self._labels = labels
-        self._is_regression = gradients is squared_gradients
+        self._is_regression = gradients is squared_error_gradients
         self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
@@ -102,7 +102,7 @@ class Owner:
             return gradients(scores, truth)[0], np.ones_like(scores)
 
         leaves = holder(gradients)
-        self._holders = _Holders(leaves if gradients is squared_gradients else holder(counted), leaves)
+        self._holders = _Holders(leaves if gradients is squared_error_gradients else holder(counted), leaves)
 
     def receive(self, tree: Tree) -> None:
         """Take a tree of another owner into the residuals."""

@@ -27,7 +27,7 @@ from opboost.trees.walked_rows import WalkedRows
 Gradients = Callable[[Values, Values], tuple[Values, Values]]
 
 # From g and h of every record, in steps, to who takes part in the round.
-Admission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
+FilterAdmission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
 
 # Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
 _HESS_SHIFT = 35
@@ -36,12 +36,12 @@ _HESS_SHIFT = 35
 _NOISE_BITS = 28
 
 
-def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+def squared_error_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Half the squared error: ``score - y``, and 1."""
     return scores - labels, np.ones_like(scores)
 
 
-def logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+def cross_entropy_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Cross-entropy on labels 0 and 1: ``p - y`` and ``p (1 - p)``."""
     grad, hess = np.empty_like(scores), np.empty_like(scores)
     logistic_pairs(scores, labels, grad, hess)
@@ -173,7 +173,7 @@ class RecordHolder:
         gradients: Gradients,
         clipping: Clipping,
         initial_score: float,
-        admit: Admission | None = None,
+        admit: FilterAdmission | None = None,
     ) -> None:
         self._table = table
         self._labels = labels
@@ -263,7 +263,9 @@ class WalkingHolder(RecordHolder):
         return WalkedRows(table.bins, table.axes, self._scores)
 
 
-def contributions(gradients: tuple[Values, Values], clipping: Clipping, admit: Admission | None) -> NDArray[np.int64]:
+def contributions(
+    gradients: tuple[Values, Values], clipping: Clipping, admit: FilterAdmission | None
+) -> NDArray[np.int64]:
     """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
     grad, hess = clipping.encode(*gradients)
     packed = (hess << _HESS_SHIFT) + grad

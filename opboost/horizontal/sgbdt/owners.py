@@ -20,7 +20,12 @@ from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
+from opboost.horizontal.rows.record_holder import (
+    Gradients,
+    RecordHolder,
+    cross_entropy_gradients,
+    squared_error_gradients,
+)
 from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
@@ -198,7 +203,7 @@ class SGBDTAmongOwners:
 
     @property
     def _gradients(self) -> Gradients:
-        return logistic_gradients if self.task.is_classification else squared_gradients
+        return cross_entropy_gradients if self.task.is_classification else squared_error_gradients
 
 
 class OwnLeafValues:

@@ -125,7 +125,7 @@ class SGBDT:
         n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
         self._learnt: LearntColumns | None = None
         if shape.learns_columns and 0 < n_drawn < n_columns:
-            self._learnt = LearntColumns(n_columns, n_drawn, uniforms_of(bits))
+            self._learnt = LearntColumns(n_columns, n_drawn, uniform_draws(bits))
         self._rule = random_rule(columns, shape, bits, turns=self._learnt)
         self._given_values = leaf_values
         self._holders: list[RowHolder] = []
@@ -247,12 +247,12 @@ def record_rows(
 
 def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:
     """Shapes of trees, which depend on nothing but these bits, and on the columns whose turn it is."""
-    uniforms = uniforms_of(bits)
+    uniforms = uniform_draws(bits)
     drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, uniforms)
     return RandomRule(columns.axes, columns=drawn, uniforms=uniforms)
 
 
-def uniforms_of(bits: BitSource) -> Uniforms:
+def uniform_draws(bits: BitSource) -> Uniforms:
     """Uniform numbers in [0, 1) from random bits."""
     return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bits_of, float_of, weighted
+from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bit_pattern, float_of, weighted
 
 # XGBoost's smallest Hessian of one row.
 MIN_HESS = 1e-16
@@ -33,7 +33,7 @@ def exp(x):
     series = 1.0 / 479001600
     for divisor in (39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1):
         series = series * r + 1.0 / divisor
-    return series * float_of((bits_of(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
+    return series * float_of((bit_pattern(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
 
 
 @njit(parallel=True, **OPTIONS)
@@ -68,8 +68,8 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
         h = min(max(hess[i], 0.0), max_hess)
         room = np.sqrt(max(limit - g * g, 0.0)) * ratio
         h = h if h <= room else room * (1.0 - 1e-15)
-        grad_out[i] = bits_of(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
-        hess_out[i] = bits_of(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
+        grad_out[i] = bit_pattern(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
+        hess_out[i] = bit_pattern(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
     return n_odd == 0
 
 

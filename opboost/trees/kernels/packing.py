@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @intrinsic
-def bits_of(typing_context, value):
+def bit_pattern(typing_context, value):
     """The bits of a float64 as int64."""
 
     def generate(context, builder, signature, arguments):
@@ -56,8 +56,8 @@ def float_of(typing_context, bits):
 @njit(**OPTIONS)
 def packed(grad, hess):
     """Pack a gradient and a Hessian, already multiplied by their grid's scales; beyond the fields they saturate."""
-    g = bits_of(min(max(grad, -LARGEST_GRAD), LARGEST_GRAD) + ROUNDER) - _ROUNDER_BITS
-    h = bits_of(min(hess, LARGEST_HESS) + ROUNDER) - _ROUNDER_BITS
+    g = bit_pattern(min(max(grad, -LARGEST_GRAD), LARGEST_GRAD) + ROUNDER) - _ROUNDER_BITS
+    h = bit_pattern(min(hess, LARGEST_HESS) + ROUNDER) - _ROUNDER_BITS
     return (h << np.int64(_HESS_SHIFT)) + g
 
 

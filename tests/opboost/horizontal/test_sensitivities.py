@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from opboost.horizontal.dpboost.training import Settings
+from opboost.horizontal.dpboost.training import DPBoostSettings
 from opboost.horizontal.inprivate.training import boosted_residuals
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.privacy.published import dpboost_gain_sensitivity
@@ -127,7 +127,7 @@ def test_logistic_residuals_go_beyond_one_so_that_they_must_be_clipped():
     assert (hess <= 1).all()
 
 
-def _settings(**changes) -> Settings:
+def _settings(**changes) -> DPBoostSettings:
     plain = {
         "n_trees": 4,
         "trees_per_ensemble": 4,
@@ -141,4 +141,4 @@ def _settings(**changes) -> Settings:
         "filters_gradients": False,
         "clips_leaves": False,
     }
-    return Settings(**(plain | changes))
+    return DPBoostSettings(**(plain | changes))

@@ -19,7 +19,7 @@ from opboost.privacy.guarantee import (
     nothing_released,
     with_tests,
 )
-from opboost.privacy.record_guarantee import RecordGuarantee
+from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
 
 AGE = ColumnGuarantee(
     column="age",
@@ -217,3 +217,9 @@ def test_a_records_guarantee_is_plain_json_with_infinity_as_a_string():
 def test_a_guarantee_that_is_none_is_refused(change):
     with pytest.raises(ParameterError):
         replace(TRAINED, **change)
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, 0.0, -1.0])
+def test_a_weaker_promise_is_a_promise_too(epsilon: float) -> None:
+    with pytest.raises(ParameterError, match="a weaker promise needs epsilon > 0"):
+        WeakerPromise(against="a worker", epsilon=epsilon)

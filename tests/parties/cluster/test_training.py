@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
@@ -32,12 +31,10 @@ from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.config.cluster_section import DaskSection
-from parties.ledger.budget import Budget
-from parties.ledger.ledger_lines import Occasion
-from parties.ledger.release_ledger import Ledger
+from parties.vertical.release_offer import OfferedRanks, rank_columns
+from tests.support.released_partitions import rank_partitions, ranks_of, release
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -64,14 +61,8 @@ class Case:
 
     bank: OwnPartitions
     shop: tuple[Path, ...]
-    release: PartitionedRelease
-
-    @property
-    def ranks(self) -> RankPartitions:
-        columns = self.release.columns
-        return RankPartitions(
-            "shop", self.release.ranks, tuple(c.table.n_ranks for c in columns), tuple(c.has_missing for c in columns)
-        )
+    columns: tuple[OfferedRanks, ...]
+    ranks: RankPartitions
 
     def whole(self, paths: tuple[Path, ...]) -> pd.DataFrame:
         return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
@@ -103,28 +94,17 @@ def case(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Case:
         pd.DataFrame({"id": ids, "age": age, "default": label}).to_parquet(bank[-1])
         raw = {"id": ids, "spend": spend, "visits": np.where(is_missing, np.nan, visits), "town": town}
         pd.DataFrame(raw).to_parquet(shop[-1])
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        occasion = Occasion(run_id="scale", task="train", peer="bank")
-        release = release_partitions(
-            shop,
-            MECHANISMS,
-            folder / "release",
-            id_columns=["id"],
-            client=client,
-            rng=rng.secure(),
-            ledger=ledger,
-            occasion=occasion,
-            budget=Budget(),
-        )
-    return Case(OwnPartitions(tuple(bank), OWN, "default"), tuple(shop), release)
+    released = release(shop, MECHANISMS, folder / "blocks", client)
+    ranks = rank_partitions(released, [N_ROWS] * N_PARTS, folder / "ranks", "shop")
+    return Case(OwnPartitions(tuple(bank), OWN, "default"), tuple(shop), tuple(rank_columns(released)), ranks)
 
 
 def on_one_machine(case: Case) -> TrainedTrees:
     own = OwnColumn("age", case.whole(case.bank.paths)["age"].to_numpy())
-    ranks = pd.concat([pq.read_table(path).to_pandas() for path in case.release.ranks], ignore_index=True)
+    ranks = ranks_of(case.columns)
     columns = [
         RankColumn("shop", i, f"c{i}", ranks[f"c{i}"].to_numpy(), column.table.n_ranks)
-        for i, column in enumerate(case.release.columns)
+        for i, column in enumerate(case.columns)
     ]
     labels = case.labels
     return train([own, *columns], labels, np.ones(len(labels)), loss=Logistic(), parameters=PARAMETERS)
@@ -134,7 +114,7 @@ def routed(case: Case, trained: TrainedTrees) -> tuple[Router, np.ndarray]:
     """Everything in memory: the router, and predictions for the training records."""
     tests = list_tests(trained)
     wanted = tests["shop"]
-    router = Router(MECHANISMS, resolve(case.release.columns, wanted.columns, wanted.ranks, wanted.missing_left))
+    router = Router(MECHANISMS, resolve(case.columns, wanted.columns, wanted.ranks, wanted.missing_left))
     ensemble = bind(trained, tests)
     own = own_features(case.whole(case.bank.paths), OWN)
     answers = {"shop": router.answer(case.whole(case.shop), rng=None)}
@@ -167,7 +147,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     parameters = BoostingParameters(n_estimators=300, max_depth=2)
     killed, attempts, grow = threading.Event(), [], dask_training._train
     monkeypatch.setattr(dask_training, "_train", lambda *arguments: attempts.append(1) or grow(*arguments))
-    before = {path: path.read_bytes() for path in case.release.ranks}
+    before = {path: path.read_bytes() for path in case.ranks.paths}
 
     def kill_one(address: str, pid: int) -> None:
         with distributed.Client(address, security=client.security, set_as_default=False) as watcher:
@@ -187,7 +167,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     assert killed.is_set()
     assert len(attempts) == 2
     assert len(trained.trees) == parameters.n_estimators
-    assert {path: path.read_bytes() for path in case.release.ranks} == before
+    assert {path: path.read_bytes() for path in case.ranks.paths} == before
 
 
 def test_constraints_and_other_objectives_hold(case: Case, client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from opboost import rng
 from opboost.desensitize import ColumnMechanism
-from opboost.errors import DataError, ParameterError
+from opboost.errors import DataError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, Missing
 from opboost.split_tests import feature_matrix
@@ -21,19 +21,22 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.file_blocks import on_cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.release import PartitionedRelease, release_partitions
 from parties.cluster.training import OwnPartitions, train_on_partitions
-from parties.cluster.transfer import StoredRelease, cut_into_partitions
+from parties.cluster.transfer import cut_into_partitions
 from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
-from parties.ledger.ledger_lines import Occasion
+from parties.ledger.charged_release import Account
 from parties.ledger.release_ledger import Ledger
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import Journal
+from parties.tables.blocks import EncodedTable
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.release_offer import OfferedRanks, ReleasedTable, rank_columns
 from parties.vertical.training_job import ActiveJob
+from tests.support.released_partitions import OCCASION, encoded, ranks_of
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -74,33 +77,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def release(folder: Path, client: Client) -> PartitionedRelease:
-    parts = [folder / f"shop{p}.parquet" for p in range(3)]
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        return release_partitions(
-            parts,
-            MECHANISMS,
-            folder / "release",
-            id_columns=["id"],
-            client=client,
-            rng=rng.secure(),
-            ledger=ledger,
-            occasion=Occasion(run_id="scale", task="train", peer="bank"),
-            budget=Budget(),
-        )
-
-
-def test_columns_are_read_across_partitions(release: PartitionedRelease) -> None:
-    stored = StoredRelease(release)
-    for number in range(2):
-        whole = np.concatenate([pq.read_table(path)[f"c{number}"].to_numpy() for path in release.ranks])
-        for start, end in ((0, None), (0, 0), (399, 401), (10, 1_200), (800, 900)):
-            np.testing.assert_array_equal(stored.get(number, start, end), whole[start:end])
-            assert stored.get(number, start, end).dtype == whole.dtype
+def table(folder: Path, client: Client) -> EncodedTable:
+    return encoded([folder / f"shop{p}.parquet" for p in range(3)], MECHANISMS, folder / "blocks", client)
 
 
 def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
-    tmp_path: Path, folder: Path, release: PartitionedRelease, client: Client, carriers: dict[str, Any]
+    tmp_path: Path, folder: Path, table: EncodedTable, client: Client, carriers: dict[str, Any]
 ) -> None:
     bank = OwnPartitions(tuple(folder / f"bank{p}.parquet" for p in range(2)), OWN, "default")
     rows = [pq.read_metadata(path).num_rows for path in bank.paths]
@@ -126,14 +108,15 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
         journal=journal,
         **common,
     )
-    passive = PassiveJob(
-        party="shop",
-        features=pd.DataFrame(),
-        mechanisms=MECHANISMS,
-        rng=rng.secure(),
-        made=StoredRelease(release),
-        **common,
-    )
+    bits, offered = rng.secure(), list[OfferedRanks]()
+
+    def release(mechanisms: Any, drawn: EncodedTable) -> None:
+        with Ledger(tmp_path / "ledger.sqlite") as ledger:
+            account = Account(ledger=ledger, budget=Budget(), occasion=OCCASION, rng=bits)
+            account.release(mechanisms, drawn.blocks, run=on_cluster(client))
+        offered.extend(rank_columns(ReleasedTable(MECHANISMS, drawn.blocks)))
+
+    passive = PassiveJob(party="shop", features=table, mechanisms=MECHANISMS, rng=bits, release=release, **common)
     found = carriers["memory"](
         lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}
     )
@@ -141,8 +124,7 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     assert isinstance(model, JointModel), model
     assert isinstance(share, PassiveShare), share
     cut = pd.concat([pq.read_table(tmp_path / "ranks" / f"00000{p}.parquet").to_pandas() for p in range(2)])
-    sent = pd.concat([pq.read_table(path).to_pandas() for path in release.ranks])
-    np.testing.assert_array_equal(cut, sent)
+    np.testing.assert_array_equal(cut, ranks_of(offered))
     assert model.guarantees["shop"].is_secure
 
     shop = [folder / f"shop{p}.parquet" for p in range(3)]
@@ -158,22 +140,6 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
         model.ensemble, (bank.paths[:1], OWN), {"shop": bits}, tmp_path / "scores", client=client
     )
     np.testing.assert_array_equal(pd.read_parquet(scores)["prediction"], whole[:600])
-
-
-def test_a_release_is_not_sent_under_another_promise_or_in_another_order(release: PartitionedRelease) -> None:
-    common = {
-        "party": "shop",
-        "run_id": "scale",
-        "id_digest": "0" * 64,
-        "features": pd.DataFrame(),
-        "rng": rng.secure(),
-        "made": StoredRelease(release),
-    }
-    weaker = tuple(ColumnMechanism(mechanism.schema, MechanismSettings(epsilon=0.1)) for mechanism in MECHANISMS)
-    with pytest.raises(ParameterError, match="drawn by other mechanisms"):
-        PassiveJob(mechanisms=weaker, **common)
-    with pytest.raises(ParameterError, match="its own order"):
-        PassiveJob(mechanisms=MECHANISMS, order=np.arange(N_ROWS), **common)
 
 
 def test_columns_of_another_length_are_not_cut(tmp_path: Path, client: Client) -> None:

@@ -25,7 +25,7 @@ from parties.config.reading import read_schema
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, serve, train
+from parties.vertical.party_b import PassiveJob, drawn_from, serve, train
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -163,7 +163,7 @@ def test_both_run_folders_are_complete(out: Path) -> None:
     common |= {"report.html", "report.json"}
     predictions = {"fit.json", "metrics.json", "partners.json", "predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
-    assert found == {"bank": common | predictions, "retailer": common | {"resolved.json"}}
+    assert found == {"bank": common | predictions, "retailer": common}
 
 
 @pytest.mark.usefixtures("summary")
@@ -224,12 +224,14 @@ def exchange(out: Path, carrier: Callable[..., dict[str, Any]], epsilon: float) 
             [tapped(channel, "retailer") for channel in channels],
         )
 
+    bits = rng.secure()
     passive = PassiveJob(
         party="retailer",
         run_id="r",
         id_digest="",
         features=tables["retailer"].features,
-        rng=rng.secure(),
+        rng=bits,
+        release=drawn_from(bits),
         mechanisms=DesensitizeSection(epsilon=epsilon).mechanisms(schemas["retailer"]),
     )
     trained = carrier(lead, {"retailer": lambda channel: train(passive, tapped(channel, "bank"))})

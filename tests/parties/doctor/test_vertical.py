@@ -17,7 +17,7 @@ from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.vertical import examine
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from protocols.messages.message import VERSION
+from protocols.messages.message import PROTOCOL_VERSION
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -53,7 +53,10 @@ def test_two_doctors_meet_and_agree(sites: Any, outcomes: Outcomes) -> None:
     found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for party, peer in (("bank", "shop"), ("shop", "bank")):
         assert told(found[party]) == {}
-        assert told(found[party], Status.OK)["peer"] == f"{peer} is there, speaks protocol version {VERSION} and agrees"
+        assert (
+            told(found[party], Status.OK)["peer"]
+            == f"{peer} is there, speaks protocol version {PROTOCOL_VERSION} and agrees"
+        )
 
 
 AGREEMENTS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
@@ -156,7 +159,9 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
     thread.start()
     time.sleep(0.3)
     found = examine({"bank": bank, "shop": shop}[asking])
-    assert told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version {VERSION} and agrees"
+    assert (
+        told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version {PROTOCOL_VERSION} and agrees"
+    )
     assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
     thread.join(30)
     assert not isinstance(started[waiting], BaseException)

@@ -14,8 +14,8 @@ import pytest
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.inprivate.training import messages_of_round, run_chain
 from parties.errors import ChainBroken, Disagreement, OverBudget
-from parties.horizontal.chain import due_after, take_turns
-from parties.horizontal.chain_checkpoint import KeptTurns
+from parties.horizontal.chain import due_after, run_chain_owner
+from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from protocols.errors import PeerAborted, UnexpectedMessage
 from protocols.messages.horizontal import TakeTurns
 from protocols.messages.message import Message
@@ -121,7 +121,7 @@ def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain)
     found = chain.run({**jobs, "w1": replace(jobs["w1"], before_turn=once)})
     assert isinstance(found["w1"], OverBudget)
     assert all(isinstance(found[name], (PeerAborted, ChainBroken)) for name in ("w0", "w2")), found
-    held = {name: KeptTurns(chain.folder(name)).read(of) for name in ORDER}
+    held = {name: ChainCheckpoint(chain.folder(name)).read(of) for name in ORDER}
     assert {len(turns) for turns in held.values()} <= {3, 4}
 
     counts = dict.fromkeys(ORDER, 0)
@@ -158,7 +158,7 @@ def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain
     assert isinstance(found["w1"], Disagreement)
     assert "order: w0 has ['w0', 'w1', 'w2'], this party ['w0', 'w2', 'w1']" in str(found["w1"])
     assert any("order: w1 has ['w0', 'w2', 'w1']" in str(found[name]) for name in ("w0", "w2"))
-    assert not any(KeptTurns(chain.folder(name)).count for name in ORDER)
+    assert not any(ChainCheckpoint(chain.folder(name)).count for name in ORDER)
 
 
 @pytest.mark.parametrize("n_held", [7, 30_000_000, 2**32 - 1])
@@ -170,7 +170,7 @@ def test_an_owner_that_claims_more_turns_than_there_are_is_refused_at_once(memor
     }
     began = time.process_time()
     with pytest.raises(Disagreement, match=f"w1 says that it holds {n_held} turns of 6"):
-        take_turns(memory.job(of, "w0"), others)
+        run_chain_owner(memory.job(of, "w0"), others)
     assert time.process_time() - began < 1
 
 
@@ -214,7 +214,7 @@ def test_an_owner_that_holds_more_trees_than_there_are_is_refused_at_once(tmp_pa
     said = {name: TakeTurns(party=name, run_id="spring", terms=TERMS, n_held=n_held) for name in ("w1", "w2")}
     channels = {name: Recital(name, [message]) for name, message in said.items()}
     with pytest.raises(Disagreement, match=f"w1 says that it holds {n_held} turns of 6"):
-        take_turns(chain.job(of, "w0"), channels)
+        run_chain_owner(chain.job(of, "w0"), channels)
 
 
 def test_an_owner_that_does_not_come_is_named(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_the_printed_mean_of_ratios_comes_out_as_simulated(memory: Run) -> None:
 
 def test_a_worker_that_dies_at_any_step_of_a_round_is_left_out_and_the_others_go_on(run: Run) -> None:
     of = recipe()
-    run.start_hub(of, patience_s=3.0)
+    run.start_hub(of)
     for place in range(2):
         run.start_worker(job(of, place))
     run.start_worker(job(of, 2), through=meddling("masked", die, nth=1))
@@ -102,7 +102,7 @@ def test_a_worker_that_dies_at_any_step_of_a_round_is_left_out_and_the_others_go
 @pytest.mark.parametrize("kind", ["parcel", "confirmed", "shares"])
 def test_it_may_die_before_its_vector_or_after(memory: Run, kind: str) -> None:
     of = recipe()
-    memory.start_hub(of, patience_s=3.0)
+    memory.start_hub(of)
     for place in range(3):
         memory.start_worker(job(of, place), **({"through": meddling(kind, die)} if place == 2 else {}))
     found = memory.join()
@@ -113,7 +113,7 @@ def test_it_may_die_before_its_vector_or_after(memory: Run, kind: str) -> None:
 
 def test_below_the_threshold_the_run_ends_and_says_so(run: Run) -> None:
     of = recipe()
-    run.start_hub(of, wait_s=1.0, patience_s=3.0)
+    run.start_hub(of)
     run.start_worker(job(of, 0))
     for place in (1, 2):
         run.start_worker(job(of, place), through=meddling("masked", die, nth=1))
@@ -226,7 +226,7 @@ def test_a_new_process_does_not_answer_for_an_old_tree_even_if_it_is_asked(memor
 )
 def test_a_malformed_vector_costs_its_sender_the_run_and_nobody_else(run: Run, vector: np.ndarray) -> None:
     of = recipe()
-    run.start_hub(of, patience_s=3.0)
+    run.start_hub(of)
 
     def garble(message: Message) -> Message:
         return message.model_copy(update={"vector": vector})
@@ -328,7 +328,7 @@ def test_other_terms_are_told_on_both_sides_and_nothing_is_asked(run: Run) -> No
     for place in range(3):
         terms = {**TERMS, "epsilon": 0.5} if place == 1 else TERMS
         run.start_worker(job(of, place, terms=terms))
-    found = run.join()
+    found = run.join("hub", "w1")
     assert isinstance(found["hub"], Disagreement)
     assert "epsilon: w1 has 0.5, this party 2.0" in str(found["hub"])
     assert isinstance(found["w1"], (Disagreement, PeerAborted))
@@ -356,7 +356,7 @@ def test_a_coordinator_that_draws_splits_of_its_own_is_stopped_by_the_workers(me
 
         guarantee = of.guarantee
 
-    memory.start_hub(Chooser(), wait_s=1.0)
+    memory.start_hub(Chooser())
     for place in range(3):
         memory.start_worker(job(of, place))
     found = memory.join()
@@ -394,7 +394,7 @@ def test_a_question_that_the_account_does_not_have_is_refused_by_the_worker(memo
 
         guarantee = of.guarantee
 
-    memory.start_hub(Curious(), wait_s=1.0)
+    memory.start_hub(Curious())
     for place in range(3):
         memory.start_worker(job(of, place))
     found = memory.join()
@@ -412,7 +412,7 @@ def test_a_sum_of_nodes_that_are_not_there_is_refused_by_the_worker(memory: Run)
 
         guarantee = of.guarantee
 
-    memory.start_hub(Lost(), wait_s=1.0)
+    memory.start_hub(Lost())
     for place in range(3):
         memory.start_worker(job(of, place))
     found = memory.join()

@@ -12,8 +12,8 @@ import pytest
 
 from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.public_randomness import commitment, drawing_digest
-from parties.horizontal.worker import WorkerJob, work
-from parties.jobs.horizontal_folder import note_drawing, noted_drawing
+from parties.horizontal.worker import WorkerJob, run_worker
+from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerLost, ProtocolError, SumRefused
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
@@ -48,7 +48,7 @@ def outcome(a_job: WorkerJob, names: Sequence[str], *, is_open: bool = False, co
 
     def take_part() -> None:
         try:
-            work(a_job, there)
+            run_worker(a_job, there)
         except (ProtocolError, Disagreement) as error:
             found.append(error)
         finally:
@@ -129,14 +129,14 @@ def test_what_is_noted_before_the_bytes_are_revealed_is_the_list_that_binds_ever
 
 
 def test_the_note_outlives_the_process_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert noted_drawing(folder) == b""
-    note_drawing(folder, b"\x00\xff")
-    assert noted_drawing(RunFolder(tmp_path)) == b"\x00\xff"
+    checkpoint = WorkerCheckpoint(RunFolder(tmp_path), "rows")
+    assert checkpoint.drawing() == b""
+    checkpoint.note_drawing(b"\x00\xff")
+    assert WorkerCheckpoint(RunFolder(tmp_path), "rows").drawing() == b"\x00\xff"
     for damaged in ("{}", '{"drawing": 5}', '{"drawing": "no digest"}', "5"):
         (tmp_path / "drawing.json").write_text(damaged)
         with pytest.raises(RunFolderError, match=r"drawing\.json"):
-            noted_drawing(folder)
+            checkpoint.drawing()
 
 
 def epoch_of(workers: Sequence[SummedWorker], drawing: bytes) -> Epoch:

@@ -17,8 +17,9 @@ from opboost.rng import seeded
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.rows import PartsOnDask
 from parties.config.cluster_section import DaskSection
+from parties.config.recipes import SummedRecipe
 from parties.errors import TableError, WorkersLost
-from parties.horizontal.row_partitions import PartsHere, Recipe, part_files
+from parties.horizontal.row_partitions import PartsHere, part_files
 from parties.horizontal.row_table import OwnerRows
 from tests.support.row_partitions import SMALL, TRAININGS, TRUSTED, files, parted, recipe_of, write_rows
 
@@ -35,7 +36,7 @@ def client() -> Iterator[Client]:
         yield found
 
 
-def trees_of(recipe: Recipe, rows: PlacedHolder) -> list[tuple[list[float], list[float]]]:
+def trees_of(recipe: SummedRecipe, rows: PlacedHolder) -> list[tuple[list[float], list[float]]]:
     """Of the only owner, whose noise and whose shapes follow from seeds."""
     holder = recipe.answering(rows, rng=seeded(2))
     model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]
@@ -56,7 +57,7 @@ class Later:
         return lambda: totals
 
 
-def in_one_table(recipe: Recipe, folder: Path) -> list[tuple[list[float], list[float]]]:
+def in_one_table(recipe: SummedRecipe, folder: Path) -> list[tuple[list[float], list[float]]]:
     rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
     holder = recipe.rows(rows.values, rows.labels, rng=seeded(2))
     model = recipe.train(SummedClients([Later(holder)]), shape_bits=seeded(1), rng=seeded(3))  # type: ignore[list-item]

@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import sqlite3
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from parties.doctor.vertical import examine
 from parties.errors import LedgerError, OverBudget, RunFolderError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from protocols.errors import PeerAborted
+from tests.support.processes import finish
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -57,18 +57,6 @@ def sent(site: Any, kind: str) -> list[str]:
     """Digests of the messages of a kind that left, over all attempts of the run."""
     lines = [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
     return [line["sha256"] for line in lines if line["event"] == "sent" and line["kind"] == kind]
-
-
-def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str, str]]:
-    """Exit code, standard output and standard error of each process, all of which must end in time."""
-    try:
-        ends = [process.communicate(timeout=seconds) for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
 
 
 def tamper(path: Path) -> None:
@@ -279,9 +267,9 @@ def test_the_command_tells_what_training_and_prediction_have_spent_and_what_rema
     ((code, out, error),) = finish(sites.shop.start("ledger"))
     assert (code, error) == (0, "")
     assert f"{ledger_of(sites.shop)}: {asked['n_lines']} lines, verified; released to bank" in out
-    assert "worst of 400 records, over all columns: spent 36, remaining 4" in out
-    assert "cells published exactly, of the record with most over all columns: 0 bits" in out
-    assert [word for word in ("spend", "visits", "unlimited") if word not in out] == []
+    assert "worst of 400 records has spent 36 over all columns; remaining: 4." in out
+    assert "Of its cells at most 0 bits were published exactly" in out
+    assert [word for word in ("spend", "visits", "no limit") if word not in out] == []
 
 
 def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not_given_instead(sites: Any) -> None:

@@ -26,33 +26,27 @@ desensitize.PIECE_ROWS = spool.WINDOW_ROWS = 1 << 14
 spool.BLOCK_ROWS, spool.MEMORY_BYTES = 1 << 16, int(sys.argv[3])
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings
-from opboost.ranking import rankings
 from opboost.schema import ColumnSchema, TableSchema
-from parties.tables import parquet
 from parties.ledger.budget import Budget
-from parties.tables.parquet import encode_column
-from parties.ledger.charged_release import Account, open_books
+from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
-from parties.vertical.release_offer import pack
+from parties.ledger.release_ledger import Ledger
+from parties.tables import parquet
+from parties.tables.blocks import encode_table
 from parties.tables.party_table import read_table
+from parties.vertical.release_offer import ReleasedTable, rank_columns
 
 folder, data, parquet.STORED_ROWS = Path(sys.argv[1]), Path(sys.argv[2]), 1 << 14
 schema = TableSchema(id="id", columns=[ColumnSchema(name="x", lower=-4, upper=4)])
-mechanisms = [ColumnMechanism(column, MechanismSettings()) for column in schema.columns]
+mechanisms = tuple(ColumnMechanism(column, MechanismSettings()) for column in schema.columns)
 table = read_table(data, schema, needs_label=False, by_column=True)
-with (
-    closing(spool.ArraySpool()) as exact,
-    closing(spool.ArraySpool()) as packed,
-    open_books(folder / "ledger.sqlite") as (ledger, store),
-):
-    encoded = spool.EncodedSpool(exact)
-    for one in mechanisms:
-        encoded.append(encode_column(table.features, one))
+with closing(spool.ArraySpool()) as exact, Ledger(folder / "ledger.sqlite") as ledger:
+    encoded = encode_table(table.features, mechanisms, exact)
+    encoded.named(table.ids)
     occasion = Occasion(run_id="r", task="train", peer="a")
-    account = Account(ledger=ledger, store=store, budget=Budget(), occasion=occasion, rng=rng.secure())
-    for released in account.columns(mechanisms, encoded, table.ids):
-        for ranking in rankings(released):
-            pack(released, ranking, packed, None)
+    account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
+    account.release(mechanisms, encoded.blocks)
+    list(rank_columns(ReleasedTable(mechanisms, encoded.blocks)))
 # The kernel's usage of resources would begin with what the caller held.
 status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
 print(int(status["VmHWM"].split()[0]) * 1024)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from parties.commands.report import deliver
 from parties.reports.writing import report_of
 from tests.support.modes import Watch, exposed, open_umask
 from tests.support.partitioned_sites import MODEL, divide, predict_both, train_both
+from tests.support.processes import Command, finish
 
 
 @pytest.fixture
@@ -46,14 +45,9 @@ def parties(sites: Any) -> Iterator[Any]:
         yield sites
 
 
-def finish(*processes: subprocess.Popen[str]) -> None:
-    """All must succeed in time."""
-    with ExitStack() as stack:
-        for process in processes:
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-        ends = [process.communicate(timeout=60) for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), ends
+def succeed(*processes: Command) -> None:
+    ends = finish(*processes, seconds=60)
+    assert [code for code, _, _ in ends] == [0] * len(processes), ends
 
 
 def test_processes_of_both_parties_expose_nothing_at_any_time(parties: Any, temporary: Path) -> None:
@@ -64,12 +58,12 @@ def test_processes_of_both_parties_expose_nothing_at_any_time(parties: Any, temp
         plan = report_of(shop.write(), before=True)
         plan.write()
         deliver(plan, "csv", shop.path / "plan.csv")
-        finish(bank.start("party-a"), shop.start("party-b"))
+        succeed(bank.start("party-a"), shop.start("party-b"))
         service = shop.start("party-b", "--serve")
-        finish(bank.start("predict", "--out", str(bank.path / "scores.parquet")))
-        finish(bank.start("predict", "--mode", "desensitized"))
+        succeed(bank.start("predict", "--out", str(bank.path / "scores.parquet")))
+        succeed(bank.start("predict", "--mode", "desensitized"))
         service.send_signal(signal.SIGTERM)
-        finish(service)
+        succeed(service)
     assert watch.exposed == set()
     files = "spring.plan.html plan.csv report.html log.txt predictions.csv scores.parquet model.json order.share"
     stores = "ledger.sqlite ledger.sqlite-wal ledger.sqlite-shm ledger.releases.sqlite-wal"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-
-def finish(*processes: subprocess.Popen[str], seconds: float = 60) -> list[tuple[int, str, str]]:
-    """Exit code, standard output and standard error of each process, all of which must end in time."""
-    try:
-        ends = [process.communicate(timeout=seconds) for process in processes]
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+from tests.support.processes import finish
 
 
 def read_json(path: Path) -> Any:
@@ -64,7 +53,7 @@ def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: A
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json"}
     bank, shop = ({path.name: path for path in site.run_folder.iterdir()} for site in (sites.bank, sites.shop))
     assert set(bank) == common | {"fit.json", "partners.json", "predictions.csv", "metrics.json"}
-    assert set(shop) == common | {"resolved.json"}
+    assert set(shop) == common
     metas = {"bank": read_json(bank["meta.json"]), "shop": read_json(shop["meta.json"])}
     assert {name: meta["party"] for name, meta in metas.items()} == {"bank": "bank", "shop": "shop"}
     assert metas["bank"]["sent_bytes"] == metas["shop"]["received_bytes"] == logged_bytes(sites.bank)
@@ -138,7 +127,8 @@ def has_all_ranks(bank: Any) -> bool:
     ids=["the shop is killed", "the bank is killed", "the shop is frozen"],
 )
 def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, signal_: int, victim: str) -> None:
-    sites.bank.run["model"] = {"n_estimators": 1_000_000, "max_depth": 6}
+    sites.bank.run |= {"model": {"n_estimators": 1_000_000, "max_depth": 6}, "timeout": 2}
+    sites.shop.run["timeout"] = 2
     processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
     try:
         wait_for(lambda: has_all_ranks(sites.bank))

@@ -7,8 +7,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,14 +20,15 @@ import yaml
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import seeded
 from opboost.trees.model_file import load_model
-from parties.config.chain import read_owner
-from parties.config.reading import read_schema
+from parties.config.chain import OwnerRun
+from parties.config.reading import read_run, read_schema
+from parties.config.record_runs import charge_of
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError
-from parties.jobs.train_chain import run_owner
+from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
-from tests.support.processes import finish
+from tests.support.processes import Command, finish
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")
@@ -88,9 +87,8 @@ class Clinics:
         (folder / "run.yaml").write_text(yaml.safe_dump(run))
         return folder / "run.yaml"
 
-    def start(self, name: str) -> subprocess.Popen[str]:
-        call = [sys.executable, "-m", "parties.cli", "chain", str(self.write(name))]
-        return subprocess.Popen(call, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, name: str) -> Command:
+        return Command("chain", str(self.write(name)))
 
     def together(self, *names: str) -> dict[str, Any]:
         """What these owners, each in a thread, return or raise."""
@@ -98,7 +96,7 @@ class Clinics:
 
         def be(name: str, path: Path) -> None:
             try:
-                found[name] = run_owner(path, insecure=False, terminal=Terminal())
+                found[name] = train_owner(path, insecure=False, terminal=Terminal())
             except BaseException as error:
                 found[name] = error
 
@@ -118,7 +116,7 @@ class Clinics:
 
     def simulated(self) -> list[list[float]]:
         """The leaves of the same training in this process."""
-        run = read_owner(self.write("w0"))
+        run = read_run(self.write("w0"), OwnerRun)
         of = run.training.recipe_for(read_schema(run.table_schema)[0])
         owners = []
         for place, name in enumerate(NAMES):
@@ -137,7 +135,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     clinics = Clinics(tmp_path)
     clinics.runs["w1"]["report"] = True
     ends = finish(*(clinics.start(name) for name in NAMES))
-    assert [code for code, _ in ends] == [0] * 3, ends
+    assert [code for code, _, _ in ends] == [0] * 3, ends
     for name in NAMES:
         assert leaves(load_model(clinics.folder(name) / "model.json")) == clinics.simulated()
         assert clinics.read(name, "meta.json")["finished"]
@@ -152,7 +150,7 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     assert "NOT FOR RELEASE" in page
     assert str(tmp_path) not in page
     said: list[str] = []
-    run_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
+    train_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
     assert "was finished at" in said[0]
 
 
@@ -168,9 +166,9 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
     assert ends["w1"][0] == -signal.SIGKILL
     for name in ("w0", "w2"):
         assert ends[name][0] == 1, ends
-        assert "w1" in ends[name][1]
-        assert "turn" in ends[name][1]
-    assert any("it goes on where it stopped" in ends[name][1] for name in ("w0", "w2")), ends
+        assert "w1" in ends[name][2]
+        assert "turn" in ends[name][2]
+    assert any("it goes on where it stopped" in ends[name][2] for name in ("w0", "w2")), ends
     before = {path.name: path.read_text() for path in (clinics.folder("w1") / "turns").glob("*.json")}
     found = clinics.together(*NAMES)
     assert not any(isinstance(one, BaseException) for one in found.values()), found
@@ -192,13 +190,13 @@ def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
 
 def test_a_tree_whose_noise_can_be_drawn_again_costs_without_end(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
-    run = read_owner(clinics.write("w0"))
+    run = read_run(clinics.write("w0"), OwnerRun)
     of = run.training.recipe_for(read_schema(run.table_schema)[0])
-    assert run.charge(of).epsilon == math.inf
+    assert charge_of(run, of).epsilon == math.inf
     clinics.runs["w0"] |= {"ledger": {"epsilon": 30.0}}
     assert "this run costs inf, which is over the budget of 30" in str(clinics.together("w0")["w0"])
     del clinics.runs["w0"]["seed"]
-    assert read_owner(clinics.write("w0")).charge(of).epsilon == of.guarantee(is_secure=True).epsilon <= 2.0
+    assert charge_of(read_run(clinics.write("w0"), OwnerRun), of).epsilon == of.guarantee(is_secure=True).epsilon <= 2.0
 
 
 def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: Path) -> None:
@@ -249,4 +247,4 @@ def test_a_run_file_that_cannot_work_is_refused_with_its_fault_in_words(
     clinics = Clinics(tmp_path, **training)
     clinics.runs["w0"] |= run
     with pytest.raises(ConfigError, match="run.yaml: .*" + words):
-        read_owner(clinics.write("w0"))
+        read_run(clinics.write("w0"), OwnerRun)

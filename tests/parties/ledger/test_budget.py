@@ -34,6 +34,7 @@ def cost(
     cells: int = 0,
     step: float = 1.0,
     unit: float | None = None,
+    own: float = 0.0,
     to: Any = None,
 ) -> Cost:
     """A release that loses `epsilon` for every point, each `step` wide; its column's unit is a point, or `unit`."""
@@ -44,6 +45,7 @@ def cost(
         cells=Cells(cells, 2) if cells else None,
         point=step,
         unit=Unit(unit or step, "one point") if step else None,
+        step=own,
         records=keys(1, 2, 3) if to is None else to,
     )
 
@@ -161,6 +163,27 @@ def test_the_unit_is_the_columns_own_step_whatever_the_first_release_was() -> No
     balances = charged(cost(step=0.01))
     add(balances, cost(step=0.01, unit=1.0))
     assert (balances.units["spend"].size, balances.worst("spend").epsilon) == (0.01, pytest.approx(0.2))
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda points: 0.1 * points, lambda points: 0.1 * min(points, 4)], ids=["line", "flat"]
+)
+def test_a_limit_holds_per_step_of_today_although_the_column_was_charged_by_smaller_ones(loss: Any) -> None:
+    """Two values 2.5 apart: what the first release loses over three units, and the second one over three points."""
+    first, second = (replace(cost(own=own), loss=loss) for own in (1.0, 2.5))
+    balances = charged(first)
+    spent = 3 * loss(1) + loss(3)
+    for budget in (Budget(Limit(spent)), Budget(per_record=spent)):
+        balances.check([second], budget)
+    for budget in (Budget(Limit(0.999 * spent)), Budget(per_record=0.999 * spent)):
+        with pytest.raises(OverBudget, match=rf"would have spent {spent:g} of"):
+            balances.check([second], budget)
+        balances.check([first], budget)
+    add(balances, second)
+    assert balances.worst("spend").epsilon == pytest.approx(2 * loss(1))
+    # A smaller step, and columns without one, are limited per unit as ever.
+    for one in (cost(own=0.5), cost(step=2.5)):
+        balances.check([one], Budget(Limit(0.3), per_record=0.3))
 
 
 @pytest.mark.parametrize("broken", [math.nan, -0.1])

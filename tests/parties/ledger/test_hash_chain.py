@@ -21,6 +21,7 @@ from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import Occasion, Release, Reuse
 from parties.ledger.release_ledger import Ledger
+from parties.tables.blocks import NAME
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 N_TIMES = 12
@@ -29,7 +30,7 @@ N_TIMES = 12
 N_LINES = 1 + 6 * N_TIMES
 
 
-def release(column: str, data: str, *, epsilon: float = 0.1, n: int = 3) -> Release:
+def release(column: str, mechanism: str, *, epsilon: float = 0.1, n: int = 3) -> Release:
     cost = Cost(
         column=column,
         loss=lambda points: points * epsilon,
@@ -39,7 +40,7 @@ def release(column: str, data: str, *, epsilon: float = 0.1, n: int = 3) -> Rele
         unit=Unit(2.0, "2 original units"),
         records=np.arange(n, dtype=np.uint64),
     )
-    return Release(schema="s", mechanism="m", data=data, ids="i", terms={"mechanism": "global"}, cost=cost)
+    return Release(schema="s", mechanism=mechanism, terms={"mechanism": "global"}, cost=cost)
 
 
 def spend(path: Path, n_times: int, *, first: int = 0) -> None:
@@ -47,13 +48,17 @@ def spend(path: Path, n_times: int, *, first: int = 0) -> None:
         for time in range(first, first + n_times):
             charged = [release("age", f"{time}", n=2 + time % 3), release("tówn", f"{time}")]
             numbers = ledger.charge(charged, {"age": Reuse((2,), 3)}, SPRING, Budget())
-            ledger.note_stored({number: f"{number:064}" for number in numbers})
+            names = np.array([f"{time}".encode()], NAME)
+            with ledger.changing():
+                for number, one in zip(numbers, charged, strict=True):
+                    ledger.cells.put(
+                        number, one.family, ledger.cells.names.put(names), np.ones(1, int), np.ones(1, int)
+                    )
 
 
 def state(ledger: Ledger) -> tuple[Any, ...]:
     balances = ledger.balances
     worst = [balances.worst(column) for column in sorted(balances.columns)]
-    found = [ledger.stored(release("age", f"{time}").key) for time in range(N_TIMES)]
     return (
         ledger.name,
         ledger.n_lines,
@@ -64,8 +69,9 @@ def state(ledger: Ledger) -> tuple[Any, ...]:
         dict(ledger.n_releases),
         dict(ledger.n_reuses),
         ledger.peers,
-        found,
-        ledger.content(3),
+        ledger._contents,
+        ledger._families,
+        ledger.n_answered,
     )
 
 

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from parties.jobs.train_horizontal import run_coordinator, run_worker
+from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_log import RunLog
 from protocols.transport.keys import generate
@@ -157,7 +157,7 @@ def treated(tmp_path_factory: pytest.TempPathFactory, outcomes: Any) -> Hospital
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunLog, "received", received)
         calls = {
-            name: lambda name=name, run=run_coordinator if name == "hub" else run_worker: run(
+            name: lambda name=name, run=train_coordinator if name == "hub" else train_worker: run(
                 found.write(name), insecure=False, terminal=Terminal()
             )
             for name in found.runs

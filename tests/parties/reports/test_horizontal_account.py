@@ -18,7 +18,7 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
 )
 from parties.reports.horizontal_account import SHOWN_DELTAS, account_facts, account_section
-from parties.reports.page import Grid
+from parties.reports.page import FigureGrid
 from parties.reports.plain import plain
 
 PROMISE = RecordGuarantee(
@@ -27,7 +27,7 @@ PROMISE = RecordGuarantee(
 
 
 def cells(blocks: tuple[object, ...]) -> dict[str, str]:
-    return {row[0]: row[1] for block in blocks if isinstance(block, Grid) for row in block.rows}
+    return {row[0]: row[1] for block in blocks if isinstance(block, FigureGrid) for row in block.rows}
 
 
 def test_the_curves_are_those_of_the_accounts() -> None:

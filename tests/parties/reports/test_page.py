@@ -12,8 +12,8 @@ import matplotlib
 import pytest
 
 from parties.commands.printing import print_page
-from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
-from parties.reports.page import Figure, Grid, Page, Prose, Section, to_csv, to_html, to_markdown
+from parties.reports.figures import Axis, Series, lines
+from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
 
 X = Axis(label="x & y")
@@ -25,8 +25,8 @@ def drawing(alt: str = "a < b & c", **options: object) -> str:
 
 
 def page() -> Page:
-    blocks = (Prose(NASTY, is_strong=True), Grid(NASTY, ("", "value"), ((NASTY, "1"),)), Figure(drawing(), NASTY))
-    return Page(NASTY, NASTY, (Section(NASTY, blocks),))
+    blocks = (Prose(NASTY, is_strong=True), FigureGrid(NASTY, ("", "value"), ((NASTY, "1"),)), Figure(drawing(), NASTY))
+    return Page(NASTY, NASTY, (PageSection(NASTY, blocks),))
 
 
 def test_names_and_values_never_become_markup() -> None:
@@ -48,10 +48,10 @@ def test_no_name_or_value_is_active_in_markdown() -> None:
     blocks = (
         Prose(ACTIVE),
         Prose(ACTIVE, is_strong=True),
-        Grid(ACTIVE, ("", "v"), ((ACTIVE, "1"),)),
+        FigureGrid(ACTIVE, ("", "v"), ((ACTIVE, "1"),)),
         Figure("", ACTIVE),
     )
-    text = to_markdown(Page(ACTIVE, ACTIVE, (Section(ACTIVE, blocks),)))
+    text = to_markdown(Page(ACTIVE, ACTIVE, (PageSection(ACTIVE, blocks),)))
     plain_text = re.sub(r"\\[\\`\[\]<>|]", "", text)
     assert not set("<>[`\\") & set(plain_text)
     assert [line for line in text.splitlines() if line.startswith(("#", "-"))] == [
@@ -70,27 +70,7 @@ def test_csv_has_a_line_per_cell() -> None:
 
 def test_a_table_with_a_row_too_short_is_a_defect() -> None:
     with pytest.raises(ValueError, match="another length"):
-        Grid("t", ("a", "b"), (("1",),))
-
-
-@pytest.mark.parametrize(
-    "svg",
-    [
-        drawing(),
-        bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
-        ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
-    ],
-    ids=["lines", "bars", "ranking"],
-)
-def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str) -> None:
-    root = ET.fromstring(svg)
-    assert root.tag.endswith("svg")
-    assert root.get("role") == "img"
-    assert root[0].tag.endswith("title")
-    assert "x & y" in [one.text for one in root.iter() if one.tag.endswith("text")]
-    assert root.get("width") is None
-    assert "var(--ink)" in svg
-    assert "#0" not in svg.replace("#000000", "").replace('"#', "")
+        FigureGrid("t", ("a", "b"), (("1",),))
 
 
 def test_the_same_facts_draw_the_same_drawing_and_names_differ_between_drawings() -> None:
@@ -105,13 +85,6 @@ def test_drawing_changes_no_setting_of_the_process() -> None:
     assert dict(matplotlib.rcParams) == before
 
 
-def test_a_drawing_alone_brings_its_colours_along() -> None:
-    text = standalone(drawing())
-    assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
-    assert "--s1:" in text
-    assert "prefers-color-scheme:dark" in text
-
-
 def test_facts_become_plain_values_and_folders_stay_private() -> None:
     assert plain({"a": (1, float("inf"), None), "p": Path("/home/someone/ledger.sqlite")}) == {
         "a": [1, "inf", None],
@@ -123,7 +96,7 @@ def test_facts_become_plain_values_and_folders_stay_private() -> None:
 
 def test_a_printed_page_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     name = "\x1b]0;title\x07\x1b[2J[red]spend[/]"
-    print_page(Page(name, name, (Section(name, (Grid(name, ("column", "value"), ((name, "1\u202e"),)),)),)))
+    print_page(Page(name, name, (PageSection(name, (FigureGrid(name, ("column", "value"), ((name, "1\u202e"),)),)),)))
     printed = capsys.readouterr().out
     assert printed.count("[red]spend[/]") == 2
     assert not {"\x1b", "\x07", "\u202e"} & set(printed)

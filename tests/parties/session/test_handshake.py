@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from parties.errors import Disagreement, RunFolderError, TableError
-from parties.session.handshake import check_agreement, conversation, differences, greet
+from parties.session import handshake
+from parties.session.differences import check_agreement, differences
+from parties.session.handshake import MAX_LOOKS, conversation, greet, prove_ids, with_point
 from parties.session.termination import NO_REASON
-from protocols.alignment.id_proof import password_of
+from protocols.alignment.id_proof import id_proof, password_of
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
 from protocols.transport.channel import expect
@@ -177,3 +179,43 @@ def test_a_conversation_that_ends_well_sends_nothing() -> None:
     with conversation(near) as phase:
         phase.enter("greeting")
     assert [channel.traffic.sent_bytes for channel in near] == [0, 0]
+
+
+@pytest.mark.parametrize("looker", [Role.ACTIVE, Role.PASSIVE])
+def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
+    outcomes: Outcomes, looker: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "_LOOKER_LEAVES_S", 0.0)
+    a, b = memory_pair("bank", "shop")
+    password = password_of("ids")
+    notes: list[str] = []
+    refused: list[str] = []
+    near, far, mine, theirs = (a, b, BANK, SHOP) if looker is Role.ACTIVE else (b, a, SHOP, BANK)
+    far.traffic.on_look = notes.append
+    looks = mine.model_copy(update={"task": Task.CHECK})
+
+    def look() -> int:
+        n_compared = 0
+        for _ in range(MAX_LOOKS + 1):
+            with id_proof(password) as proof:
+                said = with_point(looks, proof)
+                if looker is Role.PASSIVE:
+                    near.send(said)
+                answer = expect(near, Hello)
+                if looker is Role.ACTIVE:
+                    near.send(said)
+                assert proof is not None
+                try:
+                    n_compared += prove_ids(near, proof, said, answer)
+                except PeerAborted as error:
+                    refused.append(str(error))
+        near.close()
+        return n_compared
+
+    found = outcomes(20, {"looks": look, "waits": lambda: greet(far, theirs, password=password)})
+    assert found["looks"] == MAX_LOOKS
+    assert len(refused) == 1
+    assert f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared" in refused[0]
+    assert isinstance(found["waits"], ProtocolError)
+    assert len(notes) == MAX_LOOKS + 1
+    assert notes[-1].endswith(" only looked whether both sides agree, 9 times so far")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.clinics import NAMES, Clinics
+from tests.support.processes import FORKS
 
 TIMEOUT_S = 1.0
 
@@ -61,7 +61,7 @@ def slow_down() -> None:
 
 def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
-    from parties.jobs.train_horizontal import run_coordinator, run_worker
+    from parties.jobs.train_horizontal import train_coordinator, train_worker
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
 
@@ -81,7 +81,7 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
     if victim and behind == "a round":
         slow_down()
     os.environ["NUMBA_NUM_THREADS"] = "1"
-    calls = {"active": train_active, "passive": train_passive, "coordinator": run_coordinator, "worker": run_worker}
+    calls = {"active": train_active, "passive": train_passive, "coordinator": train_coordinator, "worker": train_worker}
     try:
         calls[role](Path(path), insecure=False, terminal=Terminal())
     except Exception as error:
@@ -89,29 +89,21 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
         sys.exit(1)
 
 
-@pytest.fixture(scope="module")
-def forks() -> Any:
-    """Processes that start from one that has imported everything and opened nothing."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["parties.jobs.train_vertical", "parties.jobs.train_horizontal"])
-    return context
-
-
-def start(sites: Any, forks: Any, victim: str = "", behind: str = "", blow: int = 0) -> dict[str, Any]:
+def start(sites: Any, victim: str = "", behind: str = "", blow: int = 0) -> dict[str, Any]:
     processes = {}
     for site, role in ((sites.bank, "active"), (sites.shop, "passive")):
         arguments = (role, str(site.write()), site.party == victim, behind, blow, str(site.path / "errors.txt"))
-        processes[site.party] = forks.Process(target=take_part, args=arguments, daemon=True)
+        processes[site.party] = FORKS.Process(target=take_part, args=arguments, daemon=True)
     for process in processes.values():
         process.start()
     return processes
 
 
-def strike(sites: Any, forks: Any, victim: str, behind: str, blow: int) -> tuple[float, int, str]:
+def strike(sites: Any, victim: str, behind: str, blow: int) -> tuple[float, int, str]:
     """How long the survivor took to notice the blow, its exit code, and its last words."""
     for site in (sites.bank, sites.shop):
         site.run["timeout"] = TIMEOUT_S
-    processes = start(sites, forks, victim, behind, blow)
+    processes = start(sites, victim, behind, blow)
     (survivor,) = set(processes) - {victim}
     try:
         deadline = time.monotonic() + 30
@@ -160,9 +152,9 @@ def assert_ended_well(sites: Any, victim: str, code: int, said: str, where: str)
     assert [path.name for path in survivor.run_folder.rglob(".*")] == []
 
 
-def assert_goes_on(sites: Any, forks: Any) -> None:
+def assert_goes_on(sites: Any) -> None:
     """Started again, both sides finish, with one release in all."""
-    processes = start(sites, forks)
+    processes = start(sites)
     for process in processes.values():
         process.join(30)
     assert {party: process.exitcode for party, process in processes.items()} == {"bank": 0, "shop": 0}
@@ -185,22 +177,20 @@ def expanded(where: str) -> list[str]:
     ("victim", "behind", "where"), PHASES, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in PHASES]
 )
 def test_a_killed_party_is_noticed_within_a_second_and_the_run_goes_on_when_started_again(
-    sites: Any, forks: Any, victim: str, behind: str, where: str
+    sites: Any, victim: str, behind: str, where: str
 ) -> None:
-    took, code, said = strike(sites, forks, victim, behind, signal.SIGKILL)
+    took, code, said = strike(sites, victim, behind, signal.SIGKILL)
     assert took < 1
     assert_ended_well(sites, victim, code, said, where)
-    assert_goes_on(sites, forks)
+    assert_goes_on(sites)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize(
     ("victim", "behind", "where"), FROZEN, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in FROZEN]
 )
-def test_a_frozen_party_is_noticed_after_the_timeout(
-    sites: Any, forks: Any, victim: str, behind: str, where: str
-) -> None:
-    took, code, said = strike(sites, forks, victim, behind, signal.SIGSTOP)
+def test_a_frozen_party_is_noticed_after_the_timeout(sites: Any, victim: str, behind: str, where: str) -> None:
+    took, code, said = strike(sites, victim, behind, signal.SIGSTOP)
     # Silence counts from the last heartbeat, of which there is one every quarter of the timeout.
     assert took < 1.5 * TIMEOUT_S + 0.5
     assert_ended_well(sites, victim, code, said, where)
@@ -211,22 +201,22 @@ def test_a_frozen_party_is_noticed_after_the_timeout(
     ("victim", "behind", "where"), FROZEN, ids=[f"{v} {b}".replace(" ", "-") for v, b, _ in FROZEN]
 )
 def test_a_party_whose_program_hangs_is_given_up_though_its_sockets_answer(
-    sites: Any, forks: Any, victim: str, behind: str, where: str
+    sites: Any, victim: str, behind: str, where: str
 ) -> None:
     survivor = sites.bank if victim == "shop" else sites.shop
     survivor.run["stall"] = STALL_S
-    took, code, said = strike(sites, forks, victim, behind, HANG)
+    took, code, said = strike(sites, victim, behind, HANG)
     assert took < 2 * STALL_S + 1
     assert_ended_well(sites, victim, code, said, where)
     assert "is connected, but its program has said nothing for 2 s" in said
 
 
-def test_a_party_that_works_for_long_in_steps_is_waited_for(sites: Any, forks: Any) -> None:
+def test_a_party_that_works_for_long_in_steps_is_waited_for(sites: Any) -> None:
     """Trees grow for some times the patience of the one that waits; what it waits for is the next step."""
     for site in (sites.bank, sites.shop):
         site.run["stall"] = STALL_S
     sites.bank.run["model"] = {"n_estimators": 30, "max_depth": 2}
-    processes = start(sites, forks, "bank", "a round", 0)
+    processes = start(sites, "bank", "a round", 0)
     for process in processes.values():
         process.join(60)
     assert {party: process.exitcode for party, process in processes.items()} == {"bank": 0, "shop": 0}
@@ -237,7 +227,7 @@ def test_a_party_that_works_for_long_in_steps_is_waited_for(sites: Any, forks: A
 
 
 @pytest.mark.parametrize("victim", ["hub", "w1"])
-def test_of_those_who_add_up_whoever_hangs_is_left(tmp_path: Path, forks: Any, victim: str) -> None:
+def test_of_those_who_add_up_whoever_hangs_is_left(tmp_path: Path, victim: str) -> None:
     """The workers leave a coordinator, and a coordinator goes on without a worker."""
     clinics = Clinics(tmp_path)
     clinics.runs["hub"]["patience"] = 3
@@ -248,7 +238,7 @@ def test_of_those_who_add_up_whoever_hangs_is_left(tmp_path: Path, forks: Any, v
         role, behind = ("coordinator", "received masked") if name == "hub" else ("worker", "received add up")
         errors = str(tmp_path / name / "errors.txt")
         arguments = (role, str(clinics.write(name)), name == victim, behind, HANG, errors)
-        processes[name] = forks.Process(target=take_part, args=arguments, daemon=True)
+        processes[name] = FORKS.Process(target=take_part, args=arguments, daemon=True)
         processes[name].start()
     survivors = [name for name in processes if name != victim]
     try:

@@ -14,7 +14,7 @@ import parties.errors
 import protocols.errors
 from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from parties.session.termination import NO_REASON, last_words
+from parties.session.termination import NO_REASON, termination_message
 from protocols.errors import (
     DecodeError,
     NothingInCommon,
@@ -51,7 +51,7 @@ PASSED_ON = {
 def test_only_sentences_about_the_talk_are_passed_on(kind: type[BaseException]) -> None:
     is_signal = kind is parties.errors.Stopped
     error = kind(15) if is_signal else kind("/home/mia/customers.csv: column 'income' holds 81726354")
-    told = last_words(error, peer="shop", others={"shop", "post"})
+    told = termination_message(error, peer="shop", others={"shop", "post"})
     assert (told == str(error)) is (kind in PASSED_ON)
     assert kind in PASSED_ON or not [word for word in ("/", "income", "81726354") if word in told]
     is_told = kind in PASSED_ON or issubclass(kind, LedgerError | Stopped | WorkersLost | PeerAborted | PeerLost)
@@ -75,8 +75,11 @@ def test_what_concerns_one_peer_is_not_for_the_others(
     kind: type[BaseException], sentence: str, is_about_post: bool
 ) -> None:
     error, peers = kind(sentence), {"shop", "post"}
-    assert last_words(error, peer="post", others=peers) in (sentence, last_words(error, peer="post", others={"shop"}))
-    assert (last_words(error, peer="shop", others=peers) == sentence) is not is_about_post
+    assert termination_message(error, peer="post", others=peers) in (
+        sentence,
+        termination_message(error, peer="post", others={"shop"}),
+    )
+    assert (termination_message(error, peer="shop", others=peers) == sentence) is not is_about_post
 
 
 def test_settings_that_allow_no_run_are_named_here_and_not_at_the_peer(sites: Any, outcomes: Outcomes) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from parties.reports.page import Grid, Page, Section, to_csv
+from parties.reports.page import FigureGrid, Page, PageSection, to_csv
 from parties.storage.csv_cells import as_text
 from parties.vertical.prediction_output import write_predictions
 
@@ -51,8 +51,8 @@ def test_numbers_and_harmless_texts_stay_as_they_are(text: str) -> None:
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_report_computes_no_name_that_a_peer_chose(formula: str) -> None:
-    names = Grid(formula, ("column", formula), ((formula, formula),))
-    text = to_csv(Page("title", "lead", (Section(formula, (names,)),)))
+    names = FigureGrid(formula, ("column", formula), ((formula, formula),))
+    text = to_csv(Page("title", "lead", (PageSection(formula, (names,)),)))
     cells = [cell for row in csv.reader(io.StringIO(text)) for cell in row]
     assert len([cell for cell in cells if "HYPERLINK" in cell]) == 5
     assert not [cell for cell in cells if is_computed(cell)]

@@ -7,10 +7,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from opboost.preprocess import EncodedColumn
 from parties.errors import RunFolderError
 from parties.storage import spool as module
-from parties.storage.spool import ArraySpool, EncodedSpool, scattered
+from parties.storage.spool import ArraySpool, scattered
 
 
 @pytest.fixture(params=[1 << 20, 8], ids=["in memory", "in a file"])
@@ -29,26 +28,6 @@ def test_arrays_come_back_whole_and_in_part(spool: ArraySpool) -> None:
             found = spool.get(number, part.start or 0, part.stop)
             assert found.dtype == array.dtype
             np.testing.assert_array_equal(found, array[part])
-
-
-def test_encoded_columns_come_back_exactly(spool: ArraySpool) -> None:
-    missing = np.array([False, True, False])
-    columns = [
-        EncodedColumn(np.array([1, 1, 1000]), missing, 2),
-        EncodedColumn(np.array([0, 200, 70_000]), ~missing, 0),
-        EncodedColumn(np.array([7, 2**40, 3]), np.zeros(3, np.bool_), 1),
-    ]
-    encoded = EncodedSpool(spool)
-    for column in columns:
-        encoded.append(column)
-    assert len(encoded) == 3
-    assert encoded.n_clipped == [2, 0, 1]
-    for found in (list(encoded), encoded[:], [encoded[i] for i in range(3)]):
-        for mine, theirs in zip(found, columns, strict=True):
-            np.testing.assert_array_equal(mine.codes, theirs.codes)
-            assert np.can_cast(mine.codes.dtype, np.int64)
-            np.testing.assert_array_equal(mine.is_missing, theirs.is_missing)
-            assert mine.n_clipped == theirs.n_clipped
 
 
 @pytest.mark.parametrize("block", [1, 3, 100])

@@ -9,8 +9,6 @@ import io
 import lzma
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -27,17 +25,20 @@ from opboost.rng import seeded
 from parties.cluster.worker_rows import worker_rows
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
-from parties.config.reading import read_any_run, read_schema
+from parties.config.reading import read_any_run, read_run, read_schema
 from parties.config.record_runs import read_record_run
+from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import TableError
+from parties.errors import EXPECTED_ERRORS, LedgerError, TableError
+from parties.horizontal.row_partitions import one_table
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_horizontal import make_recipe
-from parties.jobs.train_vertical import EXPECTED_ERRORS
+from parties.ledger.release_ledger import Ledger
 from parties.tables.parquet import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
+from tests.support.processes import Command, finish
 
 HASTE = 0.05
 SECRET = "k0399"
@@ -135,11 +136,10 @@ def test_the_command_ends_at_a_pipe_with_a_sentence_and_a_code(sites: Any) -> No
         site.write()
         if not (site.path / "odd.csv").exists():
             os.mkfifo(site.path / "odd.csv")
-        call = [sys.executable, "-m", "parties.cli", command, str(site.path / "run.yaml")]
-        done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 1
-        assert "is a named pipe" in " ".join((done.stdout + done.stderr).split())
-        assert "Traceback" not in done.stderr
+        ((code, out, error),) = finish(Command(command, str(site.path / "run.yaml")), seconds=60)
+        assert code == 1
+        assert "is a named pipe" in " ".join((out + error).split())
+        assert "Traceback" not in error
 
 
 @pytest.mark.parametrize("which", ["ids", "secret_key", "schema"])
@@ -546,3 +546,16 @@ def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
         there.listen()
         somebody = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
     assert (somebody.status, "somebody listens" in somebody.sentence) == (Status.OK, True)
+
+
+def test_paths_that_may_not_be_looked_at_are_one_sentence(shop: Any, owner: Owner) -> None:
+    """As below a folder that is shut to this user; a name that is too long shows the same to everybody."""
+    path, hidden = shop.write(), Path("/" + "x" * 300)
+    run = read_run(path, PassiveRun)
+    with pytest.raises(TableError, match="cannot be read: File name too long"):
+        prepare_passive(run.model_copy(update={"data": hidden}), path)
+    with pytest.raises(LedgerError, match="cannot be used: File name too long"):
+        Ledger(hidden)
+    assert one_table(hidden) == hidden
+    with pytest.raises(TableError, match="cannot be read: File name too long"):
+        OwnerRows.of(hidden, owner.folder / "schema.yaml")

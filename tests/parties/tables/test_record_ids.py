@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opboost.errors import SchemaError
 from opboost.schema import ColumnSchema, TableSchema
 from parties.errors import TableError
-from parties.tables import record_ids, sorted_ids
 from parties.tables.party_table import read_table
-from parties.tables.record_ids import canonical, each_id, ids_to_keep, join, read_ids, rows_to_keep, split, with_parts
+from parties.tables.record_ids import canonical, join, read_ids, rows_to_keep, split, with_parts
 
 FILE = Path("data.csv")
 SECRET = "81726354"
@@ -110,50 +109,6 @@ def test_rows_of_a_repeated_id_are_treated_as_was_agreed(duplicates: str, rows: 
             rows_to_keep(ids, "refuse", ["k"], FILE)
     else:
         assert rows_to_keep(ids, duplicates, ["k"], FILE).tolist() == rows  # type: ignore[arg-type]
-
-
-@settings(deadline=None, max_examples=40)
-@pytest.mark.parametrize(("window", "step"), [(2, 1), (4, 2), (1 << 16, 1 << 10)])
-@given(
-    texts=st.lists(
-        st.sampled_from(["", "a", "b", "ab", "\u00e9", "\uffee", "\U0001f600", "10", "9"]), min_size=1, max_size=30
-    )
-)
-def test_ids_that_are_sorted_on_disk_are_those_of_texts_one_by_one(window: int, step: int, texts: list[str]) -> None:
-    ids = pd.Index(texts, dtype=object)
-    of_each = {text: [row for row, other in enumerate(texts) if other == text] for text in sorted(set(texts))}
-    wanted = {
-        "first": [rows[0] for rows in of_each.values()],
-        "last": [rows[-1] for rows in of_each.values()],
-        "drop": [rows[0] for rows in of_each.values() if len(rows) == 1],
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_ids, "PIECE_IDS", 3)
-        patch.setattr(sorted_ids, "WINDOW_ROWS", window)
-        patch.setattr(sorted_ids, "STEP", step)
-        for duplicates, rows in wanted.items():
-            if not rows:
-                continue
-            pieces = (ids[start : start + 3] for start in range(0, len(ids), 3))
-            found = ids_to_keep(pieces, duplicates, ["k"], FILE)  # type: ignore[arg-type]
-            assert rows_to_keep(ids, duplicates, ["k"], FILE).tolist() == found.rows[:].tolist() == rows  # type: ignore[arg-type]
-            kept = [texts[row] for row in rows]
-            assert list(found.ids) == list(each_id(found.ids)) == list(found.ids[:]) == kept
-            assert list(found.ids[1:3]) == kept[1:3]
-            assert found.ids[np.array([len(rows) - 1, 0])].tolist() == [kept[-1], kept[0]]
-            assert found.ids.get_indexer(pd.Index([kept[-1], "other"], dtype=object)).tolist() == [len(rows) - 1, -1]
-
-
-@pytest.mark.parametrize("order", ["ascending", "descending", "random"])
-def test_many_sorted_pieces_are_merged(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sorted_ids, "WINDOW_ROWS", 64)
-    monkeypatch.setattr(sorted_ids, "STEP", 8)
-    numbers = np.arange(3000)
-    numbers = {"ascending": numbers, "descending": numbers[::-1]}.get(order, np.random.default_rng(3).permutation(3000))
-    texts = [f"customer {number:05}" for number in numbers]
-    found = sorted_ids.sort_ids((pd.Index(texts[i : i + 50], dtype=object) for i in range(0, 3000, 50)), "refuse")
-    assert list(found.ids) == sorted(texts)
-    np.testing.assert_array_equal(found.rows[:], np.argsort(numbers))
 
 
 def test_a_file_of_repeated_ids_alone_has_nothing_left() -> None:

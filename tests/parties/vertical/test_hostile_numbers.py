@@ -16,11 +16,12 @@ import pytest
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from parties.errors import ConfigError, Disagreement
 from parties.horizontal.public_randomness import term_differences
+from parties.ledger.release_ledger import Ledger
 from parties.storage.serialization import guarantee_from_dict, router_from_dict
 from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.release_offer import offer_digest
-from parties.vertical.resolution_limit import FILE, ResolvedTests
+from parties.vertical.resolution_limit import ResolvedTests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import (
@@ -183,7 +184,8 @@ MOST = 2 * (2 * 33 + 3 * 2)
 def test_more_tests_than_the_released_ranks_allow_cost_neither_memory_nor_time(
     trial: Any, tmp_path: Path, wanted: SplitRanks
 ) -> None:
-    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(ledger))
     script = [BANK, PROVED, wanted, Done()]
     tracemalloc.start()
     began = time.process_time()
@@ -193,7 +195,8 @@ def test_more_tests_than_the_released_ranks_allow_cost_neither_memory_nor_time(
     assert isinstance(error, UnexpectedMessage), error
     assert f"asked for {len(wanted.ranks)} split tests" in str(error)
     assert f"at most {MOST}" in str(error)
-    assert not (tmp_path / FILE).exists()
+    assert ledger.n_lines == 1
+    ledger._lines.close()
     assert "thresholds" not in [message.kind for message in channel.heard]
     assert peak < 40 << 20
     assert took < 5
@@ -201,16 +204,20 @@ def test_more_tests_than_the_released_ranks_allow_cost_neither_memory_nor_time(
 
 def test_a_test_that_is_asked_twice_in_one_message_is_refused(trial: Any, tmp_path: Path) -> None:
     twice = SplitRanks(columns=np.zeros(2, "<u4"), ranks=np.zeros(2, "<u4"), missing_left=np.zeros(2, np.bool_))
-    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(ledger))
     error, _ = refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, PROVED, twice, Done()])
     assert isinstance(error, UnexpectedMessage)
     assert "more than once" in str(error)
+    ledger._lines.close()
 
 
 def test_tests_that_do_not_exist_are_not_counted(trial: Any, tmp_path: Path) -> None:
-    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(tmp_path))
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    job = trial.passive("shop", epsilon=math.inf, resolved=ResolvedTests(ledger))
     refusal(lambda channel: party_b.train(job, channel), "bank", [BANK, PROVED, asked(33), Done()])
-    assert not (tmp_path / FILE).exists()
+    assert ledger.n_lines == 1
+    ledger._lines.close()
 
 
 @pytest.mark.parametrize(("column", "row"), [(5, 1), (6, 0), (0, N_ROWS + 1), (2**32 - 1, 0)])

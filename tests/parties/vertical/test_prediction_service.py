@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -26,12 +25,13 @@ from opboost.schema import ColumnSchema, Kind
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.jobs.life_cycle import Terminal, logged
 from parties.jobs.predict_vertical import predict_active, serve_until_stopped
-from parties.jobs.train_vertical import Terminal, recorded, train_active, train_passive
-from parties.reports.page import Grid
+from parties.jobs.train_vertical import train_active, train_passive
+from parties.reports.page import FigureGrid
 from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import active_channels, own_keys, peer_key
+from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.handshake import greet_all
 from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -41,12 +41,9 @@ from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus,
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
+from tests.support.processes import FORKS
 
 SILENT = Terminal()
-
-# Processes that start from one that has imported everything and opened nothing.
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["parties.jobs.predict_vertical"])
 
 
 def command(arguments: list[str], stdout: str, stderr: str) -> None:
@@ -89,7 +86,7 @@ class Service:
         self._said = {name: sites.shop.path / f"{name}.txt" for name in ("stdout", "stderr")}
         arguments = ["party-b", str(sites.shop.write()), "--serve", "--format", "json"]
         texts = [str(path) for path in self._said.values()]
-        self.process = _FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
+        self.process = FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
         self.process.start()
         self.wait_for("serving")
 
@@ -160,9 +157,9 @@ def ask_and_hang(path: str, pipe: Connection) -> None:
     run = read_run(Path(path), ActiveRun)
     folder = RunFolder(run.run_folder)
     with (
-        recorded(folder, SILENT) as log,
-        active_channels(run, False) as open_channels,
-        session(folder.load_joint_model(), open_channels(log), party="bank", run_id="spring") as asking,
+        logged(folder, SILENT) as log,
+        open_connections(run, False) as open_channels,
+        session(folder.load_joint_model(), list(open_channels(log).values()), party="bank", run_id="spring") as asking,
     ):
         asking.predict(["k0001"], {"age": np.array([30.0])}, desensitized=False)
         pipe.send("answered")
@@ -184,8 +181,8 @@ def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_ta
                 expect(channel, Answers)
         assert "where a request was due" in service.wait_for("session", 2)
 
-        mine, theirs = _FORKS.Pipe()
-        bank = _FORKS.Process(target=ask_and_hang, args=(str(sites.bank.path / "run.yaml"), theirs), daemon=True)
+        mine, theirs = FORKS.Pipe()
+        bank = FORKS.Process(target=ask_and_hang, args=(str(sites.bank.path / "run.yaml"), theirs), daemon=True)
         bank.start()
         try:
             assert mine.poll(30)
@@ -393,7 +390,7 @@ def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say
         status = answerer.answer(Ask(ids=asked, desensitized=desensitized)).status
         known = [RecordStatus.ANSWERED if one in held else RecordStatus.UNKNOWN for one in asked]
         assert status.tolist() == (known if may_route or desensitized else [RecordStatus.REFUSED_ROUTED] * 4)
-    at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, Grid) for row in block.rows}
+    at_a = {row[0]: row[2] for block in leakage_section().blocks if isinstance(block, FigureGrid) for row in block.rows}
     assert "whether B's data file holds any id that A asks for" in at_a["who is in the data"]
     page = (Path(__file__).parents[3] / "docs" / "privacy" / "who-sees-what.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith("| prediction |"))

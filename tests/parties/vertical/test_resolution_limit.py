@@ -1,19 +1,25 @@
-"""What a run may have resolved is counted over all its attempts, and kept before it is answered."""
+"""What may be resolved is counted over all attempts of a run and over all runs, and entered before it is answered."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from opboost.ranking import RankTable
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
+from opboost.ranking import RankedColumn, RankTable
+from opboost.schema import ColumnSchema
 from opboost.trees.boosting import BoostingParameters
-from parties.errors import RunFolderError
-from parties.vertical.release_offer import PackedColumn
-from parties.vertical.resolution_limit import FILE, ResolvedTests, most_tests
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Hello, Role, SplitRanks, Task, Terms
+
+MECHANISMS = tuple(ColumnMechanism(ColumnSchema(name=name, lower=0, upper=9), MechanismSettings()) for name in "ab")
 
 
 def asked(*ranks: int, column: int = 0, missing_left: bool = False) -> SplitRanks:
@@ -23,40 +29,65 @@ def asked(*ranks: int, column: int = 0, missing_left: bool = False) -> SplitRank
     )
 
 
-def ask(folder: Path, wanted: SplitRanks) -> None:
-    """A run's attempt in which at most four tests may be resolved."""
-    resolved = ResolvedTests(folder)
-    resolved.keep(resolved.admit(wanted, most=4, peer="bank"))
+def column(name: str, n_ranks: int) -> RankedColumn:
+    return RankedColumn(name, None, np.empty(0, np.uint32), RankTable(np.arange(n_ranks)), True)
 
 
-def test_a_resumed_run_is_not_counted_twice_and_another_models_tests_add_up(tmp_path: Path) -> None:
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "ledger.sqlite") as found:
+        yield found
+
+
+def ask(
+    ledger: Ledger, wanted: SplitRanks, *, run: str = "spring", peer: str = "bank", agreed: int | None = None
+) -> int:
+    """A run's attempt in which at most four tests may be resolved; tells how many were entered of column a."""
+    resolved = ResolvedTests(ledger, Occasion(run_id=run, task="train", peer=peer))
+    columns = [column("a", 10), column("b", 10)]
+    found = resolved.resolve(wanted, columns, MECHANISMS, is_secure=True, most=4, agreed=agreed, peer=peer)
+    assert found.thresholds.tolist() == [rank + 0.5 for rank in wanted.ranks.tolist()]
+    if "a" not in ledger._families.values():
+        ledger._families.update({test[0]: "a" for test in ledger.tests(peer)})
+    return ledger.n_tests("a")
+
+
+def test_a_resumed_run_is_not_counted_twice_and_another_models_tests_add_up(ledger: Ledger) -> None:
     for _ in range(3):
-        ask(tmp_path, asked(1, 2, 3))
+        assert ask(ledger, asked(1, 2, 3)) == 3
+    assert ledger.n_lines == 2
     with pytest.raises(UnexpectedMessage, match=r"^bank asked for 5 split tests in this run; .* at most 4\. No thres"):
-        ask(tmp_path, asked(4, 5))
-    ask(tmp_path, asked(3, 4))
+        ask(ledger, asked(4, 5))
+    assert ask(ledger, asked(3, 4)) == 4
     for other in (asked(5), asked(1, column=1), asked(1, missing_left=True)):
         with pytest.raises(UnexpectedMessage, match="asked for 5 split tests"):
-            ask(tmp_path, other)
+            ask(ledger, other)
 
 
-def test_what_is_refused_does_not_count(tmp_path: Path) -> None:
-    for _ in range(2):
+def test_runs_together_get_no_more_of_a_release_than_was_agreed(ledger: Ledger) -> None:
+    """Nine runs with four tests each would have all thresholds; without a number that was agreed on they do."""
+    assert [ask(ledger, asked(run), run=f"run{run}", agreed=4) for run in range(4)] == [1, 2, 3, 4]
+    with pytest.raises(UnexpectedMessage, match=r"asked for 5 split tests of these columns in all runs"):
+        ask(ledger, asked(4), run="run4", agreed=4)
+    assert ask(ledger, asked(0, 3), run="run4", agreed=4) == 4
+    assert ask(ledger, asked(8), run="run5", peer="post", agreed=4) == 5
+    assert [ask(ledger, asked(run), run=f"run{run}") for run in range(4, 9)] == [6, 7, 8, 9, 9 + 1]
+
+
+def test_what_was_counted_is_known_when_the_ledger_is_opened_again(tmp_path: Path, ledger: Ledger) -> None:
+    ask(ledger, asked(1, 2, 3, 4))
+    with Ledger(tmp_path / "ledger.sqlite") as again:
+        assert again.tests("bank") == ledger.tests("bank")
         with pytest.raises(UnexpectedMessage):
-            ask(tmp_path, asked(*range(9)))
-    assert not (tmp_path / FILE).exists()
-    ask(tmp_path, asked(*range(4)))
+            ask(again, asked(5))
 
 
-@pytest.mark.parametrize("content", ["", "[[1, 2]]", "[[-1, 2, true]]", "{}", "[" * 100_000])
-def test_what_cannot_be_read_is_not_taken_for_nothing(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE).write_text(content)
-    with pytest.raises(RunFolderError, match=r"resolved\.json cannot be read; choose another run_id"):
-        ask(tmp_path, asked(1))
-
-
-def column(n_ranks: int) -> PackedColumn:
-    return PackedColumn("c", None, RankTable(np.arange(n_ranks)), False, "", 0)
+def test_what_is_refused_does_not_count(ledger: Ledger) -> None:
+    for wanted in (asked(*range(9)), asked(1, 1)):
+        with pytest.raises(UnexpectedMessage):
+            ask(ledger, wanted)
+    assert ledger.n_lines == 1
+    ask(ledger, asked(*range(4)))
 
 
 def test_an_active_party_that_says_nothing_is_allowed_none() -> None:
@@ -65,8 +96,8 @@ def test_an_active_party_that_says_nothing_is_allowed_none() -> None:
 
     for planned, agreed, most in ((None, None, 0), (None, 5, 0), (7, None, 7), (7, 5, 5), (5, 7, 5), (5, 0, 0)):
         mine, theirs = hello(Role.PASSIVE, agreed=Terms(tests=agreed)), hello(Role.ACTIVE, plan=Terms(tests=planned))
-        assert most_tests(mine, theirs, [column(100)]) == most
-        assert most_tests(mine, theirs, [column(1), column(2)]) == min(6, most)
+        assert most_tests(mine, theirs, [column("a", 100)]) == most
+        assert most_tests(mine, theirs, [column("a", 1), column("b", 2)]) == min(6, most)
         assert most_tests(mine, theirs, []) == 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -20,6 +19,7 @@ import pytest
 from opboost.routing import Router
 from opboost.trees.model_file import load_model
 from parties.runs.run_folder import RunFolder
+from tests.support.processes import FORKS
 
 PASSIVE = ("shop", "post", "club")
 
@@ -55,13 +55,11 @@ class Quartet:
 
     def start(self, *parties: str, behind: str = "") -> None:
         """Start parties; each kills itself when it has noted the message `behind`."""
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["parties.jobs.train_vertical"])
         for party in parties:
             site = self.bank if party == "bank" else self.sites[party]
             role = "active" if party == "bank" else "passive"
             arguments = (role, str(site.write()), str(site.path / "errors.txt"), behind)
-            self.processes[party] = context.Process(target=take_part, args=arguments, daemon=True)
+            self.processes[party] = FORKS.Process(target=take_part, args=arguments, daemon=True)
             self.processes[party].start()
 
     def ends(self, *parties: str, seconds: float = 30) -> dict[str, int | None]:
@@ -70,6 +68,10 @@ class Quartet:
         for party in parties:
             self.processes[party].join(max(0, deadline - time.monotonic()))
         return {party: self.processes[party].exitcode for party in parties}
+
+    def log_text(self, party: str) -> str:
+        path = self.sites[party].run_folder / "log.jsonl"
+        return path.read_text() if path.exists() else ""
 
     def last_words(self, party: str) -> str:
         site = self.bank if party == "bank" else self.sites[party]
@@ -176,8 +178,14 @@ def test_one_of_three_dies_and_all_go_on_where_they_stopped(quartet: Any) -> Non
 
 
 def test_one_of_three_never_comes_and_nobody_draws(quartet: Any) -> None:
-    quartet.bank.run["wait"] = 3
-    quartet.start("bank", "shop", "club")
+    quartet.bank.run["wait"] = 2
+    quartet.start("shop", "club")
+    deadline = time.monotonic() + 30
+    for party in ("shop", "club"):
+        while "connecting" not in quartet.log_text(party):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    quartet.start("bank")
     assert quartet.ends("bank", "shop", "club") == {"bank": 1, "shop": 1, "club": 1}
     assert "post did not connect" in quartet.last_words("bank")
     for party in ("shop", "club"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from protocols.alignment import private_set_intersection
 from protocols.alignment.blinding import POINT_BYTES, Cipher
-from protocols.alignment.private_set_intersection import Common, Terms, be_found, find_common, keyed_order
+from protocols.alignment.private_set_intersection import Common, SetTerms, keyed_order, psi_initiate, psi_respond
 from protocols.errors import DecodeError, NothingInCommon, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 from protocols.messages.message import Message
@@ -83,13 +83,13 @@ def align(
     """What every party gets when a and the others bring these ids."""
     names = [name for name in sets if name != "a"]
     near, far = ends(names)
-    own = Terms(run_id="r", secret=secret, **terms)
+    own = SetTerms(run_id="r", secret=secret, **terms)
     calls: dict[str, Callable[[], Any]] = {
-        "a": lambda: find_common(near, sets["a"], sizes=[len(sets[name]) for name in names], terms=own)
+        "a": lambda: psi_initiate(near, sets["a"], sizes=[len(sets[name]) for name in names], terms=own)
     }
     for name, channel in zip(names, far, strict=True):
-        theirs = Terms(run_id="r", secret=secret)
-        calls[name] = lambda name=name, channel=channel, theirs=theirs: be_found(
+        theirs = SetTerms(run_id="r", secret=secret)
+        calls[name] = lambda name=name, channel=channel, theirs=theirs: psi_respond(
             channel, sets[name], size=len(sets["a"]), terms=theirs
         )
     return run_all(calls, near)
@@ -164,7 +164,9 @@ def test_no_more_than_a_few_chunks_wait_at_a_slow_party(monkeypatch: pytest.Monk
     monkeypatch.setattr(private_set_intersection, "CHUNK_IDS", 2)
     near, far = memory_pair("a", "b")
     ids = named(*map(str, range(40)))
-    found = run_all({"b": lambda: be_found(far, ids, size=1, terms=Terms(run_id="r", secret=SECRET))}, [], wait_s=0.5)
+    found = run_all(
+        {"b": lambda: psi_respond(far, ids, size=1, terms=SetTerms(run_id="r", secret=SECRET))}, [], wait_s=0.5
+    )
     assert found == {}
     near.send(OrderShare(random=bytes(32)))
     for _ in range(3):
@@ -187,11 +189,11 @@ def test_sets_that_do_not_meet_are_refused_and_nobody_is_told_anything(secret: b
 def test_other_secrets_find_nothing() -> None:
     near, far = memory_pair("a", "b")
     there, here = near, far
-    terms = [Terms(run_id="r", secret=secret) for secret in (SECRET, SECRET[::-1])]
+    terms = [SetTerms(run_id="r", secret=secret) for secret in (SECRET, SECRET[::-1])]
     found = run_all(
         {
-            "a": lambda: find_common([there], named("1"), sizes=[1], terms=terms[0]),
-            "b": lambda: be_found(here, named("1"), size=1, terms=terms[1]),
+            "a": lambda: psi_initiate([there], named("1"), sizes=[1], terms=terms[0]),
+            "b": lambda: psi_respond(here, named("1"), size=1, terms=terms[1]),
         },
         [near],
     )
@@ -294,10 +296,10 @@ def scripted(replies: Sequence[Message], ids: Sequence[bytes], role: str, size: 
     near, far = memory_pair("a", "b")
     for message in replies:
         (far if role == "a" else near).send(message)
-    terms = Terms(run_id="r", secret=None)
+    terms = SetTerms(run_id="r", secret=None)
     calls = {
-        "a": lambda: find_common([near], ids, sizes=[size], terms=terms),
-        "b": lambda: be_found(far, ids, size=size, terms=terms),
+        "a": lambda: psi_initiate([near], ids, sizes=[size], terms=terms),
+        "b": lambda: psi_respond(far, ids, size=size, terms=terms),
     }
 
     def hang_up() -> None:
@@ -450,5 +452,5 @@ def test_memory_is_a_few_hundred_bytes_per_id() -> None:
 
 
 def test_secrets_and_keys_do_not_show() -> None:
-    assert SECRET.hex() not in repr(Terms(run_id="r", secret=SECRET))
-    assert "secret" not in repr(Terms(run_id="r", secret=SECRET))
+    assert SECRET.hex() not in repr(SetTerms(run_id="r", secret=SECRET))
+    assert "secret" not in repr(SetTerms(run_id="r", secret=SECRET))

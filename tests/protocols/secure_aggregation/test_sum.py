@@ -13,9 +13,8 @@ import pytest
 from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
-from protocols.secure_aggregation import epochs as secure_epoch
 from protocols.secure_aggregation.epochs import Epoch, Parcel
-from protocols.secure_aggregation.masking import combine, derive, mask, split, unseal
+from protocols.secure_aggregation.masking import combine, derive, mask, unseal
 from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair
@@ -118,19 +117,6 @@ def test_below_the_threshold_every_side_refuses_by_itself_at_every_step() -> Non
         of.request(0)
     with pytest.raises(SumRefused, match="0 of 4 workers sent their shares"):
         of.result()
-
-
-def test_fewer_shares_than_the_threshold_say_nothing_of_a_secret() -> None:
-    secret = bytes(range(16))
-    shares = split(secret, threshold=3, n_shares=4)
-    assert combine(dict(enumerate(shares[:3]))) == secret
-    assert combine({1: shares[1], 3: shares[3], 2: shares[2]}) == secret
-    assert combine(dict(enumerate(shares[:2]))) != secret
-    # One share of a threshold of 2 is uniform whatever the secret: 4000 shares, each bit about half the time. By
-    # Hoeffding one of 128 bits is off by 0.045 with probability below 128 * 2 exp(-2 * 4000 * 0.045^2) = 3e-5.
-    draws = [split(bytes(16), threshold=2, n_shares=3)[0] for _ in range(4000)]
-    bits = np.unpackbits(np.frombuffer(b"".join(draws), np.uint8).reshape(4000, 16), axis=1)
-    assert abs(bits.mean(axis=0) - 0.5).max() < 0.045
 
 
 def looks_uniform(numbers: np.ndarray) -> bool:
@@ -440,22 +426,6 @@ def test_a_share_of_another_round_worker_or_epoch_does_not_open() -> None:
         group.workers[1].unmask(2, second._sealed_for(0), second.request(1)[1])
 
 
-@pytest.mark.parametrize(
-    ("names", "threshold", "message"),
-    [
-        (("a",), 1, "among 2 to 50 workers; found 1"),
-        (("a", "a", "b"), 2, "names and keys of their own"),
-        (("a", "b", "c"), 1, "more than half of the 3 workers; got 1"),
-        (("a", "b", "c"), 4, "more than half of the 3 workers; got 4"),
-        (tuple(f"w{i}" for i in range(51)), 30, "found 51"),
-    ],
-)
-def test_a_group_that_would_not_be_safe_is_refused(names: tuple[str, ...], threshold: int, message: str) -> None:
-    keys = tuple(bytes([i]) * 32 for i in range(len(names)))
-    with pytest.raises(SumRefused, match=message):
-        Epoch(run="run", number=1, names=names, keys=keys, threshold=threshold)
-
-
 def test_a_worker_joins_only_under_its_own_key_and_with_keys_that_are_keys() -> None:
     worker, other = SummedWorker("w0", "run"), SummedWorker("w1", "run")
     with pytest.raises(SumRefused, match="under its own key"):
@@ -515,10 +485,6 @@ def test_the_field_is_wide_enough_for_sums_of_int64_and_not_wider() -> None:
     largest = np.full((2, 1), 2**62 - 1)
     assert Group(2, 2).sum(largest).tolist() == [2**63 - 2]
     assert Group(2, 2).sum(np.full((2, 1), -(2**62))).tolist() == [-(2**63)]
-
-
-def test_the_number_of_workers_has_limits_that_are_told() -> None:
-    assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 50)
 
 
 def test_a_forked_process_sends_nothing_under_masks_that_its_parent_may_use_too() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages.fields import MAX_COUNT
+from protocols.messages.fields import COUNT_LIMIT
 from protocols.messages.id_alignment import IdConfirmation
-from protocols.messages.message import VERSION, Message
+from protocols.messages.message import PROTOCOL_VERSION, Message
 from protocols.messages.vertical import (
     Abort,
     Answers,
@@ -39,7 +39,7 @@ from protocols.transport.codec import Frame, decode, encode, size_bytes
 
 _texts = st.text(max_size=20)
 _names = st.text(min_size=1, max_size=20)
-_counts = st.integers(0, MAX_COUNT - 1)
+_counts = st.integers(0, COUNT_LIMIT - 1)
 _digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 _floats = st.floats(allow_nan=False)
 _losses = st.floats(min_value=0)
@@ -90,7 +90,7 @@ MESSAGES = st.one_of(
         plan=_terms,
         agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
-        max_rows=st.none() | st.integers(1, MAX_COUNT - 1),
+        max_rows=st.none() | st.integers(1, COUNT_LIMIT - 1),
         comes_again=st.booleans(),
     ),
     st.builds(IdConfirmation, tag=st.binary(min_size=32, max_size=32)),
@@ -143,7 +143,7 @@ def test_decoding_returns_what_was_encoded(message: Message) -> None:
 def test_the_frames_are_a_plain_header_and_little_endian_arrays() -> None:
     header, ranks = encode(RankChunk(column=2, start=7, ranks=np.array([1, 258], "<u2")))
     assert msgpack.unpackb(header) == {
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "kind": "rank chunk",
         "fields": {"column": 2, "start": 7},
         "arrays": [["ranks", "<u2", [2]]],
@@ -233,7 +233,7 @@ def misdescribed(draw: st.DrawFn) -> list[bytes]:
     """A well-formed header of a known kind whose fields, dtypes, shapes and lengths are anything."""
     layouts = draw(_layouts)
     header = {
-        "version": VERSION,
+        "version": PROTOCOL_VERSION,
         "kind": draw(st.sampled_from(("rank chunk", "split ranks", "answers", "ask", "offer", "thresholds", "hello"))),
         "fields": draw(_plain_fields | _json),
         "arrays": layouts,
@@ -275,7 +275,7 @@ def test_a_reader_that_trusts_the_header_is_caught_by_the_same_frames(strategy: 
 
 
 def _header(**changes: object) -> bytes:
-    chunk = {"version": VERSION, "kind": "rank chunk", "fields": {"column": 0, "start": 0}}
+    chunk = {"version": PROTOCOL_VERSION, "kind": "rank chunk", "fields": {"column": 0, "start": 0}}
     return msgpack.packb({**chunk, "arrays": [["ranks", "|u1", [3]]], **changes})
 
 
@@ -289,7 +289,7 @@ def _header(**changes: object) -> bytes:
         ([pickle.dumps(Done), b"abc"], "not MessagePack"),
         ([_header(version=None), b"abc"], "names no protocol version"),
         ([_header(version=True), b"abc"], "names no protocol version"),
-        ([_header(version=float(VERSION)), b"abc"], "names no protocol version"),
+        ([_header(version=float(PROTOCOL_VERSION)), b"abc"], "names no protocol version"),
         ([b"\x81\xa7version" + b"\x91" * 1000 + b"\x90"], "names no protocol version"),
         ([_header(kind="surprise"), b"abc"], "unknown kind"),
         ([_header(kind="offered column"), b"abc"], "unknown kind"),
@@ -319,8 +319,10 @@ def test_a_malformed_message_is_refused_with_its_fault_in_words(frames: list[byt
 
 
 def test_another_version_is_told_apart_from_damage() -> None:
-    with pytest.raises(VersionMismatch, match=f"speaks protocol version {VERSION + 1}, this party speaks {VERSION}"):
-        decode([_header(version=VERSION + 1), b"abc"])
+    with pytest.raises(
+        VersionMismatch, match=f"speaks protocol version {PROTOCOL_VERSION + 1}, this party speaks {PROTOCOL_VERSION}"
+    ):
+        decode([_header(version=PROTOCOL_VERSION + 1), b"abc"])
 
 
 def test_a_refusal_names_the_field_and_not_its_value() -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 
-from protocols.errors import PeerLost
+from protocols.errors import PeerLost, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done, Heartbeat, RankChunk
 from protocols.transport import liveness
 from protocols.transport.channel import Channel, Timing
+from protocols.transport.codec import encode
 from protocols.transport.liveness import HEARTBEAT, Silence, is_heartbeat
 from protocols.transport.zmq_listener import Listener
 
@@ -122,8 +126,11 @@ def test_a_sender_whose_reader_hangs_is_not_stuck(ends: Any, within: Within) -> 
 
 
 def test_a_sender_whose_reader_is_slow_waits(network: Any, within: Within) -> None:
-    """What waits is enough for some stalls, and the reader looks at nothing but the next message."""
-    timing = Timing(timeout_s=10, wait_s=10, stall_s=2)
+    """What waits is enough for some stalls, and the reader looks at nothing but the next message.
+
+    ZeroMQ lets a sender go on when half of its queue was taken.
+    """
+    timing = Timing(timeout_s=10, wait_s=10, stall_s=2, send_s=30)
     listener = network.listen("b", timing=timing)
     b = network.connect(listener.address, timing=timing)
     chunk = RankChunk(column=0, start=0, ranks=np.zeros(1 << 16, np.uint8))
@@ -145,6 +152,124 @@ def test_a_sender_whose_reader_is_slow_waits(network: Any, within: Within) -> No
     network.leave(listener)
     sender.join(10)
     assert [str(error) for error in errors] == ["a closed the connection"]
+
+
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_a_reader_that_is_alive_and_reads_nothing_is_given_up(network: Any, within: Within, who: str) -> None:
+    """It says that it goes on all the time."""
+    timing = Timing(timeout_s=10, wait_s=10, stall_s=30, send_s=1)
+    listener, context = network.listen("b", encrypted=False, timing=timing), zmq.Context()
+    other = context.socket(zmq.DEALER if who == "b" else zmq.ROUTER)
+    other.linger, other.rcvhwm = 0, 1
+    sender: Channel
+    if who == "b":
+        other.routing_id = b"b"
+        other.connect(listener.address)
+        other.send_multipart(encode(Done()))
+        sender = listener.channel("b")
+        assert within(5, sender.receive) == Done()
+        route: list[bytes] = []
+    else:
+        port = other.bind_to_random_port("tcp://127.0.0.1")
+        sender = network.connect(f"tcp://127.0.0.1:{port}", own=None, server=None, timing=timing)
+        sender.send(Done())
+        route = [other.recv_multipart()[0]]
+    is_over = threading.Event()
+
+    def beat() -> None:
+        while not is_over.wait(0.1):
+            other.send_multipart([*route, *HEARTBEAT], zmq.NOBLOCK)
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    chunk = RankChunk(column=0, start=0, ranks=np.zeros(1 << 18, np.uint8))
+
+    def send_for_ever() -> None:
+        while True:
+            sender.send(chunk)
+
+    try:
+        with pytest.raises(PeerLost, match=f"^{who} is connected, but has read nothing for 1 s; a 'rank"):
+            within(20, send_for_ever)
+        with pytest.raises(PeerLost):
+            within(0.5, lambda: sender.send(Done()))
+    finally:
+        is_over.set()
+        beating.join(5)
+        context.destroy(0)
+
+
+@pytest.mark.parametrize("who", ["a", "b"])
+def test_heartbeats_without_end_are_a_flood(ends: Any, within: Within, who: str) -> None:
+    a, b, listener = ends
+    route = listener._peers.route("b")
+
+    def flood() -> None:
+        frames = [route, *HEARTBEAT] if who == "a" else [*HEARTBEAT]
+        end = time.monotonic() + 10
+        while time.monotonic() < end and not is_over.is_set():
+            try:
+                (listener if who == "a" else b)._socket.send_multipart(frames, zmq.NOBLOCK)
+            except zmq.ZMQError:
+                time.sleep(0.0001)
+
+    is_over = threading.Event()
+    sender = threading.Thread(target=flood, daemon=True)
+    sender.start()
+    error = UnexpectedMessage if who == "a" else PeerLost
+    with pytest.raises(error, match="heartbeats without end"):
+        within(8, (b if who == "a" else a).receive)
+    is_over.set()
+    sender.join(5)
+
+
+@pytest.mark.parametrize("frames", [HEARTBEAT, encode(Done())], ids=["heartbeats", "messages"])
+def test_a_second_connection_that_goes_on_is_shut(network: Any, within: Within, frames: Any) -> None:
+    listener = network.listen("b", timing=TIMING)
+    first, second = (network.connect(listener.address, timing=TIMING) for _ in range(2))
+    first.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    end = time.monotonic() + 10
+    while not second._is_lost and time.monotonic() < end:
+        with suppress(zmq.Again):
+            second._socket.send_multipart(frames, zmq.NOBLOCK)
+        listener.channel("b").check()
+        second._follow_events()
+    assert second._is_lost
+    first.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+
+
+# A peer fills the queue of a listener, and dies while something is on its way to it.
+ABANDONED = """
+import time, zmq
+from protocols.messages.vertical import Abort, Done
+from protocols.transport.channel import Timing
+from protocols.transport.codec import encode
+from protocols.transport.zmq_listener import Listener
+
+listener = Listener("tcp://127.0.0.1:*", {"b": None}, keys=None, timing=Timing(timeout_s=4, wait_s=5))
+channel, context = listener.channel("b"), zmq.Context()
+peer = context.socket(zmq.DEALER)
+peer.routing_id, peer.linger, peer.sndhwm, peer.rcvhwm, peer.rcvbuf = b"b", 0, 0, 1, 1
+peer.connect(listener.address)
+peer.send_multipart(encode(Done()))
+channel.receive()
+for _ in range(5000):
+    peer.send_multipart(encode(Done()))
+for _ in range(30):
+    listener._socket.send_multipart([b"b", bytes(1 << 18)], zmq.NOBLOCK)
+time.sleep(0.2)
+peer.close()
+context.term()
+listener.close()
+print("closed")
+"""
+
+
+def test_a_listener_closes_after_a_peer_that_filled_its_queue_and_died() -> None:
+    done = subprocess.run([sys.executable, "-c", ABANDONED], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "closed\n")
 
 
 def test_whoever_comes_to_after_it_was_given_up_learns_so(ends: Any, within: Within) -> None:

@@ -100,7 +100,7 @@ def test_a_message_without_end_is_cut_off_at_the_one_who_connects(
 
         threading.Thread(target=serve, daemon=True).start()
         channel = network.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}", own=None, server=None)
-        with pytest.raises(UnexpectedMessage, match=r"^a sent more than 8 MiB ahead of its turn, and was cut off$"):
+        with pytest.raises(UnexpectedMessage, match=r"^a sent more than 8 MiB ahead of its turn, or "):
             within(20, channel.receive)
 
 

@@ -11,9 +11,9 @@ from opboost import DPBoostClassifier, DPBoostRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes
-from opboost.horizontal.dpboost.training import Settings
+from opboost.horizontal.dpboost.training import DPBoostSettings
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import squared_gradients
+from opboost.horizontal.rows.record_holder import squared_error_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.releases import LaplaceRelease, SelectionRelease
 from opboost.rng import seeded
@@ -36,8 +36,8 @@ PLAIN = {
 PUBLIC = {"bounds": (0, 1), "label_bounds": (-1, 1), "random_state": 0}
 
 
-def settings(**changes) -> Settings:
-    return Settings(**(PLAIN | changes))
+def settings(**changes) -> DPBoostSettings:
+    return DPBoostSettings(**(PLAIN | changes))
 
 
 def table(n_rows: int = 300, seed: int = 0):
@@ -46,7 +46,7 @@ def table(n_rows: int = 300, seed: int = 0):
     return X, np.where(X[:, 0] > 0.5, 0.6, -0.6)
 
 
-def deals_seen(chosen: Settings, epsilon: float = math.inf, n_rows: int = 300) -> list[np.ndarray]:
+def deals_seen(chosen: DPBoostSettings, epsilon: float = math.inf, n_rows: int = 300) -> list[np.ndarray]:
     """The records of every tree."""
     seen: list[np.ndarray] = []
 
@@ -63,7 +63,7 @@ def deals_seen(chosen: Settings, epsilon: float = math.inf, n_rows: int = 300) -
         *table(n_rows),
         PublicGrid([(0, 1)] * 2, 8),
         chosen,
-        gradients=squared_gradients,
+        gradients=squared_error_gradients,
         epsilon=epsilon,
         initial=lambda labels, rng: 0.0,
         deals=watched,

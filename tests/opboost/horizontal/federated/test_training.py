@@ -14,7 +14,7 @@ from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.training import Choices, train
 from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
-from opboost.horizontal.splits.column_schedule import column_turns, uniforms_of
+from opboost.horizontal.splits.column_schedule import uniforms_of
 from opboost.horizontal.splits.split_candidates import uniform_candidates
 from opboost.trees.complete import RandomRule, grow_complete_tree
 
@@ -318,18 +318,6 @@ def test_rounds_and_bytes_are_those_of_appendix_b(batch):
     assert cost("pr") == (n_batches * D, 6 * (2 + (1 + 2) * M * 2))
 
 
-def test_turns_go_round():
-    draws = uniforms_of(rng.seeded(0))
-    turn = column_turns("cyclical", 5, 2, uniforms=draws)
-    assert [turn().tolist() for _ in range(5)] == [[0, 1], [2, 3], [0, 4], [1, 2], [3, 4]]
-    drawn = column_turns("random", 5, 2, uniforms=draws)
-    seen = [tuple(sorted(drawn().tolist())) for _ in range(200)]
-    assert {len(set(each)) for each in seen} == {2}
-    assert len(set(seen)) == 10
-    with pytest.raises(ParameterError, match="all, cyclical or random"):
-        column_turns("some", 5, 2, uniforms=draws)
-
-
 def test_trees_use_the_columns_of_their_turn():
     for split in ("hist", "pr", "tr"):
         result = trained(choices(split, interaction="cyclical"), table=data(2000))
@@ -343,12 +331,6 @@ def test_trees_use_the_columns_of_their_turn():
 def test_choices_out_of_range_are_refused(name, value):
     with pytest.raises(ParameterError, match=f"^{name} must be"):
         choices(**{name: value})
-
-
-def test_noise_that_is_drawn_ahead_is_the_same_stream():
-    drawn = uniforms_of(rng.seeded(3))
-    pieces = np.concatenate([drawn(n) for n in (1, 5000, 7, 4096)])
-    np.testing.assert_array_equal(pieces, uniforms_of(rng.seeded(3))(len(pieces)))
 
 
 def test_a_random_tree_of_one_turn_is_complete():

@@ -11,7 +11,7 @@ import pytest
 from opboost import InPrivateClassifier
 from opboost.errors import AccountError, DataError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.settings import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -25,7 +25,7 @@ Y = (X[:, 0] > 0.5).astype(float)
 
 def recipe(*, n_rounds: int = 3, epsilon: float = 2.0) -> InPrivateAmongOwners:
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, epsilon, True, True)
-    settings = Settings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     return InPrivateAmongOwners(task=task, settings=settings)
 
 

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from opboost.errors import AccountError, ParameterError
-from opboost.horizontal.noise.initial_score import half_sums, score_of_classes, score_of_numbers
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping
-from opboost.horizontal.sgbdt.admission import pay
 from opboost.privacy.accounting import by_loss_distribution, by_renyi
 from opboost.privacy.gaussian import gaussian_delta, gaussian_mu
 from opboost.privacy.published import sgbdt_noise, zhu_wang
 from opboost.privacy.releases import SampledGaussianRelease
 from opboost.privacy.renyi import sampled_gaussian
 from opboost.privacy.renyi_filter import RenyiFilter
-from opboost.rng import seeded
 
 DELTA = 5e-8
 CLIPPING = Clipping(max_grad=0.5, max_hess=1.0, ratio=4.0)
@@ -59,25 +56,6 @@ def test_what_comes_before_the_trees_takes_its_share_and_the_sum_is_the_budget()
     assert ours.epsilon(DELTA) <= 0.5
     # Twin: an account that forgot the counts would come out below the budget, and not by little.
     assert ours.account(ours.releases[::2], DELTA) < 0.46
-
-
-def test_the_filter_pays_for_as_many_full_rounds_as_promised_and_no_more():
-    found = noise(has_filter=True)
-    accounts = found.filter_for(3)
-    assert accounts is not None
-    full, half = found.mu**2, found.mu**2 / 4
-    admitted = [pay(accounts, found.prices(), np.array([full, half, 0.0])) for _ in range(90)]
-    assert [int(column.sum()) for column in np.array(admitted).T] == [20, 80, 90]
-
-
-def test_a_filter_at_a_fixed_order_pays_for_as_many_full_rounds_too():
-    found = noise(has_filter=True, rate=0.1)
-    assert found.order is not None
-    assert found.order >= 2
-    accounts = found.filter_for(2)
-    assert accounts is not None
-    admitted = [pay(accounts, found.prices(), np.array([found.mu**2, found.mu**2 / 4])) for _ in range(25)]
-    assert [int(column.sum()) for column in np.array(admitted).T] == [20, 25]
 
 
 def test_individual_prices_cover_the_exact_divergence_of_each_record():
@@ -135,25 +113,6 @@ def test_the_general_bound_on_sampling_is_above_the_exact_one():
     for order in (2, 5, 40):
         assert zhu_wang(0.1, 0.01, order) >= sampled_gaussian(0.1, math.sqrt(0.02), (order,))[0] * (1 - 1e-12)
     assert zhu_wang(0.1, 0.01, 40) > 1.5 * sampled_gaussian(0.1, math.sqrt(0.02), (40,))[0]
-
-
-@pytest.mark.parametrize("label", [-7.0, -1.0, -0.3, 0.0, 0.77, 1.0, 7.0])
-def test_a_record_adds_exactly_one_to_both_half_sums_together(label):
-    recorded = []
-    score_of_numbers(np.array([label]), seeded(0), noise=lambda unit: recorded.append(unit))
-    high, low = half_sums(np.array([(1 + np.clip(label, -1, 1)) / 2]), noise=lambda unit: None, rng=seeded(0))
-    assert high >= 0
-    assert low >= 0
-    assert high + low == 1.0
-    assert recorded == [2.0**20]
-
-
-def test_first_scores_are_the_means_and_the_log_odds():
-    labels = np.array([0.5, -1.0, 0.25])
-    assert score_of_numbers(labels, seeded(0), noise=lambda unit: None) == pytest.approx(labels.mean(), abs=1e-5)
-    classes = np.array([1.0, 0.0, 0.0, 0.0])
-    assert score_of_classes(classes, seeded(0), noise=lambda unit: None) == pytest.approx(math.log(1 / 3), abs=1e-5)
-    assert score_of_numbers(np.empty(0), seeded(0), noise=lambda unit: None) == 0.0
 
 
 def test_the_code_s_scale_of_the_mean_s_noise_is_half_of_what_it_needs():

@@ -18,8 +18,8 @@ from opboost.horizontal.rows.record_holder import (
     RecordHolder,
     WalkingHolder,
     contributions,
-    logistic_gradients,
-    squared_gradients,
+    cross_entropy_gradients,
+    squared_error_gradients,
 )
 from opboost.rng import seeded
 from opboost.trees.complete import Cuts, RandomRule, grow_complete_tree, splits_of
@@ -46,7 +46,7 @@ def holder(kind=RecordHolder, admit=everyone, clipping=None, data=None):
     return kind(
         binned,
         labels,
-        gradients=squared_gradients,
+        gradients=squared_error_gradients,
         clipping=clipping or Clipping(max_grad=0.5, max_hess=1.0),
         initial_score=0.1,
         admit=admit,
@@ -88,7 +88,7 @@ def test_contributions_move_towards_zero_and_what_is_no_number_is_refused():
 
 @pytest.mark.parametrize(("max_grad", "ratio"), [(1.0, 1.0), (1.0, 2.0), (0.5, 2.0), (0.3, 0.5)])
 def test_the_joint_bound_of_the_cross_entropy_is_that_of_all_scores(max_grad, ratio):
-    grad, hess = logistic_gradients(np.linspace(-20, 20, 20001), np.zeros(20001))
+    grad, hess = cross_entropy_gradients(np.linspace(-20, 20, 20001), np.zeros(20001))
     norms = np.hypot(np.minimum(grad, max_grad), hess / ratio)
     bound = joint_norm(max_grad, 0.25, ratio, is_logistic=True)
     assert norms.max() <= bound < norms.max() * 1.001

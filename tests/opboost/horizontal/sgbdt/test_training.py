@@ -13,7 +13,7 @@ from opboost import SGBDTClassifier, SGBDTRegressor
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, squared_gradients
+from opboost.horizontal.rows.record_holder import Clipping, squared_error_gradients
 from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.sgbdt.training import SGBDT, Shape
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
@@ -113,7 +113,7 @@ def training(n_trees: int = 4, **settings) -> SGBDT:
     shape = Shape(max_depth=2, learning_rate=0.3, reg_lambda=1.0, noise_lambda=6.0, max_leaf=2.0)
     columns = PublicGrid([(0, 1)] * 3, 16)
     return SGBDT(
-        columns, gradients=squared_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
+        columns, gradients=squared_error_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
     )
 
 

@@ -14,7 +14,7 @@ from opboost.trees.kernels.packing import (
     HESS_BITS,
     LARGEST_GRAD,
     LARGEST_HESS,
-    bits_of,
+    bit_pattern,
     float_of,
     grad_of,
     hess_of,
@@ -89,7 +89,7 @@ def test_infinite_gradients_saturate_and_keep_their_sign(grad: float) -> None:
 
 @njit
 def _to_and_fro(value):  # type: ignore[no-untyped-def]
-    return bits_of(value), float_of(bits_of(value))
+    return bit_pattern(value), float_of(bit_pattern(value))
 
 
 @settings(deadline=None)  # The first call compiles.

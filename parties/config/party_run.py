@@ -1,0 +1,121 @@
+"""Run files: the keys of every role, and the sections that several roles share.
+
+Paths in a run file are relative to the folder that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from parties.config.agreed_terms import AgreedSection
+from parties.config.protection import GivenBudget, check_protection
+from parties.config.section import Name, Section
+from parties.errors import ConfigError
+from protocols.transport.channel import Timing
+
+# FATE's names for the roles, accepted in run files and nowhere else.
+ROLE_ALIASES = {"guest": "active", "host": "passive"}
+
+# Of training on rows that are divided between owners; `parties.config.record_runs` reads their run files.
+HORIZONTAL_ROLES = ("coordinator", "worker", "owner")
+
+_WEEK_S = 7 * 24 * 3600
+
+
+def _default_folder(given: dict[str, Any]) -> Path:
+    return Path("runs") / given.get("run_id", "")
+
+
+class NamedKey(Section):
+    """Another party: its name and its public key file."""
+
+    name: Name = Field(description="The other party's name.")
+    public_key: Path | None = Field(None, description="Its public key file.")
+
+
+class Peer(NamedKey):
+    """Another party, and what was agreed that it does."""
+
+    agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The connections of a party: who connects to whom, and the peers whose keys are needed.
+
+    Attributes
+    ----------
+    peers : sequence of NamedKey
+        Everybody at the other end of a connection, or whose key must be known.
+    calls : dict of str to str
+        The addresses that this party connects to, by peer.
+    listen : str or None
+        The address that the others connect to.
+    """
+
+    peers: Sequence[NamedKey]
+    calls: dict[str, str]
+    listen: str | None
+
+    @property
+    def addresses(self) -> list[str]:
+        """All addresses of this party's connections."""
+        return [*self.calls.values(), *([] if self.listen is None else [self.listen])]
+
+
+class PartyRun(Section):
+    """The keys that run files of all roles have."""
+
+    role: str = Field(description="The role.")
+    party: Name = Field(description="This party's name.")
+    run_id: Name = Field(description="Name of the run, the same on all sides.")
+    table_schema: Path = Field(alias="schema", description="Schema file of the data.")
+    secret_key: Path | None = Field(None, description="This party's secret key file.")
+    timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
+    wait: float = Field(60.0, gt=0, le=_WEEK_S, description="Seconds to look for the peers after the start.")
+    stall: float = Field(
+        900.0,
+        gt=0,
+        le=_WEEK_S,
+        description="Seconds without a sign of life of a peer's program until it counts as hung.",
+    )
+    run_folder: Path = Field(
+        alias="folder",
+        default_factory=_default_folder,
+        description="Run folder; by default `runs/RUN_ID` beside the run file.",
+    )
+    report: bool = Field(True, description="Whether reports are written.")
+    no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
+
+    @property
+    def wiring(self) -> Wiring:
+        """The connections that the run file describes."""
+        raise NotImplementedError
+
+    def budgets(self) -> Iterable[GivenBudget]:
+        """All budgets of the run file, by their places in it.
+
+        Raises
+        ------
+        ConfigError
+            If keys do not go together.
+        """
+        return ()
+
+    @model_validator(mode="after")
+    def _check_protection(self) -> Self:
+        try:
+            given = list(self.budgets())
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        check_protection(given, no_privacy=self.no_privacy)
+        return self

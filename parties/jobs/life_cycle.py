@@ -1,0 +1,153 @@
+"""Life cycle of a job: its terminal, the run folder with lock and log, the end of a run, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from parties.config.party_run import PartyRun
+from parties.errors import EXPECTED_ERRORS, ChainBroken, RunFolderError, Stopped
+from parties.progress import Progress, no_progress
+from parties.runs.journal import Journal
+from parties.runs.run_folder import RunFolder, RunState
+from parties.runs.run_log import RunLog
+from protocols.errors import PeerLost
+from protocols.transport.channel import Channel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """How a job talks to the person who started it.
+
+    Attributes
+    ----------
+    progress : Progress
+    say : callable
+        Takes a sentence about where the job is, which the log has too.
+    warn : callable
+        Takes a sentence that must be read.
+    """
+
+    progress: Progress = no_progress
+    say: Callable[[str], None] = lambda sentence: None
+    warn: Callable[[str], None] = lambda sentence: None
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A training run of any role, from its run file to its report.
+
+    Attributes
+    ----------
+    path : Path
+        The run file.
+    run : PartyRun
+    terminal : Terminal
+    """
+
+    path: Path
+    run: PartyRun
+    terminal: Terminal
+
+    @property
+    def folder(self) -> RunFolder:
+        return RunFolder(self.run.run_folder)
+
+    def is_over(self) -> bool:
+        """Whether the run is finished on all sides, as far as this party knows; then the terminal is told."""
+        folder, run = self.folder, self.run
+        state = folder.state(self.path, party=run.party, role=run.role)
+        is_over = state is RunState.FINISHED and not Journal.is_open(folder.path)
+        if is_over:
+            finished = folder.read_json("meta.json")["finished"]
+            self.terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
+        return is_over
+
+    @contextmanager
+    def logged(self, *, resuming: str = "") -> Iterator[RunLog]:
+        """Create or resume the run folder, lock it for this process, and log.
+
+        Parameters
+        ----------
+        resuming : str
+            Added to the error when a peer is lost after something was released or received: how to go on.
+
+        Raises
+        ------
+        RunFolderError
+            If another process works on the run, or has just finished it.
+        """
+        folder, run = self.folder, self.run
+        with folder.locked():
+            if self.is_over():
+                raise RunFolderError(f"another process has finished the run in {folder.path}. Nothing was sent")
+            state = folder.create(self.path, party=run.party, role=run.role)
+            with logged(folder, self.terminal) as log:
+                if state is not RunState.NEW:
+                    log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
+                try:
+                    yield log
+                except (PeerLost, ChainBroken) as error:
+                    if not resuming or not (folder.has_released or Journal.has_received(folder.path)):
+                        raise
+                    raise type(error)(f"{error}. {resuming}") from None
+
+    def finish(self, log: RunLog, channels: Sequence[Channel], *, n_rows: int, **facts: object) -> None:
+        """Note the end of the run, and what it took."""
+        sent = sum(channel.traffic.sent_bytes for channel in channels)
+        received = sum(channel.traffic.received_bytes for channel in channels)
+        self.folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received, **facts)
+        log.step(
+            "finished",
+            f"finished: {n_rows} records, {sent} bytes sent, {received} received; the run is in {self.folder.path}",
+            sent_bytes=sent,
+            received_bytes=received,
+        )
+
+    def report(self) -> RunFolder:
+        """Write the report of the finished run, whose folder is returned."""
+        write_report(self.path, self.run, self.terminal)
+        return self.folder
+
+
+@contextmanager
+def logged(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
+    """Log to an existing run folder; an error is its last line."""
+    log = RunLog(folder.path, echo=terminal.say)
+    try:
+        yield log
+    except BaseException as error:
+        is_expected = isinstance(error, (*EXPECTED_ERRORS, Stopped))
+        sentence = str(error) if is_expected else f"stopped with {type(error).__name__}"
+        # The reason for the end is not hidden behind a log that cannot be written either.
+        with suppress(RunFolderError):
+            log.step("failed", sentence, error=type(error).__name__)
+        raise
+    finally:
+        log.close()
+
+
+@contextmanager
+def reporting_afterwards(path: Path, run: PartyRun, terminal: Terminal) -> Iterator[None]:
+    """Write the run's report again, however a job with its model ends: outgoing messages and charges are in it."""
+    try:
+        yield
+    finally:
+        if RunFolder(run.run_folder).is_finished:
+            write_report(path, run, terminal)
+
+
+def write_report(path: Path, run: PartyRun, terminal: Terminal) -> None:
+    """Write the finished run's report. The run is done and stays so if that fails."""
+    if not run.report:
+        return
+    from parties.reports.writing import finished_report
+
+    try:
+        finished_report(path).write()
+    except EXPECTED_ERRORS as error:
+        terminal.warn(
+            f"the run is done, but its report could not be written: {error}. `opboost report` writes it again"
+        )

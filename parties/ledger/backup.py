@@ -1,0 +1,102 @@
+"""Copies of a ledger: its file, with lines, drawn cells and keys, and the head that tells how many lines there are.
+
+A copy is taken at one moment, whoever uses the ledger then. It is put back only where the ledger is lost or damaged:
+an older copy of a sound one would forget what was released since, and release it again.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from parties.errors import LedgerError
+from parties.ledger.release_ledger import Ledger
+from parties.storage.atomic_files import make_folder, replacing, write_text
+from parties.storage.sqlite import reporting
+
+
+def back_up(path: Path, folder: Path) -> int:
+    """Copy a ledger into a folder, where there is none yet; returns its number of lines.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger cannot be trusted, or the folder has one.
+    RunFolderError
+        If the folder cannot be written.
+    """
+    make_folder(folder)
+    target = folder / path.name
+    if target.exists() or _head(target).exists():
+        raise LedgerError(f"{folder} holds a copy of a ledger; choose another folder. Nothing was copied")
+    with Ledger(path, create=False) as ledger, replacing(target) as unfinished:
+        with closing(sqlite3.connect(unfinished)) as copy, reporting(target):
+            ledger.backup(copy)
+            number, digest = copy.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
+            copy.execute("PRAGMA journal_mode = DELETE")
+        write_text(_head(target), json.dumps({"lines": number, "digest": digest}))
+    return _verified(target)
+
+
+def restore(folder: Path, path: Path, *, older: bool = False) -> int:
+    """Put a copy back where the ledger is lost or damaged; what is there is kept under another name.
+
+    Parameters
+    ----------
+    folder : Path
+    path : Path
+        Of the ledger.
+    older : bool
+        Whether a copy may be put back that lacks lines which the ledger's head says there were.
+
+    Raises
+    ------
+    LedgerError
+        If the copy cannot be trusted, the ledger is sound, or it had more lines. Nothing was restored.
+    """
+    source = folder / path.name
+    n_lines = _verified(source)
+    if path.exists() and _is_sound(path):
+        raise LedgerError(f"{path} is sound: a copy would forget what was released since. Nothing was restored")
+    if not older and (n_known := _lines_of(_head(path))) > n_lines:
+        raise LedgerError(
+            f"{_head(path)} says that the ledger had {n_known} lines, and the copy has {n_lines}: what the others "
+            "released would be released again and not be counted. Take a later copy, or say --older. Nothing was "
+            "restored"
+        )
+    make_folder(path.parent)
+    with reporting(path):
+        for file in (path, _head(path), *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if file.exists():
+                file.rename(file.with_name(f"{file.name}.damaged"))
+        for file in (_head(source), source):
+            with replacing(path.with_name(file.name)) as unfinished:
+                unfinished.write_bytes(file.read_bytes())
+    return _verified(path)
+
+
+def _verified(path: Path) -> int:
+    with Ledger(path, create=False) as ledger:
+        ledger.verify()
+        return ledger.n_lines
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        _verified(path)
+    except LedgerError:
+        return False
+    return True
+
+
+def _head(path: Path) -> Path:
+    return path.with_suffix(".head.json")
+
+
+def _lines_of(head: Path) -> int:
+    try:
+        return int(json.loads(head.read_text())["lines"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return 0

@@ -1,0 +1,244 @@
+"""Cells that were drawn, kept in the ledger's file, so that none is ever drawn again.
+
+A cell is a record's value in a column under a mechanism. What was drawn at one charge for the same records lies
+together: the records' names, ascending, and per column the released and the exact code of each. All of it is private to
+its owner. Charges, keys and draws are in one file and change in one transaction.
+
+==============  ======================================================================================
+``name_sets``   records that were drawn together: digests and first names of pieces of `PIECE` names
+``members``     where the names of small sets stand; large ones are looked through by their pieces
+``draws``       per charge and set, digests of the pieces of codes; the ledger has a digest of these
+``pieces``      names or codes, by their digest
+``draw_keys``   of charges of which something is still to be drawn
+==============  ======================================================================================
+
+A key is there from its charge until all that was charged is drawn and stored. Whoever draws in between uses it, and so
+draws the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import KeptCodes
+from parties.errors import LedgerError
+from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
+from parties.tables.blocks import NAME_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Stands for a cell that was not drawn, among codes of which a missing cell is -1.
+NOT_DRAWN = -2
+
+CELL_TABLES = (
+    *NAME_TABLES,
+    "CREATE TABLE IF NOT EXISTS draws (number INTEGER PRIMARY KEY, charge INTEGER, names INTEGER, family BLOB, "
+    "places BLOB, UNIQUE (names, family, charge))",
+    "CREATE TABLE IF NOT EXISTS draw_keys (charge INTEGER PRIMARY KEY, family BLOB, key BLOB)",
+)
+
+
+class Contents(Protocol):
+    """What a ledger says of its cells."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def n_stored(self) -> int: ...
+    def content(self, charge: int, names: str) -> str | None: ...
+    def note_stored(self, charge: int, names: str, content: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of one column of some records.
+
+    Attributes
+    ----------
+    codes : ndarray of signed integers
+        Per name; `NOT_DRAWN` where there is none that serves, a missing cell as -1.
+    charges : tuple of int
+        Lines of the ledger that paid for them.
+    drawn_under : dict of int to ndarray of int
+        Which of the names were drawn at each charge, whether their draws serve or not.
+    """
+
+    codes: KeptCodes
+    charges: tuple[int, ...]
+    drawn_under: dict[int, NDArray[np.intp]]
+
+
+class CellStore:
+    """The drawn cells of a ledger."""
+
+    def __init__(self, ledger: Contents, database: sqlite3.Connection) -> None:
+        self.names = NameSets(ledger.path, database)
+        self._ledger, self._database = ledger, database
+
+    def find(self, family: str, hits: Sequence[Hit], exact: KeptCodes, *, keeps: bool) -> Found:
+        """What was drawn of a column for records that were located; the first of several draws counts.
+
+        Parameters
+        ----------
+        family : str
+        hits : sequence of Hit
+        exact : ndarray of signed integers
+            By name; a draw from another exact code serves only where first draws are kept.
+        keeps : bool
+
+        Raises
+        ------
+        LedgerError
+            If a draw is not what the ledger says was drawn.
+        """
+        codes = np.full(len(exact), NOT_DRAWN, np.int64)
+        charges: set[int] = set()
+        drawn_under: dict[int, NDArray[np.intp]] = {}
+        draws = [
+            (number, charge, digest, places, hit)
+            for hit in hits
+            for number, charge, digest, places in self._database.execute(
+                "SELECT draws.number, charge, digest, draws.places FROM draws JOIN name_sets "
+                "ON name_sets.number = draws.names WHERE names = ? AND family = ?",
+                (hit.names, _short(family)),
+            )
+        ]
+        for _, charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
+            self._check(charge, digest, places)
+            drawn_under[charge] = np.concatenate([drawn_under.get(charge, hit.rows[:0]), hit.rows])
+            is_open = codes[hit.rows] == NOT_DRAWN
+            rows = hit.rows[is_open]
+            if not len(rows):
+                continue
+            drawn, was = self._codes(digest, places, hit.places[is_open])
+            serves = np.full(len(rows), keeps) | (was == exact[rows])
+            codes[rows[serves]] = drawn[serves]
+            if serves.any():
+                charges.add(charge)
+        smallest = np.min_scalar_type(min(NOT_DRAWN, -1 - int(codes.max(initial=0))))
+        return Found(codes.astype(smallest), tuple(sorted(charges)), drawn_under)
+
+    def put(self, charge: int, family: str, names: NameSet, codes: KeptCodes, exact: KeptCodes) -> None:
+        """Keep what was drawn at a charge for a set of records, and enter its digest into the ledger."""
+        pieces = (_packed(codes[i : i + PIECE], exact[i : i + PIECE]) for i in range(0, len(codes), PIECE))
+        places = b"".join(map(self.names.put_piece, pieces))
+        self._database.execute(
+            "INSERT INTO draws (charge, names, family, places) VALUES (?, ?, ?, ?)",
+            (charge, names.number, _short(family), places),
+        )
+        self._ledger.note_stored(charge, names.digest.hex(), _content(names.digest, places))
+
+    def put_key(self, charge: int, family: str, key: bytes) -> None:
+        """Keep the key of a charge until all its cells are drawn."""
+        self._database.execute("INSERT OR REPLACE INTO draw_keys VALUES (?, ?, ?)", (charge, _short(family), key))
+
+    def keys(self, family: str) -> list[tuple[int, bytes]]:
+        """Charges of a family of which something is still to be drawn, with their keys."""
+        return self._database.execute(
+            "SELECT charge, key FROM draw_keys WHERE family = ? ORDER BY charge", (_short(family),)
+        ).fetchall()
+
+    def remove_keys(self, charges: Iterable[int]) -> None:
+        """Forget keys: with one, noise could be taken off. SQLite overwrites them with zeros."""
+        self._database.executemany("DELETE FROM draw_keys WHERE charge = ?", ((charge,) for charge in charges))
+
+    def n_drawn(self, charge: int) -> int:
+        """How many records were drawn at a charge."""
+        ask = "SELECT SUM(length) FROM draws JOIN name_sets ON name_sets.number = draws.names WHERE charge = ?"
+        return self._database.execute(ask, (charge,)).fetchone()[0] or 0
+
+    def check(self) -> None:
+        """Compare how much is stored with what the ledger says; done whenever a ledger is opened.
+
+        Raises
+        ------
+        LedgerError
+            If draws, names or keys are lost.
+        """
+        counts = self._database.execute(
+            "SELECT (SELECT COUNT(*) FROM draws), (SELECT COUNT(*) FROM members), "
+            f"(SELECT COALESCE(SUM(length), 0) FROM name_sets WHERE length <= {PIECE}), "
+            "(SELECT COUNT(*) FROM draws WHERE names NOT IN (SELECT number FROM name_sets))"
+        ).fetchone()
+        if counts[0] != self._ledger.n_stored or counts[1] != counts[2] or counts[3]:
+            raise LedgerError(
+                f"{self._ledger.path} lacks cells that its lines say were drawn. Restore the file and its head from "
+                "the same backup. Nothing was released"
+            )
+
+    def verify(self) -> None:
+        """Read everything that is stored and compare it with the ledger.
+
+        Raises
+        ------
+        LedgerError
+        """
+        self.check()
+        for number, digest, places in self._database.execute("SELECT number, digest, places FROM name_sets").fetchall():
+            for _ in self.names.pieces_of(digest, places):
+                pass
+            draws = "SELECT charge, places FROM draws WHERE names = ?"
+            for charge, packed in self._database.execute(draws, (number,)).fetchall():
+                self._check(charge, digest, packed)
+                for i in range(0, len(packed), 32):
+                    self.names.piece(packed[i : i + 32])
+
+    def _codes(
+        self, digest: bytes, packed: bytes, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Released and exact codes at ascending places of a set."""
+        cuts = np.searchsorted(places, np.arange(0, PIECE * (len(packed) // 32) + 1, PIECE)).tolist()
+        drawn = np.empty((2, len(places)), np.int64)
+        for piece, (start, end) in enumerate(pairwise(cuts)):
+            if start < end:
+                both = _unpacked(self.names.piece(packed[32 * piece : 32 * piece + 32]))
+                drawn[:, start:end] = both[:, places[start:end] - piece * PIECE]
+        return drawn[0], drawn[1]
+
+    def _check(self, charge: int, digest: bytes, places: bytes) -> None:
+        if self._ledger.content(charge, digest.hex()) != _content(digest, places):
+            raise self.names.damaged(f"cells that line {charge} charged")
+
+
+def _packed(codes: KeptCodes, exact: KeptCodes) -> bytes:
+    """Released and exact codes in the smallest type that holds them, byte by byte, compressed: 2.6 bytes for 10 bits.
+
+    Before that: the bytes of a code, and how many codes there are.
+    """
+    both = np.stack([codes.astype(np.int64), exact.astype(np.int64)])
+    kind = np.min_scalar_type(min(int(both.min(initial=0)), -1 - int(both.max(initial=0))))
+    planes = both.astype(kind).view(np.uint8).reshape(-1, kind.itemsize).T.tobytes()
+    return bytes([kind.itemsize]) + len(codes).to_bytes(4, "little") + _codec().compress(planes, asbytes=True)
+
+
+def _unpacked(content: bytes) -> NDArray[np.signedinteger]:
+    """The inverse of `_packed`, shape ``(2, n_codes)``."""
+    width, n_codes = content[0], int.from_bytes(content[1:5], "little")
+    planes = _codec().decompress(content[5:], decompressed_size=2 * width * n_codes, asbytes=True)
+    both = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(width, -1).T)
+    return both.view(f"<i{width}").reshape(2, n_codes)
+
+
+def _codec() -> pa.Codec:
+    import pyarrow as pa
+
+    return pa.Codec("zstd", 3)
+
+
+def _content(digest: bytes, places: bytes) -> str:
+    """What the ledger has of a draw."""
+    return hashlib.sha256(digest + places).hexdigest()
+
+
+def _short(digest: str) -> bytes:
+    return bytes.fromhex(digest)[:NAME_BYTES]

@@ -1,0 +1,96 @@
+"""What of a block is due to be drawn, under which charges, and the drawing of it, here or at a cluster process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import KeptCodes
+from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.rng import BitSource
+from parties.ledger.cell_store import NOT_DRAWN, Found
+from parties.tables.blocks import Block, encoded_column, record_keys
+from parties.tables.key_sets import KeySet, is_member
+
+Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
+"""Calls a function on every block, here or on a cluster."""
+
+
+def here(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
+    """Call a function on every block in this process."""
+    for block in blocks:
+        draw(block)
+
+
+# What a cell is due to, in place of a line of the ledger: nothing, since it was drawn; or a charge that is to be made.
+DRAWN, NEW = 0, -1
+
+ORDER = np.dtype([("due", "<i8"), ("charge", "<i8"), ("key", "V32"), ("is_secure", "?")])
+
+
+def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
+    """Draw what is due in a block; again and wherever this runs, the same codes.
+
+    Every charge draws in the order of the records' names, from bits named after these and after the exact codes.
+    """
+    names, order = block["names"], block["order"]
+    of_all = hashlib.sha256(names)
+    for c, mechanism in enumerate(mechanisms):
+        if (orders := block.get(f"{c}.orders")) is None:
+            continue
+        exact, codes = block[f"{c}.exact"], block.get(f"{c}.found")
+        codes = np.full(len(exact), NOT_DRAWN, np.int8) if codes is None else codes.copy()
+        for one in orders:
+            rows = rows_due(block, c, int(one["due"]))
+            own = order[rows]
+            if len(own):
+                label = of_all.copy() if isinstance(rows, slice) else hashlib.sha256(names[rows])
+                label.update(f"{one['charge']} {exact.dtype} ".encode())
+                label.update(exact[own].tobytes())
+                rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
+                drawn = desensitize(mechanism, encoded_column(exact[own]), rng=rng).marked
+                codes = codes.astype(np.result_type(codes, drawn), copy=False)
+                codes[own] = drawn
+        block[f"{c}.codes"] = codes
+
+
+def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.int64]:
+    """What each cell is due to: nothing, an earlier charge of its record that it was not drawn under, or a new one."""
+    due = np.where(known.codes == NOT_DRAWN, NEW, DRAWN)
+    for charge, _, members in pending:
+        keys = record_keys(block["names"])
+        by_key, is_paid = np.argsort(keys), np.zeros(len(keys), np.bool_)
+        is_paid[by_key] = is_member(keys[by_key], members)
+        is_paid[known.drawn_under.get(charge, [])] = False
+        due[is_paid & (due == NEW)] = charge
+    return due
+
+
+def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.int64]) -> None:
+    """Tell a block what of a column was found, by row, and what is due, by name; both absent if all is new."""
+    for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
+        block.pop(entry, None)
+    if len(due) and (due == NEW).all():
+        return
+    by_row = np.empty_like(codes)
+    by_row[block["order"]] = codes
+    if (due == DRAWN).all():
+        block[f"{c}.codes"] = by_row
+    block[f"{c}.found"], block[f"{c}.due"] = by_row, due
+
+
+def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
+    """Which names have a cell that is due to this."""
+    due = block.get(f"{c}.due")
+    if due is None:
+        return slice(None) if value == NEW else slice(0)
+    rows = np.flatnonzero(due == value)
+    return slice(None) if len(rows) == len(due) else rows
+
+
+def which_rows(rows: slice | NDArray[np.intp]) -> str:
+    """A name for some rows of a block."""
+    return str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()

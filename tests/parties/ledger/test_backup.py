@@ -1,0 +1,120 @@
+"""Copies of a ledger are one consistent set, whoever uses it; they are put back where it is lost or damaged."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.errors import LedgerError
+from parties.ledger import due_cells
+from parties.ledger.backup import back_up, restore
+from parties.ledger.release_ledger import Ledger
+from tests.support.released_cells import SPRING, kinds, lines, n_keys, on_account, order_of, predict, same, train
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "ledger.sqlite"
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def damage(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:9000])
+
+
+def lose_all(path: Path) -> None:
+    for file in path.parent.iterdir():
+        file.unlink()
+
+
+@pytest.mark.parametrize("accident", [lose, damage, lose_all])
+def test_a_copy_brings_back_lines_and_draws(path: Path, tmp_path: Path, accident: Any) -> None:
+    first = on_account(path, train())
+    before = lines(path)
+    assert back_up(path, tmp_path / "copy") == len(before)
+    accident(path)
+    if accident is not lose_all:
+        with pytest.raises(LedgerError, match=r"cannot be used|Restore it from a backup"):
+            Ledger(path)
+    assert restore(tmp_path / "copy", path) == len(before)
+    assert lines(path) == before
+    assert same(on_account(path, train()), first) == [True] * 3
+    assert kinds(path)["charge"] == 3
+    assert {file.stat().st_mode & 0o777 for file in (*path.parent.iterdir(), *(tmp_path / "copy").iterdir())} == {0o600}
+
+
+def test_a_copy_that_is_taken_after_a_crash_has_the_keys(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crash(BaseException):
+        pass
+
+    def crash(*_: object, **__: object) -> None:
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(due_cells, "desensitize", crash)
+        with pytest.raises(Crash):
+            on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    first = on_account(path, train())
+    lose(path)
+    restore(tmp_path / "copy", path, older=True)
+    assert n_keys(path) == 3
+    assert same(on_account(path, train()), first) == [True] * 3
+    assert kinds(path)["charge"] == 3
+
+
+def test_copies_that_are_taken_while_it_is_written_can_each_be_trusted(path: Path, tmp_path: Path) -> None:
+    on_account(path, order_of(range(10)))
+    done = threading.Event()
+
+    def go_on() -> None:
+        for row in range(10, 40):
+            on_account(path, predict([row]), occasion=replace(SPRING, task="predict"))
+        done.set()
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    n_lines = []
+    while not done.is_set():
+        n_lines.append(back_up(path, tmp_path / f"copy{len(n_lines)}"))
+    thread.join()
+    assert n_lines == sorted(n_lines)
+    for number, count in enumerate(n_lines):
+        with Ledger(tmp_path / f"copy{number}" / "ledger.sqlite", create=False) as ledger:
+            assert ledger.n_lines == count
+            assert ledger.n_stored % 3 == 0
+            ledger.verify()
+
+
+def test_an_older_copy_is_not_put_back_unasked_nor_over_a_sound_ledger(path: Path, tmp_path: Path) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    on_account(path, train(epsilon=0.2))
+    with pytest.raises(LedgerError, match=r"is sound: a copy would forget.*Nothing was restored"):
+        restore(tmp_path / "copy", path)
+    lose(path)
+    with pytest.raises(LedgerError, match=r"had 12 lines, and the copy has 7: .*--older\. Nothing was restored"):
+        restore(tmp_path / "copy", path)
+    assert not path.exists()
+    assert restore(tmp_path / "copy", path, older=True) == 7
+
+
+def test_a_copy_is_not_overwritten_and_a_damaged_one_not_used(path: Path, tmp_path: Path) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    with pytest.raises(LedgerError, match="choose another folder"):
+        back_up(path, tmp_path / "copy")
+    damage(tmp_path / "copy" / "ledger.sqlite")
+    lose(path)
+    with pytest.raises(LedgerError):
+        restore(tmp_path / "copy", path)
+    assert not path.exists()

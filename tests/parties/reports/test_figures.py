@@ -1,0 +1,42 @@
+"""Drawings of reports as SVG."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
+
+X = Axis(label="x & y")
+
+
+def drawing(alt: str = "a < b & c", **options: object) -> str:
+    return lines([Series("one", (1, 2), (3, 4)), Series("two", (1, 2), (4, 3), (0.1, 0.2))], x=X, y=X, alt=alt)
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        drawing(),
+        bars(["a", "b"], {"before": (1, 2), "after": (2, 1)}, x=X, y=X, alt="bars of a & b"),
+        ranking(["a", "b"], [2, 1], x=X, alt="ranking of a & b"),
+    ],
+    ids=["lines", "bars", "ranking"],
+)
+def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str) -> None:
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert root.get("role") == "img"
+    assert root[0].tag.endswith("title")
+    assert "x & y" in [one.text for one in root.iter() if one.tag.endswith("text")]
+    assert root.get("width") is None
+    assert "var(--ink)" in svg
+    assert "#0" not in svg.replace("#000000", "").replace('"#', "")
+
+
+def test_a_drawing_alone_brings_its_colours_along() -> None:
+    text = standalone(drawing())
+    assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
+    assert "--s1:" in text
+    assert "prefers-color-scheme:dark" in text

@@ -1,0 +1,95 @@
+"""YAML documents: a key that stands twice, or a text that no file should hold, is refused in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parties.errors import ConfigError
+from parties.storage.documents import read_yaml
+
+
+@pytest.mark.parametrize("again", ["epsilon: 1", '"epsilon": 1', "'epsilon': 1", "? epsilon\n: 1"])
+def test_a_key_is_the_same_however_it_is_written(tmp_path: Path, again: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"epsilon: 0.1\n{again}\n")
+    with pytest.raises(ConfigError, match="'epsilon' stands in line 1 and again in line 2"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["a: {b: [{c: 1, c: 2}]}", "a:\n- b: 1\n  b: 1\n", "? {x: 1, x: 1}\n: 2", "1: a\n0x1: b"]
+)
+def test_a_key_is_found_twice_at_any_depth(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"a\.yaml: the key .* stands in line \d and again in line \d; give it once"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+def test_keys_that_are_merged_may_be_given_anew(tmp_path: Path) -> None:
+    """YAML's own way to say "the same but for": the key nearer at hand counts, by its definition."""
+    text = "base: &base {a: 1, b: 2}\nnext: &next {<<: *base, b: 3}\nlast: {<<: *next, a: 4}\nx: {<<: [*base, *next]}\n"
+    (tmp_path / "a.yaml").write_text(text)
+    assert read_yaml(tmp_path / "a.yaml") == yaml.safe_load(text)
+
+
+_texts = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=5)
+
+
+_scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _texts
+
+
+_documents = st.dictionaries(
+    _texts,
+    st.recursive(_scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_texts, inner, max_size=3)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(document=_documents)
+def test_what_stands_once_is_read_as_pyyaml_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "once.yaml"
+    path.write_text(yaml.safe_dump(document))
+    assert read_yaml(path) == document
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 2024-13-45",
+        "a: !!int ''",
+        "a: !!float x",
+        "a: !!timestamp x",
+        "a: =",
+        "? [a]\n: 1",
+        "a: !!binary é",
+        "a: 1\n---\nb: 2",
+        "<<: 1",
+        "a: \x07",
+        "%YAML 9.9\n---\na: 1",
+        "a: !!omap [b]",
+        "a: !!bool maybe",
+    ],
+)
+def test_what_yaml_cannot_hold_is_one_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"a\.yaml is not YAML") as error:
+        read_yaml(tmp_path / "a.yaml")
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "text", ['data: "a\\nb"', 'data: "a\\0b"', 'a: {b: "\\x9b"}', "a: |\n  b\n  c\n", '"a\\tb": 1']
+)
+def test_texts_of_several_lines_or_with_control_characters_are_refused(tmp_path: Path, text: str) -> None:
+    """They would stand in paths, in messages of one line, and on terminals."""
+    (tmp_path / "a.yaml").write_text(f"x: 1\n{text}\n")
+    with pytest.raises(ConfigError, match=r"a\.yaml: the text .* in line 2 holds a line break or a control character"):
+        read_yaml(tmp_path / "a.yaml")

@@ -1,0 +1,29 @@
+"""Epochs of secure aggregation: a group that would not be safe is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocols.errors import SumRefused
+from protocols.secure_aggregation import epochs as secure_epoch
+from protocols.secure_aggregation.epochs import Epoch
+
+
+@pytest.mark.parametrize(
+    ("names", "threshold", "message"),
+    [
+        (("a",), 1, "among 2 to 50 workers; found 1"),
+        (("a", "a", "b"), 2, "names and keys of their own"),
+        (("a", "b", "c"), 1, "more than half of the 3 workers; got 1"),
+        (("a", "b", "c"), 4, "more than half of the 3 workers; got 4"),
+        (tuple(f"w{i}" for i in range(51)), 30, "found 51"),
+    ],
+)
+def test_a_group_that_would_not_be_safe_is_refused(names: tuple[str, ...], threshold: int, message: str) -> None:
+    keys = tuple(bytes([i]) * 32 for i in range(len(names)))
+    with pytest.raises(SumRefused, match=message):
+        Epoch(run="run", number=1, names=names, keys=keys, threshold=threshold)
+
+
+def test_the_number_of_workers_has_limits_that_are_told() -> None:
+    assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 50)
