@@ -75,7 +75,7 @@ class _DPBoosting(DividedRows):
         categorical_features: Sequence[Column] | None = None,
         n_estimators: int | None = None,
         max_depth: int | None = None,
-        max_cells: int = 32,
+        max_cells: int = 64,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -131,7 +131,7 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
         categorical_features: Sequence[Column] | None = None,
         n_estimators: int | None = None,
         max_depth: int | None = None,
-        max_cells: int = 32,
+        max_cells: int = 64,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(
@@ -183,7 +183,7 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
         categorical_features: Sequence[Column] | None = None,
         n_estimators: int | None = None,
         max_depth: int | None = None,
-        max_cells: int = 32,
+        max_cells: int = 64,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         super().__init__(

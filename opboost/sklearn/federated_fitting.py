@@ -256,7 +256,7 @@ class FederatedFitting(NamedMethods, DividedRows):
             if self.local_noise:
                 # Records of one leaf, as if all leaves had as many; whoever adds up knows how many there are.
                 std = account.multiplier * label_distance(update) * math.sqrt(n_rows / 2**self.max_depth)
-            strength = strength_for(std, is_printed=self.mode == "paper")
+            strength = strength_for(std, is_classification=update.is_classification, is_printed=self.mode == "paper")
         if not (strength >= 0 and math.isfinite(strength)):
             raise ParameterError(f"reg_lambda must be at least 0 and finite; got {self.reg_lambda!r}")
         return LeafRule(

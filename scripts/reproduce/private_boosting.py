@@ -17,7 +17,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -99,7 +98,9 @@ def ours(kind: str, **settings: Any) -> Model:
     family, _, method = kind.partition(".")
 
     def fit(table: Table, epsilon: float, delta: float, seed: int) -> Any:
-        estimator = getattr(import_module("opboost"), family + ("Classifier" if table.n_classes else "Regressor"))
+        import opboost
+
+        estimator = getattr(opboost, family + ("Classifier" if table.n_classes else "Regressor"))
         public: dict[str, Any] = {"bounds": table.bounds, "epsilon": epsilon, "random_state": seed, **settings}
         if "Federated" not in family:
             public["categorical_features"] = table.categories
@@ -129,7 +130,8 @@ def dp_ebm(table: Table, epsilon: float, delta: float, seed: int) -> Any:
     """InterpretML's private additive model, of two classes or numbers; empty cells are the lower bound, or -1."""
     if table.n_classes > 2:
         raise NotImplementedError("DP-EBM has two classes")
-    privacy = import_module("interpret.privacy")
+    from interpret import privacy
+
     settings: dict[str, Any] = {
         "feature_types": ["nominal" if j in table.categories else "continuous" for j in range(table.X.shape[1])],
         "privacy_bounds": dict(enumerate(zip(*table.bounds, strict=True))),
@@ -149,7 +151,9 @@ def dp_ebm(table: Table, epsilon: float, delta: float, seed: int) -> Any:
 
 def diffprivlib(table: Table, epsilon: float, delta: float, seed: int) -> Any:
     """A purely private forest, or linear model of numbers; columns scaled to [0, 1] by their bounds, empty cells 0."""
-    models, (lower, upper) = import_module("diffprivlib.models"), table.bounds
+    from diffprivlib import models
+
+    lower, upper = table.bounds
     if table.label_bounds is None:
         listed = list(range(table.n_classes))
         model = models.RandomForestClassifier(epsilon=epsilon, bounds=(0, 1), classes=listed, random_state=seed)
