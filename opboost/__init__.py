@@ -75,12 +75,12 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The public names too that are not loaded yet."""
+    """The public names, including those that are not loaded yet."""
     return sorted({*globals(), *__all__, "__version__"})
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first asked for, so that a command line need not load everything."""
+    """Lazy import of public names, so that the command line does not load everything."""
     if name == "__version__":
         import importlib.metadata
 

@@ -1,4 +1,4 @@
-"""Scores of predictions against the truth."""
+"""Evaluation metrics of predictions against labels."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def default_metric(loss: Loss) -> str:
 
 
 def evaluate(loss_name: str, labels: Values, predictions: Values) -> dict[str, float]:
-    """The customary metrics of an objective; the first one is its headline."""
+    """The usual metrics of an objective; the first one is the main one."""
     if loss_name == "reg:squarederror":
         return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
     if loss_name == "count:poisson":

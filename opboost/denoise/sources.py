@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import RankRows, Ranks
-from opboost.denoise.channel import Channel, ColumnRelease, category_channel, group_ranks, order_channel
+from opboost.denoise.channel import ColumnRelease, NoiseChannel, category_channel, group_ranks, order_channel
 from opboost.errors import DataError
 from opboost.privacy.local import RandomisedResponse
 
@@ -46,11 +46,8 @@ class RankSource:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the column came without noise."""
-        epsilons = [self.release.mechanism.epsilon]
-        if self.release.missingness is not None:
-            epsilons.append(self.release.missingness.epsilon)
-        return all(math.isinf(epsilon) for epsilon in epsilons)
+        """Whether the column's values came without noise."""
+        return math.isinf(self.release.mechanism.epsilon)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +60,7 @@ class Source:
         Its place among the sources.
     members : tuple of int
         Which of the given rank columns belong to it.
-    channel : Channel
+    channel : NoiseChannel
     states : ndarray of uint8, shape (n_rows,)
         Released states.
     rank_of_state : tuple of ndarray of uint32, shape (n_true,)
@@ -72,7 +69,7 @@ class Source:
 
     number: int
     members: tuple[int, ...]
-    channel: Channel
+    channel: NoiseChannel
     states: NDArray[np.uint8]
     rank_of_state: tuple[Ranks, ...]
 
@@ -143,7 +140,7 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
     return Source(number, members, channel, states, ranks)
 
 
-def _nearest_ranks(channel: Channel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:
+def _nearest_ranks(channel: NoiseChannel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:
     """The rank of each true state: a test "rank <= r" asks whether a code lies at most midway to the next one's."""
     middles = (channel.starts + channel.ends - 1) / 2
     if category is not None:

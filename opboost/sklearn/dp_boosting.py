@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from opboost.column_positions import Bounds, Column
-from opboost.errors import ParameterError
+from opboost.arrays import Values
+from opboost.column_positions import ColumnKey
+from opboost.errors import check_integer
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.training import Trained, train_classes, train_numbers
 from opboost.privacy.accounting import by_gaussian
@@ -35,6 +35,7 @@ _PARAMETERS = """
         split parts one category from all others.
     n_estimators, max_depth : int, optional
         Trees, and their levels of splits. By default set from the budget and a noisy count of the records.
+    mode : {"certified"}
     max_cells : int
         Cells per column, which follow noisy counts of the records.
     random_state : int, RandomState or None
@@ -61,53 +62,38 @@ _PARAMETERS = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _DPBoosting(DividedRows):
-    """What classifier and regressor share."""
+    """Base of the recommended estimators."""
 
-    mode = "certified"
+    _modes: ClassVar[tuple[str, ...]] = ("certified",)
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        bounds: Bounds | Literal["from_data"] = None,
-        categorical_features: Sequence[Column] | None = None,
-        n_estimators: int | None = None,
-        max_depth: int | None = None,
-        max_cells: int = 64,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.categorical_features = categorical_features
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.max_cells = max_cells
-        self.random_state = random_state
+    delta: float = 1e-6
+    categorical_features: Sequence[ColumnKey] | None = None
+    n_estimators: int | None = None
+    max_depth: int | None = None
+    max_cells: int = 64
 
-    def _train(self, task: PublicTask, train: Callable[..., Trained], *labels: Any, loss: Loss) -> Trained:
+    def _keep_trained(self, task: PublicTask, train: Callable[..., Trained], *labels: Any, loss: Loss) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
         for name in ("n_estimators", "max_depth"):
             value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 0 <= value <= 10_000
-            ):
-                raise ParameterError(f"{name} must be None or an integer of at least 0; got {value!r}")
+            if value is not None:
+                check_integer(name, value, least=0)
         bits = self._bits()
         sizes = self.n_estimators, self.max_depth
         done = train(task.grid, *labels, epsilon=task.epsilon, delta=self.delta, sizes=sizes, rng=bits)
-        self._keep(task, [Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))])
+        model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
+        self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
         self.guarantee_ = self._guarantee(
             task,
             epsilon=by_gaussian(done.releases, self.delta) if done.releases else math.inf,
             account="exact Gaussian composition" if done.releases else "no noise",
             is_secure=bits.is_secure,
         )
-        return done
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: ignore[misc]
     __doc__ = f"""The recommended private boosting for two or more classes: one recipe whose sizes follow the budget.
 {CLASSES}{_PARAMETERS}
@@ -121,42 +107,13 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        bounds: Bounds | Literal["from_data"] = None,
-        classes: Sequence[Any] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        n_estimators: int | None = None,
-        max_depth: int | None = None,
-        max_cells: int = 64,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            categorical_features=categorical_features,
-            n_estimators=n_estimators,
-            max_depth=max_depth,
-            max_cells=max_cells,
-            random_state=random_state,
-        )
-        self.classes = classes
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        labels = self._learn_classes(targets)
-        is_each = np.stack([1 - labels[0], labels[0]] if len(labels) == 1 else labels)
-        task = self._public(rows, labels[0], is_classification=True)
-        loss: Loss = Logistic() if len(is_each) == 2 else Softmax(len(is_each))
-        self._train(task, train_classes, rows, is_each, loss=loss)
-        return self
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        labels = np.stack([1 - targets[0], targets[0]] if len(targets) == 1 else targets)
+        loss: Loss = Logistic() if len(targets) == 1 else Softmax(len(targets))
+        self._keep_trained(self._public(X, targets[0]), train_classes, X, labels, loss=loss)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type: ignore[misc]
     __doc__ = f"""The recommended private boosting for numbers: one recipe whose sizes follow the budget.
 
@@ -173,37 +130,7 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        bounds: Bounds | Literal["from_data"] = None,
-        label_bounds: tuple[float, float] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        n_estimators: int | None = None,
-        max_depth: int | None = None,
-        max_cells: int = 64,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            categorical_features=categorical_features,
-            n_estimators=n_estimators,
-            max_depth=max_depth,
-            max_cells=max_cells,
-            random_state=random_state,
-        )
-        self.label_bounds = label_bounds
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        labels = np.asarray(targets, dtype=np.float64)
-        task = self._public(rows, labels, is_classification=False)
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        task = self._public(X, targets[0])
         bounds = (task.centre - task.spread, task.centre + task.spread)
-        done = self._train(task, train_numbers, rows, labels, bounds, loss=SquaredError())
-        self._task = replace(task, centre=done.centre, spread=done.spread)
-        return self
+        self._keep_trained(task, train_numbers, X, targets[0], bounds, loss=SquaredError())

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from opboost.arrays import HistogramAxes, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_integer, is_number
+from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder, RowHolder
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Logistic, Loss
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
 from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
@@ -26,7 +27,7 @@ from opboost.trees.validation import FollowedHolder, History, Metric, Validation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoostingParameters:
-    """What XGBoost's users set, under XGBoost's names.
+    """Parameters of boosting, under XGBoost's names.
 
     Parameters
     ----------
@@ -45,10 +46,8 @@ class BoostingParameters:
         Least sum of Hessians in a child.
     max_delta_step : float, optional
         Bound of the leaves' magnitude before the learning rate, 0 for none; by default 0.7 for counts and else 0.
-    subsample : float
-        Share of the rows per round.
-    colsample_bytree : float
-        Share of the columns per tree.
+    subsample, colsample_bytree : float
+        Shares of the rows per round and of the columns per tree.
     max_bin : int
         Most bins per column.
     max_cat_to_onehot : int
@@ -90,7 +89,7 @@ class BoostingParameters:
             ("max_bin", 3, 65535),
             ("max_cat_to_onehot", 0, 65535),
         ):
-            _check(name, getattr(self, name), lowest, highest, is_integer=True)
+            _check(name, getattr(self, name), lowest, highest, counts=True)
         if self.max_depth == 0 and self.max_leaves == 0:
             raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
         if self.max_leaves == 1:
@@ -107,7 +106,12 @@ class BoostingParameters:
         if self.base_score is not None:
             _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
         if self.early_stopping_rounds is not None:
-            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
+            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
+
+    def check_objective(self, loss: Loss) -> None:
+        """Refuse a weight of label 1 where labels are not 0 and 1."""
+        if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
+            raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
 
     @property
     def max_splits(self) -> int:
@@ -119,7 +123,7 @@ class BoostingParameters:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Where training stands.
+    """Progress of training after a round.
 
     Attributes
     ----------
@@ -143,7 +147,7 @@ def boost(
     parameters: BoostingParameters,
     *,
     axes: HistogramAxes,
-    grid: Grid,
+    grid: GradientGrid,
     constraints: Constraints,
     n_outputs: int,
     validation: ValidationRows | None = None,
@@ -157,7 +161,7 @@ def boost(
     holder : RowHolder
     parameters : BoostingParameters
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     n_outputs : int
         Trees per round.
@@ -228,6 +232,7 @@ def boost_table(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> tuple[list[Tree], History]:
@@ -243,6 +248,8 @@ def boost_table(
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
         Validation rows, and how predictions for them are scored.
+    alternates : Alternates, optional
+        Versions of some columns, which trees take by turns; the table's own bins of these columns are overwritten.
     seed : int, optional
         For sampling; never for privacy.
     on_round : callable
@@ -254,16 +261,17 @@ def boost_table(
     """
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = LocalHolder(
-        table,
-        labels,
-        weights,
-        loss=loss,
-        grid=grid,
-        initial_scores=base_scores,
-        subsample=parameters.subsample,
-        rng=row_rng,
-    )
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "grid": grid,
+        "initial_scores": base_scores,
+        "subsample": parameters.subsample,
+        "rng": row_rng,
+    }
+    if alternates is None:
+        holder = LocalHolder(table, labels, weights, **settings)
+    else:
+        holder = AlternatingHolder(table, alternates, labels, weights, **settings)
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out
@@ -282,11 +290,11 @@ def boost_table(
         )
 
 
-def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:
-    kinds = (int, np.integer) if is_integer else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not lowest <= value <= highest or value == math.inf:
-        kind = "an integer" if is_integer else "a number"
+def _check(name: str, value: Any, lowest: float, highest: float, *, counts: bool = False) -> None:
+    """Refuse a parameter that is no number within a range, or no integer where it `counts`."""
+    is_kind = is_integer(value) if counts else is_number(value)
+    if not is_kind or not lowest <= value <= highest or value == math.inf:
+        kind = "an integer" if counts else "a number"
         least = "greater than 0" if lowest == math.ulp(0.0) else f"at least {lowest:g}"
         most = "finite" if highest == math.inf else f"at most {highest:g}"
         raise ParameterError(f"{name} must be {kind}, {least} and {most}; got {value!r}")

@@ -1,4 +1,4 @@
-"""Grow one tree by asking a row holder for sums: level by level, or the best leaf first."""
+"""Tree growth from a row holder's sums: level by level, or best leaf first."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
-from opboost.trees.constraints import Limits
+from opboost.trees.constraints import NodeLimits
 from opboost.trees.holder import RowHolder
 from opboost.trees.kernels.nodes import NODE, split_nodes
 from opboost.trees.leaves import NewtonLeaves
@@ -31,7 +31,7 @@ def grow_tree(
     learning_rate: float,
     max_depth: int,
     max_leaves: int,
-    limits: Limits,
+    limits: NodeLimits,
     room: HistogramRoom,
 ) -> Tree:
     """Grow one tree on the holder's current gradients.
@@ -52,7 +52,7 @@ def grow_tree(
     max_leaves : int
         0 splits all nodes of a level at once. Otherwise the leaf with the largest gain is split next, until there are
         so many leaves.
-    limits : Limits
+    limits : NodeLimits
         Of the root.
     room : HistogramRoom
     """
@@ -66,7 +66,7 @@ def grow_tree(
 
 
 class HistogramRoom:
-    """Memory for the histograms of two levels, used by one tree after the other.
+    """Reusable memory for the histograms of two levels.
 
     Fresh memory for every level would be mapped and cleared by the operating system each time, and smaller pieces from
     earlier levels would lie about unused. What is reserved takes no memory until it is used.
@@ -105,7 +105,7 @@ class _OpenNodes:
 class _Draft:
     """A tree under construction: nodes are numbered as they arise, siblings side by side."""
 
-    def __init__(self, root: Sums, limits: Limits) -> None:
+    def __init__(self, root: Sums, limits: NodeLimits) -> None:
         self._nodes = np.empty(_ROOM, NODE)
         self._nodes[0] = (-1, 0, 0.0, False, 0.0, root)
         self._n_nodes = 1
@@ -144,7 +144,7 @@ class _Draft:
         )
         return Splits(nodes, columns, cuts, missing_left, goes_left, lefts, lefts + np.int32(1)), children, sums
 
-    def limit(self, limits: Limits, n_nodes: int) -> None:
+    def limit(self, limits: NodeLimits, n_nodes: int) -> None:
         """Note the limits of the nodes that arose last."""
         self._limits.append((limits, n_nodes))
 
@@ -183,7 +183,7 @@ class _Growth:
         splitter: GreedySplitter,
         leaves: NewtonLeaves,
         max_depth: float,
-        at_root: Limits,
+        at_root: NodeLimits,
         room: HistogramRoom | None,
     ) -> None:
         self._holder = holder
@@ -245,7 +245,7 @@ class _Growth:
         self._holder.add_histograms(nodes, asked)
         return histograms
 
-    def _limits_of_children(self, limits: Limits, columns: Nodes) -> Limits:
+    def _limits_of_children(self, limits: NodeLimits, columns: Nodes) -> NodeLimits:
         """Limits of the latest children, left and right by turns; the parents have `limits` and split on `columns`."""
         constraints, n = self._splitter.constraints, len(columns)
         if not constraints.change_below:

@@ -1,4 +1,4 @@
-"""Rules that give leaves their values."""
+"""Leaf rules: values of leaves from sums."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from opboost.arrays import Sums, Values
 from opboost.trees.kernels.nodes import newton_values
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 
 
 @dataclass(frozen=True, slots=True)
 class NewtonLeaves:
     """``-G / (H + reg_lambda)``, and 0 for a leaf that is too light, as in XGBoost."""
 
-    grid: Grid
+    grid: GradientGrid
     reg_lambda: float
     min_child_weight: float
 

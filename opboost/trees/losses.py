@@ -18,14 +18,19 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import logistic_gradients, poisson_gradients, softmax_gradients, squared_gradients
+from opboost.trees.kernels.gradients import (
+    pack_logistic_gradients,
+    pack_poisson_gradients,
+    pack_softmax_gradients,
+    pack_squared_gradients,
+)
 from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
 
 # Squares of gradients must not overflow.
 MAX_LABEL = 1e100
 
 # Counts and their means.
-MAX_COUNT, LEAST_MEAN = 1e9, 1e-9
+MAX_POISSON_LABEL, LEAST_MEAN = 1e9, 1e-9
 
 # Weights up to this are taken for counts if all are integers.
 MAX_COUNT_OF_A_ROW = 16
@@ -35,7 +40,7 @@ LEAST_RESIDUAL = 1e-200
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class GradientGrid:
     """Steps of the integer gradients: ``gradient = integer / scale``.
 
     The largest weight and residual fix the step, 22 bits below them for gradients and 17 for Hessians; one that is
@@ -63,7 +68,7 @@ class Grid:
         return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod
-    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> Grid:
+    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> GradientGrid:
         """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate.
 
         Of gradients that never exceed the bounds, twice as many less one fit a sum.
@@ -74,7 +79,7 @@ class Grid:
     @classmethod
     def for_weights(
         cls, max_grad: float, max_hess: float, weights: Values, *, are_never_exceeded: bool = False
-    ) -> Grid:
+    ) -> GradientGrid:
         """The finest grid that holds gradients up to these magnitudes, times the weights."""
         heaviest = float(weights.max())
         if 1 < heaviest <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all():
@@ -89,7 +94,7 @@ def _scale(n_bits: int, bound: float) -> float:
 
 
 class Loss(Protocol):
-    """What the core needs to know of an objective."""
+    """Interface of a loss (objective)."""
 
     name: ClassVar[str]
     score_type: ClassVar[type[np.floating]]
@@ -112,10 +117,12 @@ class Loss(Protocol):
     def score_of(self, base_score: float) -> float:
         """Raw score of a prediction that the user gives as a start."""
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """A grid that holds the gradients of these rows."""
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
         """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
 
     def predictions(self, scores: Scores) -> Values:
@@ -129,10 +136,7 @@ class Logistic:
     name: ClassVar[str] = "binary:logistic"
     score_type: ClassVar[type[np.floating]] = np.float32
     max_delta_step: ClassVar[float] = 0.0
-
-    @property
-    def n_outputs(self) -> int:
-        return 1
+    n_outputs: ClassVar[int] = 1
 
     def check_labels(self, labels: Values) -> None:
         if not np.isin(labels, (0.0, 1.0)).all():
@@ -151,11 +155,13 @@ class Logistic:
             raise ParameterError(f"base_score is a probability for {self.name}; got {base_score}")
         return float(logit(base_score))
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_logistic_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
     def predictions(self, scores: Scores) -> Values:
         from scipy.special import expit
@@ -171,10 +177,7 @@ class SquaredError:
     # Labels may lie far from 0, close together.
     score_type: ClassVar[type[np.floating]] = np.float64
     max_delta_step: ClassVar[float] = 0.0
-
-    @property
-    def n_outputs(self) -> int:
-        return 1
+    n_outputs: ClassVar[int] = 1
 
     def check_labels(self, labels: Values) -> None:
         if not (np.abs(labels) <= MAX_LABEL).all():
@@ -186,13 +189,15 @@ class SquaredError:
     def score_of(self, base_score: float) -> float:
         return float(base_score)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for residuals of four times the largest one at the start; what exceeds it saturates."""
         largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
-        return Grid.for_weights(4 * largest, 1.0, weights)
+        return GradientGrid.for_weights(4 * largest, 1.0, weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_squared_gradients(scores[0], labels, weights, *grid.rounding, out[0])
 
     def predictions(self, scores: Scores) -> Values:
         return np.array(scores[:, 0], dtype=np.float64)
@@ -208,14 +213,11 @@ class Poisson:
     name: ClassVar[str] = "count:poisson"
     score_type: ClassVar[type[np.floating]] = np.float32
     max_delta_step: ClassVar[float] = 0.7
-
-    @property
-    def n_outputs(self) -> int:
-        return 1
+    n_outputs: ClassVar[int] = 1
 
     def check_labels(self, labels: Values) -> None:
-        if not ((labels >= 0) & (labels <= MAX_COUNT)).all():
-            raise DataError(f"{self.name} needs labels of at least 0 and at most {MAX_COUNT:g}; found others")
+        if not ((labels >= 0) & (labels <= MAX_POISSON_LABEL)).all():
+            raise DataError(f"{self.name} needs labels of at least 0 and at most {MAX_POISSON_LABEL:g}; found others")
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         return np.array([math.log(max(np.average(labels, weights=weights), LEAST_MEAN))])
@@ -225,13 +227,15 @@ class Poisson:
             raise ParameterError(f"base_score is a mean of counts for {self.name}, greater than 0; got {base_score}")
         return math.log(base_score)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for means of twice the largest count; what exceeds it saturates."""
         largest = max(float(labels.max()), math.exp(initial_scores[0]))
-        return Grid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
+        return GradientGrid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_poisson_gradients(scores[0], labels, weights, self.max_delta_step, *grid.rounding, out[0])
 
     def predictions(self, scores: Scores) -> Values:
         return np.asarray(np.exp(scores[:, 0]))
@@ -265,11 +269,13 @@ class Softmax:
     def score_of(self, base_score: float) -> float:
         return float(base_score)
 
-    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> Grid:
-        return Grid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
+    def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
+        return GradientGrid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
 
-    def gradients(self, scores: Scores, labels: Values, weights: Values, grid: Grid, *, out: NDArray[np.int64]) -> None:
-        softmax_gradients(scores, labels, weights, *grid.rounding, out)
+    def gradients(
+        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
+    ) -> None:
+        pack_softmax_gradients(scores, labels, weights, *grid.rounding, out)
 
     def predictions(self, scores: Scores) -> Values:
         from scipy.special import softmax

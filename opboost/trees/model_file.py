@@ -1,4 +1,4 @@
-"""Models as JSON: readable, versioned, and checked before use. Never pickle.
+"""Model files in JSON: versioned and validated on reading. Never pickle.
 
 A model file is one object::
 
@@ -29,7 +29,7 @@ from opboost.errors import ModelFileError, OpBoostError
 from opboost.trees.losses import Loss, Softmax, loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
 
-FORMAT = "opboost-model"
+MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -55,7 +55,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
         Whether to keep the trees' covers, which are statistics of the labels.
     """
     document = {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "version": FORMAT_VERSION,
         "loss": {"name": ensemble.loss.name, "n_classes": _n_classes(ensemble.loss)},
         "base_scores": ensemble.base_scores.tolist(),
@@ -77,8 +77,8 @@ def load_model(path: Path | str) -> Ensemble:
         document = json.loads(Path(path).read_text())
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path} is not a JSON file") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not an {FORMAT} file")
+    if not isinstance(document, dict) or document.get("format") != MODEL_FORMAT:
+        raise ModelFileError(f"{path} is not an {MODEL_FORMAT} file")
     if type(document.get("version")) is not int or document["version"] != FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has version {document.get('version')!r}; this package reads version {FORMAT_VERSION}"

@@ -1,4 +1,4 @@
-"""Rules that choose where nodes split."""
+"""Split rules."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
-from opboost.trees.constraints import Constraints, Limits
+from opboost.trees.constraints import Constraints, NodeLimits
 from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 
 _NONE = np.empty(0, dtype=np.intp)
 
@@ -70,14 +70,14 @@ class Children:
     parents : ndarray of int64, shape (n_parents, 2, n_bins)
     parent_of : ndarray of int64, shape (n_asked,)
         Where in `parents` the parent of each pair of siblings is.
-    limits : Limits
+    limits : NodeLimits
     """
 
     totals: Sums
     histograms: Sums
     parents: Sums
     parent_of: NDArray[np.int64]
-    limits: Limits
+    limits: NodeLimits
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class GreedySplitter:
     Parameters
     ----------
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     reg_lambda, gamma, min_child_weight : float
     max_cat_to_onehot : int
@@ -100,7 +100,7 @@ class GreedySplitter:
     """
 
     axes: HistogramAxes
-    grid: Grid
+    grid: GradientGrid
     constraints: Constraints
     reg_lambda: float
     gamma: float
@@ -139,7 +139,7 @@ class GreedySplitter:
         return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
 
     def part_categories(self, splits: Splits, histogram_of: Callable[[int], Sums]) -> dict[int, tuple[int, ...]]:
-        """Put right which bins go left, for the splits on columns of categories.
+        """Set which bins go left, for the splits on columns of categories.
 
         Parameters
         ----------

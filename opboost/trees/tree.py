@@ -20,6 +20,9 @@ from opboost.trees.losses import Loss
 # Categories are numbered 0, 1, 2, ...
 MAX_CATEGORIES = 1 << 16
 
+# A threshold for "every present value goes left": finite, so that model files need no infinity.
+PRESENT = float(np.finfo(np.float64).max)
+
 # What of a tree refers to other nodes.
 _LINKS = ("lefts", "rights", "left_categories")
 
@@ -62,7 +65,7 @@ class Tree:
     left_categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse anything that a walk from the root could not finish, as a file might hold."""
+        """Validate the tree: every walk from the root must end in a leaf."""
         numbers = self.thresholds, self.values, self.gains, self.covers
         links = self.columns, self.lefts, self.rights
         lengths = {len(array) for array in (*links, *numbers, self.missing_left)}
@@ -125,7 +128,16 @@ class Tree:
 
     def scaled(self, factor: float) -> Tree:
         """The same tree with every leaf's value multiplied."""
-        return replace(self, values=self.values * factor)
+        return self if factor == 1 else replace(self, values=self.values * factor)
+
+    def with_children_swapped(self, nodes: Mask) -> Tree:
+        """The tree with left and right exchanged at some nodes, for missing values too; tests stay as they are."""
+        return replace(
+            self,
+            lefts=np.where(nodes, self.rights, self.lefts),
+            rights=np.where(nodes, self.lefts, self.rights),
+            missing_left=self.missing_left ^ nodes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

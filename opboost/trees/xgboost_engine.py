@@ -1,4 +1,4 @@
-"""Let XGBoost grow the trees: the same bins, parameters and kind of result as `boosting.boost`."""
+"""XGBoost as training engine: the same bins, parameters and kind of result as `boosting.boost`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 _VALIDATION = "validation"
 
+# Versions of the rows in one matrix, at most.
+MOST_STACKED = 4
+
 
 def boost_with_xgboost(
     table: BinnedTable,
@@ -38,6 +42,7 @@ def boost_with_xgboost(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None,
     on_round: OnRound,
 ) -> tuple[list[Tree], History]:
@@ -53,6 +58,9 @@ def boost_with_xgboost(
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
         Validation rows; XGBoost computes its own metrics of these names.
+    alternates : Alternates, optional
+        Versions of some columns. XGBoost grows trees on one matrix, so the first `MOST_STACKED` turns are stacked in
+        it, each row with its share of the weight.
     seed : int, optional
         For sampling.
     on_round : callable
@@ -75,10 +83,13 @@ def boost_with_xgboost(
         raise ParameterError(
             "engine: xgboost needs XGBoost, which is not installed; `pip install 'opboost[xgboost]'` installs it"
         ) from None
+    if alternates is not None:
+        table, labels, weights = _stacked(table, labels, weights, alternates)
     matrix = _matrix(xgboost, table, labels, weights, base_scores)
     evals = []
     if held_out is not None:
         rows, truth, _ = held_out
+        truth = np.tile(truth, rows.n_rows // len(truth))
         evals = [(_matrix(xgboost, rows, truth, np.ones(len(truth)), base_scores, like=matrix), _VALIDATION)]
     watch = _watch(xgboost, on_round, parameters.n_estimators)
     booster = xgboost.train(
@@ -102,6 +113,17 @@ def boost_with_xgboost(
         history.best_round = booster.best_iteration + 1
         trees = trees[: history.best_round * loss.n_outputs]
     return trees, history
+
+
+def _stacked(
+    table: BinnedTable, labels: Values, weights: Values, alternates: Alternates
+) -> tuple[BinnedTable, Values, Values]:
+    """The rows once per version that the first turns look at."""
+    turns = alternates.turns[:MOST_STACKED]
+    bins: Any = np.tile(table.bins, (1, len(turns)))
+    versions = np.swapaxes(alternates.versions[list(turns)], 0, 1)
+    bins[alternates.columns] = versions.reshape(len(alternates.columns), -1)
+    return replace(table, bins=bins), np.tile(labels, len(turns)), np.tile(weights / len(turns), len(turns))
 
 
 def _matrix(

@@ -40,7 +40,7 @@ OBJECTIVES = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 BASE_TOLERANCE = 2.0**-21
 
 # More features or classes than this are taken for a damaged file.
-MAX_CATEGORIES = 2**24
+MAX_SIZE = 2**24
 
 
 def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
@@ -262,8 +262,8 @@ def _loss(name: str, n_classes: int) -> Loss:
 
 def _count(text: str) -> int:
     count = int(text)
-    if not 0 <= count <= MAX_CATEGORIES:
-        raise ModelFileError(f"it counts {count} features or classes; {MAX_CATEGORIES} at most are read")
+    if not 0 <= count <= MAX_SIZE:
+        raise ModelFileError(f"it counts {count} features or classes; {MAX_SIZE} at most are read")
     return count
 
 

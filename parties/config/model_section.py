@@ -81,6 +81,11 @@ class ModelSection(Section):
         return BoostingParameters(**self.model_dump(include=names))
 
     @property
+    def left_open(self) -> frozenset[str]:
+        """The hyperparameters that the run file does not name."""
+        return frozenset(type(self).model_fields) - self.model_fields_set
+
+    @property
     def constraints(self) -> ColumnConstraints:
         """Constraints by column name."""
         return ColumnConstraints(self.monotone_constraints, self.interaction_constraints)

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
 
-from opboost.horizontal.sgbdt.training import Shape
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
+from opboost.horizontal.sgbdt.training import SGBDTSettings
 from parties.config.section import NonNegative, Positive, Section
 
-# What the estimators of this recipe have been tuned to; a test compares the two.
-_DEFAULTS: dict[str, dict[str, float]] = {
-    "binary:logistic": {
-        "n_estimators": 300,
-        "learning_rate": 0.4,
-        "max_grad": 0.5,
-        "denominator_noise": 2.0,
-        "max_depth": 3,
-        "noise_lambda": 20.0,
-        "columns_per_tree": 1,
-        "max_cells": 64,
-    },
-    "reg:squarederror": {
-        "n_estimators": 150,
-        "learning_rate": 1.0,
-        "max_grad": 0.25,
-        "denominator_noise": 6.0,
-        "max_depth": 4,
-        "noise_lambda": 35.0,
-        "columns_per_tree": 3,
-        "max_cells": 32,
-    },
-}
+# The estimators' defaults; a test compares the two.
+_DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
 
 
 class SGBDTSection(Section):
@@ -67,19 +48,17 @@ class SGBDTSection(Section):
 
     def completed(self, objective: str) -> SGBDTSection:
         """The section with the defaults of an objective for what was left out."""
-        update: dict[str, Any] = {
-            name: value for name, value in _DEFAULTS[objective].items() if name not in self.model_fields_set
-        }
-        return self.model_copy(update=update)
+        left_out = _DEFAULTS[objective].keys() - self.model_fields_set
+        return self.model_copy(update={name: _DEFAULTS[objective][name] for name in left_out})
 
     @property
     def has_filter(self) -> bool:
         """Whether records have individual privacy filters."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
-    def shape(self, n_columns: int, *, is_printed: bool) -> Shape:
+    def shape(self, n_columns: int, *, is_printed: bool) -> SGBDTSettings:
         """The shape of the trees."""
-        return Shape(
+        return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             reg_lambda=self.reg_lambda,

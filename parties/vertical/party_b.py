@@ -70,6 +70,9 @@ class PassiveJob:
         Whether the columns travel under numbers instead of their names.
     share_thresholds : bool
         Whether the active party may have the thresholds and the public encoding, and so score alone.
+    share_codes : bool
+        Whether the active party may know which codes of the mapped domain the ranks stand for, as it needs to learn
+        through the noise: a function of the release.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
     alignment : str
@@ -99,6 +102,7 @@ class PassiveJob:
     rng: BitSource
     opaque_names: bool = True
     share_thresholds: bool = False
+    share_codes: bool = True
     bounds_are_public: bool = True
     alignment: str = "prealigned"
     order: NDArray[np.int64] | None = None
@@ -207,7 +211,9 @@ def train(
             progress("desensitizing", column.number + 1, len(job.mechanisms))
         guarantee = job.guarantee()
         phase.enter("sending ranks")
-        offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
+        offer = make_offer(
+            job.mechanisms, columns, guarantee, opaque_names=job.opaque_names, share_codes=job.share_codes
+        )
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
         n_rows = job.n_rows

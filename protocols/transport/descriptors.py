@@ -1,4 +1,4 @@
-"""File descriptors: how many there may be, and a look at the TCP connections behind those that ZeroMQ owns.
+"""File descriptors: their limit, and inspection of the TCP connections behind those that ZeroMQ owns.
 
 A look takes no descriptor of its own, since it must be possible when none is left.
 """
@@ -37,7 +37,7 @@ def raise_limit() -> int:
 
 
 def remote(descriptor: int) -> object:
-    """What tells a connection from every other one at this party: its other end; None if there is none."""
+    """Remote address of a connection, which identifies it at this party; None if there is none."""
     with suppress(OSError), _borrowed(descriptor) as connection:
         return connection.getpeername()
     return None

@@ -1,4 +1,4 @@
-"""Who speaks to a listening party over which connection, and what was said but not yet asked for. No sockets in here.
+"""State of a listener's peers: their connections, and their received but unread messages. No sockets.
 
 A peer is known by its key, never by the name a connection gives itself. The first of its connections that speaks holds
 its place until that connection ends; another one at the same time is turned away. Until the peer was heard it may
@@ -234,12 +234,12 @@ class Peers:
         self._peers[name].clear()
 
     def lost(self, name: str, otherwise: str) -> Exception:
-        """What to raise when a peer is gone: its last words, if it left any."""
+        """Exception for a lost peer, with its termination message if there is one."""
         peer = self._peers[name]
         return farewell(name, peer.inbox, peer.cut or otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
+        """Raise if this peer is gone and left nothing to read but a termination message, or any peer ended the run.
 
         Raises
         ------

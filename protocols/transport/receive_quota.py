@@ -1,4 +1,4 @@
-"""What the connections of one socket make this party hold: bytes that were not taken yet, and file descriptors.
+"""Receive quotas per connection: unread bytes and file descriptors; connections that exceed them are cut off.
 
 ZeroMQ bounds the size of a frame and the number of *whole* messages in a queue. It bounds neither the number of frames
 of a message, which it keeps from the first to the last, nor the bytes of a queue, nor the number of connections. The
@@ -22,12 +22,12 @@ FRAME_BYTES = 42
 HANDSHAKE_BYTES = 525
 
 # How often to look: asking the kernel costs some microseconds per connection.
-LOOK_S = 0.05
+QUOTA_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Outsiders:
-    """What connections that no peer speaks over may have together.
+    """Quota of all connections that belong to no peer.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class _Connection:
 
 
 class Arrivals:
-    """The connections of one socket, by file descriptor.
+    """Receive quotas of one socket's connections, by file descriptor.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Arrivals:
         """End the connections that are too far ahead, and of those that no peer speaks over the oldest, if too many."""
         if time.monotonic() < self._next_look:
             return []
-        self._next_look = time.monotonic() + LOOK_S
+        self._next_look = time.monotonic() + QUOTA_LOOK_S
         for descriptor, connection in self._open.items():
             connection.received = received_bytes(descriptor)
             # What was taken may have come over an earlier connection on this descriptor.

@@ -1,4 +1,4 @@
-"""Which keys may connect: ZeroMQ's authentication protocol (ZAP), answered from the list of peers."""
+"""Allowlist of public keys, by ZeroMQ's authentication protocol (ZAP)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A passive party's end over ZeroMQ with CURVE: connects to the active party and waits for it to appear.
+"""ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
 Used by the thread that made it.
 """
@@ -32,11 +32,11 @@ _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 MAX_CUT = 3
 
 # What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
-MAX_AHEAD_BYTES = 256 << 20
+MAX_UNREAD_BYTES = 256 << 20
 
 
 class ConnectedChannel:
-    """A passive party's end: connects to the active party and waits for it to appear.
+    """Channel of a passive party: connects to the active party and waits for it.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class ConnectedChannel:
         self._deadline = time.monotonic() + self._timing.wait_s
         self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
         self._cuts: list[float] = []
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_UNREAD_BYTES)
         self._inbox: list[list[Frame]] = []
         self._silence = Silence(self._timing.stall_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
@@ -201,11 +201,11 @@ class ConnectedChannel:
         self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
 
     def _refuse_to_wait(self) -> None:
-        """Raise if the peer will not come, did not come in time, or sends without end."""
+        """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
             raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end, "
-                "and was cut off"
+                f"{self.peer} sent more than {MAX_UNREAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
+                "end, and was cut off"
             )
         if self._is_refused:
             raise PeerLost(

@@ -1,4 +1,4 @@
-"""The connections of a listening socket, followed by a thread of its own while the party is busy.
+"""Monitor thread of a listening socket's connections: events and receive quotas.
 
 ZeroMQ tells of connections that begin and end through a queue of a thousand events, and stops where that is full: then
 no heartbeat goes out any more. It accepts whoever connects, as long as there are file descriptors. So somebody has to
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import zmq
 
-from protocols.transport.receive_quota import LOOK_S, Arrivals, Cut
+from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
 from protocols.transport.zmq_socket import events
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
@@ -20,7 +20,7 @@ MAX_NEWS = 10_000
 
 
 class WatchedConnections:
-    """Follows the connections of a socket until it is closed; what it found is fetched by the party's own thread.
+    """Monitors the connections of a socket; its findings are fetched by the party's own thread.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class WatchedConnections:
         self._monitor.close(linger=0)
 
     def _watch(self) -> None:
-        while not self._is_over.wait(LOOK_S):
+        while not self._is_over.wait(QUOTA_LOOK_S):
             with self._lock:
                 self._follow()
                 self._cut += self._arrivals.cut_off()

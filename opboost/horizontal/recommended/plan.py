@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from opboost.privacy.gaussian import gaussian_mu
+from opboost.horizontal.noise.query_account import query_account
 from opboost.privacy.releases import Release, gaussian
 
 # Shares of mu^2: two rounds of label counts (of numbers), the first scores, the columns' cells; the rest is for trees.
@@ -47,7 +47,8 @@ class Plan:
     @classmethod
     def for_budget(cls, epsilon: float, delta: float, *, has_numbers: bool, counted: float) -> Plan:
         """Divide (epsilon, delta); an infinite epsilon for no noise."""
-        mu = math.inf if math.isinf(epsilon) else gaussian_mu(epsilon, delta) * (1 - 1e-9)
+        multiplier = query_account(1, epsilon=epsilon, delta=delta).multiplier
+        mu = (1 - 1e-9) / multiplier if multiplier else math.inf
         return cls(mu=mu, has_numbers=has_numbers, counted=counted)
 
     @property

@@ -23,8 +23,8 @@ from opboost.horizontal.recommended.first_releases import first_score_of_numbers
 from opboost.horizontal.recommended.plan import Plan, tree_sizes
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, cross_entropy_gradients, squared_error_gradients
-from opboost.horizontal.splits.column_schedule import uniforms_of
+from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
+from opboost.horizontal.splits.column_schedule import uniforms_ahead
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.privacy.releases import Release
@@ -152,7 +152,7 @@ class _Task:
     def rows(self, columns: PublicGrid, rows: Values) -> JointRows:
         gradients = softmax_gradients
         if len(self.labels) == 1:
-            gradients = squared_error_gradients if self.is_numbers else logistic_of_one
+            gradients = squared_gradients if self.is_numbers else logistic_of_one
         return JointRows(
             columns.place(rows), self.labels, gradients=gradients, clipping=self.clipping, initial_scores=self.scores
         )
@@ -160,7 +160,7 @@ class _Task:
 
 def logistic_of_one(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Cross-entropy of a single output, shape ``(1, n_rows)``."""
-    grad, hess = cross_entropy_gradients(scores[0], labels[0])
+    grad, hess = logistic_gradients(scores[0], labels[0])
     return grad[None], hess[None]
 
 
@@ -186,12 +186,11 @@ def _train(
     holder = task.rows(columns, rows)
     noisy = NoisyHolder(
         holder,
-        grad_noise=gaussian_noise(std, grid.grad_scale),
-        hess_noise=gaussian_noise(std * task.clipping.ratio, grid.hess_scale),
+        noises=(gaussian_noise(std, grid.grad_scale), gaussian_noise(std * task.clipping.ratio, grid.hess_scale)),
         n_trees=n_trees,
         rng=rng.fork("noise"),
     )
-    uniforms = uniforms_of(rng.fork("shape"))
+    uniforms = uniforms_ahead(rng.fork("shape"))
     learnt = LearntColumns(n_columns, 1, uniforms)
     turn = 0
     rule = RandomRule(columns.axes, columns=lambda: learnt.draw(_COLUMNS[turn % len(_COLUMNS)]), uniforms=uniforms)

@@ -1,4 +1,4 @@
-"""Columns drawn for the trees in proportion to what earlier trees of theirs have shown, which costs nothing.
+"""Column sampling weighted by importance in earlier released trees (post-processing, no privacy cost).
 
 The noisy sums of a tree are public once they are released, and so is the size of their noise: what is left of the
 squares after the noise's share is how much the gradients still depend on the tree's columns. Trees on a column that
@@ -21,7 +21,7 @@ _MEMORY = 0.5
 
 
 class LearntColumns:
-    """Draws the columns of the next tree, and learns from its sums.
+    """Column sampler whose weights are learned from released sums.
 
     Every column has a first tree before one has a second.
 
@@ -61,7 +61,7 @@ class LearntColumns:
         return self._drawn
 
     def learn(self, sums: Values, std: float) -> None:
-        """Take note of the noisy gradient sums of the tree whose columns were drawn last.
+        """Update the weights with the noisy gradient sums of the tree whose columns were drawn last.
 
         Parameters
         ----------

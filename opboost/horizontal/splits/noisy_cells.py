@@ -1,4 +1,4 @@
-"""A public grid whose cells follow noisy counts: cuts where the records are, for a little of the budget.
+"""Split candidates from noisy counts: cells of about equal counts, for a small share of the budget.
 
 Between round bounds most records of a column may lie in a few even cells, and random cuts elsewhere part nobody from
 anybody: such a tree asks the same question again. So the records of a few even cells are counted with noise, and the

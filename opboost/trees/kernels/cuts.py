@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS, bit_pattern, float_of
+from opboost.trees.kernels.packing import OPTIONS, bits_of_float, float_of
 
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
@@ -150,7 +150,7 @@ def _max(scores):
     Such floats have the order of their bits, which the compiler compares several at once (10 times faster).
     """
     bits = scores.view(np.int64)
-    highest = bit_pattern(-np.inf)
+    highest = bits_of_float(-np.inf)
     for cut in range(len(bits)):
         highest = max(highest, bits[cut])
     return float_of(highest)

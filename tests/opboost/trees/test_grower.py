@@ -20,7 +20,7 @@ from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder
 from opboost.trees.kernels.packing import grad_of, hess_of
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Logistic, Loss, SquaredError
+from opboost.trees.losses import GradientGrid, Logistic, Loss, SquaredError
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
@@ -69,7 +69,7 @@ class CountingHolder(LocalHolder):
 
 
 def _grow_on(
-    holder: LocalHolder, table: BinnedTable, grid: Grid, rules: Rules, columns: np.ndarray | None = None
+    holder: LocalHolder, table: BinnedTable, grid: GradientGrid, rules: Rules, columns: np.ndarray | None = None
 ) -> Tree:
     holder.start_tree(0)
     none = Constraints.none(table.axes.n_columns)

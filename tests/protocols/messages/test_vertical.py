@@ -176,6 +176,7 @@ def test_an_offer_has_no_place_for_bounds_categories_or_values() -> None:
         "mechanism",
         "law",
         "epsilon",
+        "codes",
     }
     assert set(Offer.model_fields) == {"columns", "guarantee"}
 

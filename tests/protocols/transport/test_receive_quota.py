@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (zmq_listener, zmq_channel):
-        monkeypatch.setattr(module, "MAX_AHEAD_BYTES", LIMIT)
+    monkeypatch.setattr(zmq_listener, "MAX_AHEAD_BYTES", LIMIT)
+    monkeypatch.setattr(zmq_channel, "MAX_UNREAD_BYTES", LIMIT)
 
 
 def greet(peer: socket.socket, name: bytes, kind: bytes) -> None:
