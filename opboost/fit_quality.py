@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.metrics import default_metric, evaluate, metric_by_name
+from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, TrainedTrees
 
@@ -60,15 +61,17 @@ class FitQuality:
     residuals: tuple[tuple[float, float, int], ...] = ()
 
 
-def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
+def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
     """Metrics of predictions against labels; None where labels have a single value."""
     if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
         return None
-    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric)
+    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:
         return found
-    if loss_name == "binary:logistic":
+    if isinstance(loss, Logistic):
         return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
+    if isinstance(loss, (Cox, AcceleratedFailure)):
+        return found
     return replace(found, residuals=_residuals(labels - predictions))
 
 
@@ -109,7 +112,7 @@ def model_quality(
     metric = metric_by_name(default_metric(ensemble.loss), ensemble.loss)
     ends, scores = _staged_scores(ensemble, features, len(labels))
     predictions = [ensemble.loss.predictions(one) for one in scores]
-    final = fit_quality(ensemble.loss.name, labels, predictions[-1], basis=basis, metric=metric.name)
+    final = fit_quality(ensemble.loss, labels, predictions[-1], basis=basis, metric=metric.name)
     if final is None:
         return None
     points = zip(ends, predictions, strict=True)

@@ -22,7 +22,7 @@ from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
-from opboost.trees.losses import Loss, Poisson, SquaredError
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
 # Draws that trees are grown on by turns, and draws that a held-out row is scored on.
@@ -83,8 +83,12 @@ class Recipe:
     @property
     def n_classes(self) -> int:
         """Of the label; 0 for a number."""
-        is_number = isinstance(self.loss, (SquaredError, Poisson))
-        return 0 if is_number else max(2, self.loss.n_outputs)
+        match self.loss:
+            case Logistic():
+                return 2
+            case Softmax(n) | Ordinal(n):
+                return n
+        return 0
 
     def brief(self) -> Recipe:
         """As many trees as it takes to compare tables, flatter and learning as much faster."""
@@ -270,7 +274,7 @@ def _own_scores(
         trees, base_scores = recipe.grow(noised.table.of_rows(others), labels[others], np.ones(len(others)))
         here = np.flatnonzero(fold == k)
         found[here] = _raw_scores(noised.table.of_rows(here), trees, base_scores, _nothing(len(here)))[0].T
-    return found[:, 1:] if loss.n_outputs == 2 else found
+    return found[:, 1:] if loss == Softmax(2) else found
 
 
 def _raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, alternates: Alternates) -> list[Values]:

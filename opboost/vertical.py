@@ -189,8 +189,8 @@ def train(
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
-    their noise where that is likely to serve (`opboost.noise_correction`), and the parameters in `left_open` are set as
-    suits noise.
+    their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
+    parameters in `left_open` are set as suits noise.
 
     Raises
     ------
@@ -216,7 +216,8 @@ def train(
     parameters.check_objective(loss)
     if parameters.scale_pos_weight != 1:
         weights = np.where(labels == 1, weights * parameters.scale_pos_weight, weights)
-    sources = _noised_sources(columns) if correct_noise and is_trained.sum() >= LEAST_ROWS else {}
+    is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
+    sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)

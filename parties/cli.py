@@ -151,6 +151,9 @@ def predict(
         Mode | None, typer.Option(help="How the passive parties take part (active party); by default routed.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet.")] = None,
+    reasons: Annotated[
+        int, typer.Option(min=0, help="Name so many columns that raised each score most (active party).")
+    ] = 0,
     insecure: Insecure = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
@@ -167,8 +170,9 @@ def predict(
         if role in HORIZONTAL_ROLES:
             from parties.jobs.predict_horizontal import predict_alone
 
-            if mode is not None:
-                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint="--mode")
+            if mode is not None or reasons:
+                hint = "--reasons" if mode is None else "--mode"
+                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint=hint)
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
             print_result(form, predictions=str(target))
             return
@@ -177,7 +181,14 @@ def predict(
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
             target = predict_active(
-                run_file, data=data, ids=ids, mode=chosen, out=out, insecure=insecure, terminal=terminal
+                run_file,
+                data=data,
+                ids=ids,
+                mode=chosen,
+                out=out,
+                reasons=reasons,
+                insecure=insecure,
+                terminal=terminal,
             )
             print_result(form, predictions=str(target))
         else:

@@ -26,12 +26,13 @@ from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
+from opboost.trees.tree import Ensemble
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
-from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -58,24 +59,27 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
     correct_noise: bool = True
-    objective: str | None = None
+    objective: str | Loss | None = None
     engine: Literal["native", "xgboost"] = "native"
     n_estimators: int | None = None
     max_depth: int | None = None
     max_leaves: int = 0
     learning_rate: float | None = None
     reg_lambda: float = 1.0
+    reg_alpha: float = 0.0
     gamma: float = 0.0
     min_child_weight: float = 1.0
     max_delta_step: float | None = None
     subsample: float | None = None
     colsample_bytree: float = 1.0
+    colsample_bylevel: float = 1.0
+    colsample_bynode: float = 1.0
     max_bin: int = 256
     max_cat_to_onehot: int = 4
     scale_pos_weight: float = 1.0
     base_score: float | None = None
     early_stopping_rounds: int | None = None
-    eval_metric: str | Sequence[str] | None = None
+    eval_metric: str | Metric | Sequence[str | Metric] | None = None
     monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
     interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
     categorical_features: Sequence[ColumnKey] | None = None
@@ -135,27 +139,6 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         return self.model_.guarantees.get(_PASSIVE, nothing_released())
 
-    @property
-    def feature_importances_(self) -> Values:
-        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
-        check_is_fitted(self, "model_")
-        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
-        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
-            shares[self._names.index(feature.name)] += gain
-        return shares / (shares.sum() or 1)
-
-    @property
-    def evals_result_(self) -> dict[str, list[float]]:
-        """Scores of the validation rows by metric, round by round."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.scores
-
-    @property
-    def best_iteration_(self) -> int:
-        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.best_round - 1
-
     def _fit(
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
     ) -> None:
@@ -209,14 +192,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.noise_choice_ = self.model_.choice and self.model_.choice.value
         self._share, self._prediction_seed = shares[0] if shares else None, seed
 
-    def _predictions(self, X: ArrayLike) -> Values:
-        """Probabilities or numbers for new rows, as the loss defines them."""
+    def _predictions(self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict) -> Values:
+        """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
         check_is_fitted(self, "model_")
         rows: Values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         own, table = self._own(rows), pd.DataFrame(rows, columns=list(self._names))
         self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
         if self.prediction == "local":
-            return predict_locally(self.model_, own, table)
+            return predict_locally(self.model_, own, table, evaluate=evaluate)
         ids = pd.Index([str(row) for row in range(len(rows))], dtype=object)
         share, bits = self._share, bit_source(self._prediction_seed)
         predictions, _ = self._run(
@@ -228,6 +211,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 party=_ACTIVE,
                 run_id="fit",
                 desensitized=self.prediction == "desensitized",
+                evaluate=evaluate,
             ),
             lambda channel: (
                 share
@@ -286,8 +270,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         return names
 
     def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
-        names = (self.eval_metric,) if isinstance(self.eval_metric, str) else self.eval_metric
-        return tuple(metric_by_name(name, loss) for name in names or (default_metric(loss),))
+        given = (self.eval_metric,) if isinstance(self.eval_metric, (str, Metric)) else self.eval_metric
+        named = given or (default_metric(loss),)
+        return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
 
     def _refuse_missing(self, passive: Values) -> None:
         if self.missing == "refuse" and (n_missing := int(np.isnan(passive).sum())):

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
+from opboost.covers import with_covers
 from opboost.errors import ParameterError, SchemaError, check_choice, is_number
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -159,11 +160,24 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         """Keep the trained models: one, or one per class."""
         self._task, self.models_, self.model_ = task, tuple(models), models[0]
 
+    def contributions(self, X: ArrayLike, *, background: ArrayLike | None = None) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. The models keep no statistics of the
+        rows that they were trained on: means are over the rows of `background`, by default X itself.
+        """
+        rows, others = self._rows(X), self._rows(X if background is None else background)
+        found = np.concatenate([with_covers(model, others).contributions(rows) for model in self.models_], axis=1)
+        return found[:, 0] if found.shape[1] == 1 else found
+
     def _scores(self, X: ArrayLike) -> Values:
         """Predictions of the models for rows, shape ``(n_rows, n_models)``."""
-        check_is_fitted(self, "models_")
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        rows = self._rows(X)
         return np.column_stack([model.predict(rows) for model in self.models_])
+
+    def _rows(self, X: ArrayLike) -> Values:
+        check_is_fitted(self, "models_")
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

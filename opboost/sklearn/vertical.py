@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
 from opboost.sklearn.simulated_parties import SimulatedParties
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
+from opboost.trees.tree import Ensemble
 
 _PARAMETERS = """
     Parameters
@@ -43,16 +46,20 @@ _PARAMETERS = """
         the active party alone with shared thresholds.
     correct_noise : bool
         Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
-        costs no privacy. False takes the released codes for exact ones.
-    objective : str, optional
-        For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
+        costs no privacy. False takes the released codes for exact ones, as objectives of quantiles, of survival times
+        and your own do.
+    objective : str or Loss, optional
+        For the regressor one of XGBoost's for numbers, quantiles or survival times, by default ``reg:squarederror``, or
+        a loss with settings: ``Quantiles((0.1, 0.9))``, ``Tweedie(1.3)``, ``Custom(slopes)`` of `opboost.trees.losses`.
+        The classifier's follows from the labels; classes in order may have ``ordinal:logistic``.
     engine : {"native", "xgboost"}
         What grows the trees.
-    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
-subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
-eval_metric
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. Rounds, depth, rate and `subsample` of
-        None are XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
+    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
+max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
+scale_pos_weight, base_score, early_stopping_rounds, eval_metric
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
+        `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are XGBoost's
+        defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
@@ -86,7 +93,43 @@ eval_metric
 """
 
 
-class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc]
+class _Explained(SimulatedParties):
+    @property
+    def feature_importances_(self) -> Values:
+        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
+        check_is_fitted(self, "model_")
+        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
+        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
+            shares[self._names.index(feature.name)] += gain
+        return shares / (shares.sum() or 1)
+
+    @property
+    def evals_result_(self) -> dict[str, list[float]]:
+        """Scores of the validation rows by metric, round by round."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.scores
+
+    @property
+    def best_iteration_(self) -> int:
+        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.best_round - 1
+
+    def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. `in_pairs` gives what every two columns
+        contribute together, with one more axis as long as the last; both are XGBoost's `pred_contribs` and
+        `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
+        """
+        found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs))
+        places = np.array([*(self._names.index(column.name) for column in self.model_.ensemble.columns), -1])
+        out = np.zeros((*found.shape[:2], *(self.n_features_in_ + 1,) * (1 + in_pairs)))
+        out[(..., places[:, None], places) if in_pairs else (..., places)] = found
+        return out[:, 0] if out.shape[1] == 1 else out
+
+
+class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for classes, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -104,7 +147,10 @@ class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc
         self.classes_ = np.unique(targets)
         if len(self.classes_) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")
-        loss: Loss = Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
+        n_classes = len(self.classes_)
+        loss: Loss = Logistic() if n_classes == 2 else Softmax(n_classes)
+        if self.objective == Ordinal.name and n_classes > 2:
+            loss = Ordinal(n_classes)
         if self.objective not in (None, loss.name):
             raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
         return loss, self._numbered(targets)
@@ -127,7 +173,7 @@ class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
-class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
+class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -141,13 +187,16 @@ class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
     """
 
     def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
-        if self.objective not in (None, SquaredError.name, Poisson.name):
-            raise ParameterError(f"objective must be {SquaredError.name} or {Poisson.name}; got {self.objective!r}")
-        return loss_by_name(self.objective or SquaredError.name), self._numbered(targets)
+        loss = self.objective
+        if not isinstance(loss, Loss):
+            loss = loss_by_name(SquaredError.name if loss is None else loss)
+        if isinstance(loss, Logistic | Ordinal | Softmax):
+            raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
+        return loss, self._numbered(targets)
 
     def _numbered(self, targets: NDArray[Any]) -> Values:
         return np.asarray(targets, dtype=np.float64)
 
     def predict(self, X: ArrayLike) -> Values:
-        """Predicted numbers, shape ``(n_rows,)``."""
+        """Predicted numbers, shape ``(n_rows,)``, or ``(n_rows, n_quantiles)`` of several quantiles."""
         return self._predictions(X)

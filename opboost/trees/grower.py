@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
+from opboost.trees.column_sampling import ColumnSampler
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.holder import RowHolder
 from opboost.trees.kernels.nodes import NODE, split_nodes
@@ -33,6 +34,7 @@ def grow_tree(
     max_leaves: int,
     limits: NodeLimits,
     room: HistogramRoom,
+    columns: ColumnSampler,
 ) -> Tree:
     """Grow one tree on the holder's current gradients.
 
@@ -55,9 +57,11 @@ def grow_tree(
     limits : NodeLimits
         Of the root.
     room : HistogramRoom
+    columns : ColumnSampler
+        Which of the allowed columns each node looks at.
     """
     # The best leaf first: its histogram must last until it is split.
-    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room)
+    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room, columns)
     if max_leaves:
         growth.split_best_leaves(max_leaves)
     else:
@@ -185,7 +189,9 @@ class _Growth:
         max_depth: float,
         at_root: NodeLimits,
         room: HistogramRoom | None,
+        columns: ColumnSampler,
     ) -> None:
+        self._columns = columns
         self._holder = holder
         self._splitter = splitter
         self._leaves = leaves
@@ -197,7 +203,7 @@ class _Growth:
         # Every row is in one bin of the first column.
         totals = histograms[:, :, : splitter.axes.sizes[0]].sum(axis=2)
         children = Children(totals, histograms, nothing, np.zeros(1, np.int64), at_root)
-        self._root = _OpenNodes(root, children, splitter.choose(children), depth=0)
+        self._root = _OpenNodes(root, children, self._choose(children, 0), depth=0)
         self.draft = _Draft(totals[0], at_root)
 
     def split_levels(self) -> None:
@@ -234,7 +240,11 @@ class _Growth:
         n_kept = 2 * n if depth + 1 < self._max_depth else n
         histograms = self._ask(nodes[:n], n_kept=n_kept, depth=depth)
         children = Children(totals, histograms, opened.children.histograms, chosen, limits.of(nodes - splits.lefts[0]))
-        return _OpenNodes(nodes, children, splitter.choose(children), depth)
+        return _OpenNodes(nodes, children, self._choose(children, depth), depth)
+
+    def _choose(self, children: Children, depth: int) -> BestCuts:
+        limits = self._columns.sampled(children.limits, depth, len(children.totals))
+        return self._splitter.choose(replace(children, limits=limits))
 
     def _ask(self, nodes: Nodes, *, n_kept: int, depth: int) -> Sums:
         """The nodes' histograms, and room for more behind them."""

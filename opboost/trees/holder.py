@@ -7,6 +7,7 @@ the loss's grid, so the answers do not depend on how the rows are divided among 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from opboost.arrays import Nodes, Scores, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.losses import GradientGrid, Loss
+from opboost.trees.losses.quantiles import weighted_quantile
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -137,6 +139,19 @@ class LocalHolder:
 
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree, self._output)
+
+    def with_quantiles(self, tree: Tree, learning_rate: float) -> Tree:
+        """The tree, not finished yet, with the quantiles of its rows' residuals as leaves, for a loss that has them."""
+        if not self._loss.leaf_quantiles:
+            return tree
+        leaves, values = np.flatnonzero(tree.is_leaf), tree.values.copy()
+        residuals = self._labels - self._rows.scores[self._output]
+        for leaf, begin, end in zip(leaves, *self._rows.of(leaves), strict=True):
+            rows = self._rows.numbers[begin:end][self._rows.gradients[begin:end] != 0]
+            if len(rows):
+                alpha = self._loss.leaf_quantiles[self._output]
+                values[leaf] = learning_rate * weighted_quantile(residuals[rows], self._weights[rows], alpha)
+        return replace(tree, values=values)
 
 
 def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:

@@ -13,15 +13,25 @@ from opboost.trees.losses import GradientGrid
 
 @dataclass(frozen=True, slots=True)
 class NewtonLeaves:
-    """``-G / (H + reg_lambda)``, and 0 for a leaf that is too light, as in XGBoost."""
+    """``-G / (H + reg_lambda)``, G less `reg_alpha`, and 0 for a leaf that is too light, as in XGBoost."""
 
     grid: GradientGrid
     reg_lambda: float
     min_child_weight: float
+    reg_alpha: float = 0.0
 
     def values(self, totals: Sums, lower: Values, upper: Values) -> Values:
         """Leaf values for sums of shape ``(n_leaves, 2)``, within the leaves' bounds."""
         out, of = np.empty(len(totals)), self.grid
         least = float(self.min_child_weight)
-        newton_values(totals, lower, upper, of.grad_scale, of.hess_scale, float(self.reg_lambda), least, out)
+        newton_values(
+            totals,
+            lower,
+            upper,
+            of.grad_scale,
+            of.hess_scale,
+            (float(self.reg_lambda), float(self.reg_alpha)),
+            least,
+            out,
+        )
         return out

@@ -97,6 +97,8 @@ class GreedySplitter:
     max_cat_to_onehot : int
         Up to so many categories, each stands alone against the others; more are put in order of their mean gradient
         and cut like numbers.
+    reg_alpha : float
+        Every G is moved towards zero by so much.
     """
 
     axes: HistogramAxes
@@ -106,6 +108,7 @@ class GreedySplitter:
     gamma: float
     min_child_weight: float
     max_cat_to_onehot: int
+    reg_alpha: float = 0.0
 
     def choose(self, children: Children) -> BestCuts:
         """The best cut of each node."""
@@ -127,7 +130,7 @@ class GreedySplitter:
             children.limits.upper,
             self.constraints.is_bounded,
             *self._steps,
-            float(self.reg_lambda),
+            self._penalty,
             float(self.min_child_weight),
             gains,
             columns,
@@ -169,7 +172,7 @@ class GreedySplitter:
     def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
         """The bins of the categories left of a cut."""
         here = histogram[:, self.axes.offsets[column] : self.axes.offsets[column + 1]]
-        order = category_order(here[0], here[1], *self._steps, self.reg_lambda)
+        order = category_order(here[0], here[1], *self._steps, self._penalty)
         is_alone = self._category_modes[column] == 2
         return order[cut : cut + 1] if is_alone else order[: cut + 1]
 
@@ -186,6 +189,10 @@ class GreedySplitter:
     def _least_gain(self) -> float:
         """The smallest gain that is worth a split."""
         return max(self.gamma, math.nextafter(MIN_GAIN, math.inf))
+
+    @cached_property
+    def _penalty(self) -> tuple[float, float]:
+        return float(self.reg_lambda), float(self.reg_alpha)
 
     @cached_property
     def _steps(self) -> tuple[float, float]:

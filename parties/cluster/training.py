@@ -147,7 +147,7 @@ def train_on_partitions(
     limits = (constraints or ColumnConstraints()).on(
         [column.name for column in columns], are_categorical=[False] * len(columns), max_delta_step=step
     )
-    settings = training_settings(parameters, limits, loss, (), seed)
+    settings = training_settings(parameters, limits, loss, seed)
     settings |= {"max_bin": parameters.max_bin, "scale_pos_weight": parameters.scale_pos_weight, "nthread": None}
     if parameters.base_score is not None:
         settings["base_score"] = parameters.base_score

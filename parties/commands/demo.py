@@ -289,4 +289,4 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
 
 
 def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
-    return evaluate(job.loss.name, labels, predictions)["auc"]
+    return evaluate(job.loss, labels, predictions)["auc"]

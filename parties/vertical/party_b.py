@@ -30,7 +30,7 @@ from parties.vertical.prediction_server import (
     answer_session,
     prediction_hello,
 )
-from parties.vertical.rank_sender import send_ranks
+from parties.vertical.rank_sender import RankWindow, send_ranks
 from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.alignment.id_proof import password_of
@@ -216,10 +216,11 @@ def train(
         )
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
-        n_rows = job.n_rows
+        n_rows, window = job.n_rows, RankWindow(channel)
         for c, column in enumerate(columns):
-            send_ranks(channel, c, column, rows=range(first_row(held, c, n_rows), n_rows))
+            send_ranks(window, c, column, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
+        window.close()
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
         wanted = expect(channel, SplitRanks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +20,12 @@ from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
+from parties.vertical.rank_sender import MORE_EVERY
 from parties.vertical.release_offer import offer_digest, rank_type
 from parties.vertical.shared_codes import releases_of
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Held, Offer, OfferedColumn, RankChunk
+from protocols.messages.vertical import Held, MoreRanks, Offer, OfferedColumn, RankChunk
 from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode
@@ -278,10 +280,16 @@ class Receipt:
 
 
 def collect(channels: Sequence[Channel], receipts: Mapping[str, Receipt], progress: Progress) -> None:
-    """Receive every rank of every offered column, from whichever peer is ready: none has to wait in memory."""
+    """Receive every rank of every offered column, from whichever peer is ready; ask for more as chunks are taken."""
+    n_taken = Counter[str]()
     while not all(receipt.is_complete for receipt in receipts.values()):
         channel, message = receive_any(channels)
         receipt = receipts[channel.peer]
-        if receipt.take(message):
+        is_column = receipt.take(message)
+        if isinstance(message, RankChunk):
+            n_taken[channel.peer] += 1
+            if n_taken[channel.peer] % MORE_EVERY == 0:
+                channel.send(MoreRanks())
+        if is_column:
             assert receipt.offer is not None
             progress(f"collecting ranks of {channel.peer}", len(receipt.columns), len(receipt.offer.columns))

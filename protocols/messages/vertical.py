@@ -18,6 +18,7 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────── IdConfirmation ────────► │
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
+    │ ──────────── [MoreRanks] ─ · · · ► │   one per so many chunks that were taken, so that few wait
     │              (A grows trees)       │
     │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
     │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
@@ -191,6 +192,12 @@ class RankChunk(Message):
     ranks: RankArray
 
 
+class MoreRanks(Message):
+    """A has taken so many chunks (`parties.vertical.rank_sender`) since the last such word; B may send as many more."""
+
+    kind: ClassVar[str] = "more ranks"
+
+
 class SplitRanks(Message):
     """Tests that the trees make on B's columns: "rank <= r", with the way a missing cell goes."""
 
@@ -270,6 +277,7 @@ MESSAGES: dict[str, type[Message]] = {
         CommonIds,
         Offer,
         RankChunk,
+        MoreRanks,
         SplitRanks,
         Thresholds,
         Ask,

@@ -180,7 +180,6 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
     PeerAborted, PeerLost, DecodeError
     """
     while True:
-        # All are asked, so that none is read ahead of without end while others are served.
         ready = list(channels) if len(channels) == 1 else [channel for channel in channels if channel.is_ready()]
         if ready:
             message = ready[0].receive()

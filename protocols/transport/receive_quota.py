@@ -1,10 +1,14 @@
 """Receive quotas per connection: unread bytes and file descriptors; connections that exceed them are cut off.
 
-ZeroMQ bounds the size of a frame and the number of *whole* messages in a queue. It bounds neither the number of frames
-of a message, which it keeps from the first to the last, nor the bytes of a queue, nor the number of connections. The
-kernel counts the bytes of every connection; what was taken is subtracted, and a connection that is too far ahead is cut
-off, upon which ZeroMQ lets go of all that it kept of it. The count is had on Linux alone; elsewhere bytes are not
-bounded.
+ZeroMQ bounds the size of a frame. It bounds neither the number of frames of a message, which it keeps from the first to
+the last, nor the bytes of a queue, nor the number of connections; and its bound on the messages of a queue is no good
+(`zmq_socket.open_socket`). The kernel counts the bytes of every connection; what was taken is subtracted, and a
+connection that is too far ahead is cut off. Honest peers never are: whoever sends more than a few messages waits until
+it is asked for more (`MoreIds`, `MoreRanks`).
+
+A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
+64 in the queue, and its content. So a peer costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what comes between
+two looks. The count is had on Linux alone; elsewhere bytes are not bounded.
 """
 
 from __future__ import annotations
@@ -14,6 +18,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from protocols.transport.descriptors import received_bytes, remote, shut
+
+# What a connection may have sent that is not read yet. The most that honest peers do: two messages with an array of
+# `codec.MAX_ARRAY_BYTES`, or a window of chunks of ranks, 1 MiB each.
+MAX_AHEAD_BYTES = 256 << 20
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42

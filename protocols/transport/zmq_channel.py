@@ -18,7 +18,7 @@ from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.receive_quota import Arrivals
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
 # The server says what is wrong with a connection, or the two do not speak the same protocol.
@@ -30,9 +30,6 @@ _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 # After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
 # off, too, until the peer behind it is there.
 MAX_CUT = 3
-
-# What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
-MAX_UNREAD_BYTES = 256 << 20
 
 
 class ConnectedChannel:
@@ -117,7 +114,7 @@ class ConnectedChannel:
         self._deadline = time.monotonic() + self._timing.wait_s
         self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
         self._cuts: list[float] = []
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_UNREAD_BYTES)
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
         self._inbox: list[list[Frame]] = []
         self._silence = Silence(self._timing.stall_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
@@ -176,7 +173,7 @@ class ConnectedChannel:
             self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
-        """Whether a message waits; takes no more than one of them, so that the others hold their sender back."""
+        """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
         while not (self._inbox or self._is_flooding) and self._socket.poll(0):
             frames = self._take()
             self._silence.end()
@@ -204,7 +201,7 @@ class ConnectedChannel:
         """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
             raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_UNREAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
                 "end, and was cut off"
             )
         if self._is_refused:

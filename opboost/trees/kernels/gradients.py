@@ -111,3 +111,45 @@ def pack_softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_c
                 target = 1.0 if labels[begin + i] == k else 0.0
                 hess = max(2.0 * p * (1.0 - p), MIN_HESS)
                 out[k, begin + i] = weighted(p - target, hess, weights[begin + i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_gamma_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the gamma deviance on log means: ``1 - y e^-s`` and ``y e^-s``."""
+    for i in prange(len(labels)):
+        ratio = labels[i] * exp(min(max(-scores[i], -700.0), 700.0))
+        out[i] = weighted(1.0 - ratio, ratio, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_tweedie_gradients(scores, labels, weights, power, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the Tweedie deviance on log means: ``e^((2 - p) s) - y e^((1 - p) s)`` and its slope."""
+    for i in prange(len(labels)):
+        score = min(max(scores[i], -700.0), 700.0)
+        mean, label = exp((2.0 - power) * score), labels[i] * exp((1.0 - power) * score)
+        hess = (2.0 - power) * mean + (power - 1.0) * label
+        out[i] = weighted(mean - label, hess, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_sided_gradients(scores, labels, weights, below, at, above, grad_scale, hess_scale, is_count, out):
+    """Packed gradients that depend on which side of the label a score is, and Hessians of 1."""
+    for i in prange(len(labels)):
+        grad = below if scores[i] < labels[i] else (above if scores[i] > labels[i] else at)
+        out[i] = weighted(grad, 1.0, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_huber_gradients(scores, labels, weights, slope, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the Pseudo-Huber loss: ``z / r`` and ``1 / r^3`` for ``r = sqrt(1 + (z / slope)^2)``."""
+    for i in prange(len(labels)):
+        z = scores[i] - labels[i]
+        root = np.sqrt(1.0 + (z / slope) * (z / slope))
+        out[i] = weighted(z / root, 1.0 / (root * root * root), weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_gradients(grad, hess, weights, grad_scale, hess_scale, is_count, out):
+    """Pack gradients that were computed elsewhere."""
+    for i in prange(len(grad)):
+        out[i] = weighted(grad[i], hess[i], weights[i], grad_scale, hess_scale, is_count)

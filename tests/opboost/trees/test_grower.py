@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from opboost.arrays import Nodes, Sums
 from opboost.trees.binning import BinnedTable, bin_values
+from opboost.trees.column_sampling import ColumnSampler
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder
@@ -82,6 +83,7 @@ def _grow_on(
         max_leaves=0,
         limits=none.at_root(np.arange(table.axes.n_columns) if columns is None else columns),
         room=HistogramRoom(table.axes.n_bins),
+        columns=ColumnSampler(np.arange(table.axes.n_columns), 1.0, 1.0, np.random.default_rng(0)),
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.messages.vertical import Abort, Done
-from protocols.transport import zmq_listener
+from protocols.transport import zmq_authenticator, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
@@ -116,8 +116,9 @@ def test_a_connection_that_proved_its_key_outlasts_all_that_did_not(
 
 @linux
 def test_a_peer_that_opens_one_connection_after_the_other_is_bounded_too(
-    network: Any, within: Within, few: None, opened: ExitStack
+    network: Any, within: Within, few: None, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(zmq_authenticator, "MAX_CONNECTIONS", 1000)
     listener = network.listen("b", "c")
     network.connect(listener.address, own="c").send(Done())
     assert within(5, lambda: hear(listener, "c")) == Done()
