@@ -14,7 +14,7 @@ from opboost.arrays import Values
 from opboost.column_positions import ColumnKey
 from opboost.errors import check_integer
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.recommended.training import Trained, train_classes, train_numbers
+from opboost.horizontal.recommended.training import TrainedBatches, train_classes, train_numbers
 from opboost.privacy.accounting import by_gaussian
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
@@ -74,7 +74,7 @@ class _DPBoosting(DividedRows):
     max_depth: int | None = None
     max_cells: int = 64
 
-    def _keep_trained(self, task: PublicTask, train: Callable[..., Trained], *labels: Any, loss: Loss) -> None:
+    def _keep_trained(self, task: PublicTask, train: Callable[..., TrainedBatches], *labels: Any, loss: Loss) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
         for name in ("n_estimators", "max_depth"):
             value = getattr(self, name)

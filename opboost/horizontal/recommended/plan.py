@@ -27,7 +27,7 @@ _TREES = 30, 600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """The division of a budget.
 
     Attributes
@@ -45,7 +45,7 @@ class Plan:
     counted: float
 
     @classmethod
-    def for_budget(cls, epsilon: float, delta: float, *, has_numbers: bool, counted: float) -> Plan:
+    def for_budget(cls, epsilon: float, delta: float, *, has_numbers: bool, counted: float) -> TrainingPlan:
         """Divide (epsilon, delta); an infinite epsilon for no noise."""
         multiplier = query_account(1, epsilon=epsilon, delta=delta).multiplier
         mu = (1 - 1e-9) / multiplier if multiplier else math.inf

@@ -20,7 +20,7 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
-from opboost.horizontal.recommended.plan import Plan, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
@@ -51,7 +51,7 @@ _HESSIAN_NOISE = {"numbers": 6.0, "classes": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedBatches:
     """A trained model on the scale of training.
 
     Attributes
@@ -81,7 +81,7 @@ def train_classes(
     delta: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
-) -> Trained:
+) -> TrainedBatches:
     """Train on classes.
 
     Parameters
@@ -98,7 +98,7 @@ def train_classes(
 
     Notes
     -----
-    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed: `Plan` divides the
+    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed: `TrainingPlan` divides the
     budget of one Gaussian release; see the releases for the parts.
     """
     plan = _plan(columns, epsilon, delta, has_numbers=False)
@@ -123,7 +123,7 @@ def train_numbers(
     delta: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
-) -> Trained:
+) -> TrainedBatches:
     """The same for numbers, shape ``(n_rows,)``, between public bounds."""
     plan = _plan(columns, epsilon, delta, has_numbers=True)
     of_most = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
@@ -164,20 +164,20 @@ def logistic_of_one(scores: Values, labels: Values) -> tuple[Values, Values]:
     return grad[None], hess[None]
 
 
-def _plan(columns: PublicGrid, epsilon: float, delta: float, *, has_numbers: bool) -> Plan:
+def _plan(columns: PublicGrid, epsilon: float, delta: float, *, has_numbers: bool) -> TrainingPlan:
     n_counted = len(columns.bounds) - len(columns.categorical)
-    return Plan.for_budget(epsilon, delta, has_numbers=has_numbers, counted=counts_sensitivity(n_counted))
+    return TrainingPlan.for_budget(epsilon, delta, has_numbers=has_numbers, counted=counts_sensitivity(n_counted))
 
 
 def _train(
     columns: PublicGrid,
     rows: Values,
     task: _Task,
-    plan: Plan,
+    plan: TrainingPlan,
     n_records: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
-) -> Trained:
+) -> TrainedBatches:
     n_outputs, n_columns = len(task.labels), columns.axes.n_columns
     found = tree_sizes(n_records, plan.mu, n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
@@ -209,4 +209,4 @@ def _train(
         holder.finish_trees(grown)
         trees.extend(columns.in_values(tree, scale=task.spread) for tree in grown)
     base = task.centre + task.spread * task.scores
-    return Trained(tuple(trees), base, task.centre, task.spread, plan.releases(task.sensitivity, n_trees))
+    return TrainedBatches(tuple(trees), base, task.centre, task.spread, plan.releases(task.sensitivity, n_trees))

@@ -12,7 +12,7 @@ import pytest
 from opboost import DPBoostingClassifier, DPBoostingRegressor
 from opboost.horizontal.recommended import training
 from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
-from opboost.horizontal.recommended.plan import Plan, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping
@@ -74,7 +74,7 @@ def test_a_record_moves_the_sums_of_a_tree_by_the_sensitivity_at_most(n_outputs:
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize(("has_numbers", "counted"), [(True, 3.0), (False, 3.0), (False, 0.0)])
 def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsilon, has_numbers, counted):
-    plan = Plan.for_budget(epsilon, DELTA, has_numbers=has_numbers, counted=counted)
+    plan = TrainingPlan.for_budget(epsilon, DELTA, has_numbers=has_numbers, counted=counted)
     for n_trees in (1, 2, 30, 600):
         spent = by_gaussian(plan.releases(1.3, n_trees), DELTA)
         assert 0.9999 * epsilon < spent <= epsilon
@@ -85,7 +85,7 @@ def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsil
 
 
 def test_without_noise_there_are_no_releases() -> None:
-    plan = Plan.for_budget(math.inf, DELTA, has_numbers=True, counted=1.0)
+    plan = TrainingPlan.for_budget(math.inf, DELTA, has_numbers=True, counted=1.0)
     assert plan.releases(1.0, 30) == ()
     assert plan.sums_std(1.0, 30) == plan.cells_std == plan.labels_std == plan.score_std == 0.0
 
@@ -109,7 +109,7 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: l
     """Every draw, its deviation and how many numbers there are; nothing else is drawn."""
     X, y = table(200)
     common: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (0, 1), "n_estimators": 3, "max_depth": 2}
-    plan = Plan.for_budget(1.0, DELTA, has_numbers=n_classes == 0, counted=counts_sensitivity(3))
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=n_classes == 0, counted=counts_sensitivity(3))
     steps = [(plan.score_std, 2**20, 2)]
     if n_classes:
         model = DPBoostingClassifier(classes=range(n_classes), **common).fit(X, (n_classes * X[:, 0]).astype(int))
@@ -204,7 +204,7 @@ def test_first_scores_are_means_and_shares_with_their_count() -> None:
 @pytest.mark.parametrize("width", [1, 10, 100])
 def test_the_range_of_most_numbers_is_found_between_bounds_that_are_far_too_wide(width: float) -> None:
     labels = np.random.default_rng(0).normal(0.3, 0.2, 5000)
-    plan = Plan.for_budget(1.0, DELTA, has_numbers=True, counted=1.0)
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=True, counted=1.0)
     found = number_range(labels, (-width, width), mu=plan.mu, std=plan.labels_std, rng=seeded(1))
     assert found.lower < 0 < 0.6 < found.upper
     assert found.upper - found.lower <= max(2.0, width)
