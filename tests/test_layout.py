@@ -69,7 +69,7 @@ ROWS = (*GROUND, "opboost.privacy", "opboost.trees", "opboost.horizontal.rows")
 NOISE = (*ROWS, "opboost.horizontal.noise")
 SPLITS = (*NOISE, "opboost.horizontal.splits")
 TASKS = ("opboost.horizontal.public_task", "opboost.horizontal.tree_rules")
-RECIPES = ("dpboost", "federated", "inprivate", "sgbdt")
+RECIPES = ("dpboost", "federated", "inprivate", "recommended", "sgbdt")
 
 # Importer (the longest prefix counts) and what it may import of ours.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {

@@ -17,6 +17,9 @@ from opboost.privacy.local import RandomisedResponse
 # Ranks that are looked at together.
 _PIECE_ROWS = 1 << 18
 
+# Categories of a column, whose states and a missing one are one byte.
+MOST_CATEGORIES = 254
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSource:
@@ -124,8 +127,10 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
     if [(one.release.mechanism, one.release.missingness, one.release.category) for one in columns] != expected:
         raise DataError("the indicators of a column of categories must follow one another. Nothing was trained")
     channel = category_channel(first.mechanism, first.missingness)
-    if len(channel.matrix) > np.iinfo(np.uint8).max:
-        raise DataError(f"at most 254 categories can be drawn back; found {len(columns)}. Nothing was trained")
+    if len(columns) > MOST_CATEGORIES:
+        raise DataError(
+            f"at most {MOST_CATEGORIES} categories can be drawn back; found {len(columns)}. Nothing was trained"
+        )
     n_rows = len(columns[0].ranks)
     states, n_ones = np.full(n_rows, len(columns), np.uint8), np.zeros(n_rows, np.uint8)
     for c, column in enumerate(columns):

@@ -23,7 +23,8 @@ _PARAMETERS = """
     mode : {"default", "paper"}
         ``paper`` has the publication's account, sensitivities, regulariser and Iterative Hessian rule; `guarantee_`
         then states the epsilon that its noise is really worth. ``default`` has exact composition, true sensitivities,
-        class counts for averaging, a regulariser of five deviations of the noise, candidates of equal mass.
+        class counts for averaging, a regulariser of five deviations of the noise (twenty for
+        numbers), candidates of equal mass.
     split_method : {"hist", "pr", "tr"}
         By noisy histograms; among one random cut per column (partially random); totally random.
     weight_update : {"averaging", "gradient", "newton"}

@@ -229,7 +229,7 @@ class FederatedFitting(NamedMethods, DividedRows):
             if self.local_noise:
                 # Records of one leaf, as if all leaves had as many; whoever adds up knows how many there are.
                 std = account.multiplier * label_distance(update) * math.sqrt(n_rows / 2**self.max_depth)
-            strength = strength_for(std, is_printed=self.mode == "paper")
+            strength = strength_for(std, is_classification=update.is_classification, is_printed=self.mode == "paper")
         return LeafRule(
             learning_rate=self.learning_rate,
             reg_lambda=check_not_negative("reg_lambda", strength),

@@ -63,7 +63,8 @@ _PARAMETERS = """
         0 for all.
     learn_columns : bool
         Draw the columns of a tree by how far the released sums of earlier trees of theirs stood out of the noise,
-        rather than evenly. Costs nothing. The mode ``paper`` draws evenly.
+        rather than evenly. Costs nothing, and does nothing where a tree takes all columns. The mode ``paper`` draws
+        evenly.
     subsample : float
         Probability that a record is in a round (Poisson sampling).
     max_cells : int
@@ -133,9 +134,10 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
     learning_rate: float = FOR_NUMBERS.learning_rate
     max_grad: float = FOR_NUMBERS.max_grad
     denominator_noise: float = FOR_NUMBERS.denominator_noise
-    cells_share: float = 0.05
     noise_lambda: float = FOR_NUMBERS.noise_lambda
     columns_per_tree: int = FOR_NUMBERS.columns_per_tree
+    max_depth: int = FOR_NUMBERS.max_depth
+    max_cells: int = FOR_NUMBERS.max_cells
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on; X and y are records that arrived since and are no copies of earlier ones.

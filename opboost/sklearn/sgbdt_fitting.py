@@ -26,7 +26,7 @@ from opboost.horizontal.rows.record_holder import (
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
-from opboost.horizontal.splits.noisy_cells import counts_sensitivity, equal_cells
+from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 
 
@@ -39,13 +39,13 @@ class SGBDTFitting(DividedRows):
     n_estimators: int = FOR_CLASSES.n_estimators
     n_extra_estimators: int = 0
     use_filter: bool | None = None
-    max_depth: int = 3
+    max_depth: int = FOR_CLASSES.max_depth
     learning_rate: float = FOR_CLASSES.learning_rate
     later_rate: float = 0.25
     max_grad: float = FOR_CLASSES.max_grad
     denominator_noise: float = FOR_CLASSES.denominator_noise
     initial_share: float = 0.05
-    cells_share: float = 0.0
+    cells_share: float = 0.05
     reg_lambda: float = 1.0
     noise_lambda: float = FOR_CLASSES.noise_lambda
     max_leaf: float = 2.0
@@ -80,7 +80,7 @@ class SGBDTFitting(DividedRows):
         initial = self._initial(noise, is_classification=task.is_classification, is_printed=is_printed)
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
-            task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
+            task = replace(task, grid=placed_cells(task.grid, X, std=std, rng=bits.fork("cells")))
         self._trainings = [
             SGBDT(
                 task.grid,

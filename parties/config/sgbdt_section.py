@@ -23,7 +23,7 @@ class SGBDTSection(Section):
     use_filter: bool | None = Field(
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
-    max_depth: int = Field(3, ge=0, le=12, description="Levels of a tree.")
+    max_depth: int = Field(0, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers.")
     learning_rate: Positive = Field(
         0.0, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
     )
@@ -35,12 +35,16 @@ class SGBDTSection(Section):
     )
     reg_lambda: NonNegative = Field(1.0, description="L2 regularisation of leaf values.")
     noise_lambda: NonNegative = Field(
-        0.0, description="Least regularisation per unit of noise; left out: 10 for classes, 35 for numbers."
+        0.0, description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers."
     )
     max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
-    columns_per_tree: int = Field(0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes.")
+    columns_per_tree: int = Field(
+        0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
+    )
     subsample: float = Field(1.0, gt=0, le=1, description="Share of the records of each tree.")
-    max_cells: int = Field(0, ge=2, le=65535, description="Cells of a column's public grid; left out: 16.")
+    max_cells: int = Field(
+        0, ge=2, le=65535, description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers."
+    )
 
     def completed(self, objective: str) -> SGBDTSection:
         """The section with the defaults of an objective for what was left out."""

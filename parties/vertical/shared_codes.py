@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.sources import MOST_CATEGORIES
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
@@ -62,7 +63,7 @@ def _packed(mechanism: OrderPreservingMap | RandomisedResponse, table: RankTable
 
 
 def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[ColumnRelease | None, ...]:
-    """For every offered column the channel that it went through; None where no codes are shared.
+    """For every offered column the channel that it went through; None where no codes are shared, or none can be used.
 
     Raises
     ------
@@ -82,7 +83,8 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
             if len(members) < n_members:
                 raise ParameterError(f"{len(offer.columns)} columns are fewer than the guarantee's")
             n_held += _held(promise)
-            if n_held > MOST_HELD or any(one.codes is None for one in members):
+            is_usable = n_members <= MOST_CATEGORIES and all(one.n_ranks and one.codes is not None for one in members)
+            if n_held > MOST_HELD or not is_usable:
                 found += [None] * n_members
                 continue
             mechanism = _mechanism(promise)

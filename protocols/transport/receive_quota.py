@@ -17,11 +17,16 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.transport.descriptors import received_bytes, remote, shut
+from protocols.transport.descriptors import received_bytes, remote, shut, unsent_bytes
 
 # What a connection may have sent that is not read yet. The most that honest peers do: two messages with an array of
 # `codec.MAX_ARRAY_BYTES`, or a window of chunks of ranks, 1 MiB each.
 MAX_AHEAD_BYTES = 256 << 20
+
+# Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
+# have come over all of them: a peer says no more than its greeting before it is answered.
+MAX_OUTSIDERS = 128
+MAX_OUTSIDE_BYTES = 64 << 20
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42
@@ -133,6 +138,13 @@ class Arrivals:
         for cut in found:
             self._shut(cut.descriptor)
         return found
+
+    def cut_stuck(self, *, is_over: bool) -> bool:
+        """Whether connections that peers speak over have no room for what is sent; when time is over, end these."""
+        found = [one for one in self._open if one in self._kept and unsent_bytes(one)]
+        for descriptor in found if is_over else ():
+            self._shut(descriptor)
+        return bool(found)
 
     def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int) -> Iterator[int]:
         total = sum(self._open[descriptor].ahead for descriptor in descriptors)

@@ -1,6 +1,8 @@
 """ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
-Used by the thread that made it.
+Used by the thread that made it. Between two of its looks at the connection the active party is not held back, and an
+active party that resets the connection while this end closes can end this process (`zmq_socket.open_socket`): no more
+than its leaving does, since this end has no other peer.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ class ConnectedChannel:
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
+        self._follow_events()
         while not self._listen():
             self.check()
             self._socket.poll(int(POLL_S * 1000))

@@ -20,27 +20,18 @@ from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Heartbeat
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
-from protocols.transport.descriptors import raise_limit, shut, unsent_bytes
+from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals, Outsiders
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES, MAX_OUTSIDERS, Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
-from protocols.transport.zmq_connections import WatchedConnections
+from protocols.transport.zmq_connections import FAILED, NO_PROOF, WatchedConnections, due_news
 from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
 
 # Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
 BACKLOG = 1024
-
-# Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
-# have come over all of them: a peer says no more than its greeting before it is answered.
-MAX_OUTSIDERS = 128
-MAX_OUTSIDE_BYTES = 64 << 20
-
-_NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-_FAILED = _NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
-_WATCHED = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | _FAILED
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
@@ -90,7 +81,7 @@ class Listener:
         self._socket = self._open_router(keys)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
-        self._connections = WatchedConnections(self._socket, _WATCHED, arrivals)
+        self._connections = WatchedConnections(self._socket, arrivals)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -124,11 +115,7 @@ class Listener:
         libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
         """
         deadline = time.monotonic() + int(self._socket.linger) / 1000
-        while (waiting := list(filter(unsent_bytes, self._peers.descriptors()))) and time.monotonic() < deadline:
-            self._pump(POLL_S)
-        if waiting:
-            for descriptor in waiting:
-                shut(descriptor)
+        while self._connections.cut_stuck(is_over=time.monotonic() >= deadline):
             self._pump(POLL_S)
 
     def _open_router(self, keys: KeyPair | None) -> zmq.Socket[bytes]:
@@ -240,18 +227,13 @@ class Listener:
         A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the
         connection just ends. A refused key was told by the authenticator.
         """
-        news, self._news = self._news, []
-        ended: set[int] = set()
-        for event in news:
+        due, self._news = due_news(self._news, is_all=is_all)
+        for event in due:
             kind, descriptor = event["event"], event["value"]
-            if kind & _FAILED:
+            if kind & FAILED:
                 self._n_failed += 1
-                if kind & _NO_PROOF:
+                if kind & NO_PROOF:
                     self._notices.note(NO_HANDSHAKE)
-                continue
-            if not is_all and (kind == zmq.Event.DISCONNECTED or descriptor in ended):
-                ended.add(descriptor)
-                self._news.append(event)
                 continue
             self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
             if kind == zmq.Event.DISCONNECTED:

@@ -47,6 +47,7 @@ from protocols.messages.vertical import (
     Heartbeat,
     Held,
     Hello,
+    MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
@@ -235,6 +236,7 @@ KIN: dict[str, st.SearchStrategy[Message]] = {
     "blinded ids": st.builds(BlindedIds, start=counts, rows=id_rows),
     "reblinded ids": st.builds(ReblindedIds, start=counts, rows=id_rows),
     "more ids": st.just(MoreIds()),
+    "more ranks": st.just(MoreRanks()),
     "common ids": st.builds(CommonIds, bits=arrays("|u1")),
 }
 

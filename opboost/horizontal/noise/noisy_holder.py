@@ -64,7 +64,7 @@ class NoisyHolder(ForwardingHolder):
         totals = super().totals(nodes)
         for column, noise in enumerate(self._noises):
             if noise is not None:
-                totals[:, column] += noise.draw(len(nodes), rng=self._rng)
+                totals[:, column] += noise.draw(len(totals), rng=self._rng)
         return totals
 
     def divide(self, splits: Splits) -> None:

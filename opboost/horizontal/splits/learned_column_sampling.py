@@ -46,6 +46,10 @@ class LearntColumns:
 
     def __call__(self) -> NDArray[np.int64]:
         """The columns of the next tree."""
+        return self.draw(self._n_drawn)
+
+    def draw(self, n_drawn: int) -> NDArray[np.int64]:
+        """So many columns for the next tree, or all if there are fewer."""
         waits = -np.log1p(-self._uniforms(len(self._merits)))
         weights = np.maximum(self._merits, 0.0) + _LEAST_MERIT * self._variance
         if not weights.any():
@@ -53,7 +57,7 @@ class LearntColumns:
         # The first to come, of arrivals at these rates, are drawn in proportion to the weights.
         with np.errstate(divide="ignore", invalid="ignore"):
             arrivals = np.where(weights > 0, waits / weights, np.inf)
-        self._drawn = np.lexsort((waits, arrivals, self._is_known))[: self._n_drawn]
+        self._drawn = np.lexsort((waits, arrivals, self._is_known))[:n_drawn]
         return self._drawn
 
     def learn(self, sums: Values, std: float) -> None:

@@ -15,6 +15,7 @@ from opboost import rng
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
+from opboost.noise_correction import LEAST_ROWS
 from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import compose
 from opboost.ranking import Ranking, RankTable
@@ -166,6 +167,38 @@ def test_mechanisms_that_would_take_much_memory_are_not_built() -> None:
     tracemalloc.stop()
     assert sum(release is not None for release in found) == MOST_HELD // 1_000_001
     assert peak < 1 << 30
+
+
+@pytest.mark.parametrize("n_categories", [3, 255])
+def test_more_categories_than_can_be_drawn_back_are_trained_on_as_they_are(n_categories: int) -> None:
+    """With labels of one class, which common records may all have."""
+    names = tuple(map(str, range(n_categories)))
+    columns = (ColumnMechanism(replace(GAPPY, categories=names), MechanismSettings(epsilon=1.0, category_epsilon=1.0)),)
+    kinds = pd.DataFrame({"g": np.resize(names, LEAST_ROWS)})
+    passive = PassiveJob(party="shop", run_id="r", id_digest="d", features=kinds, mechanisms=columns, rng=rng.seeded(1))
+    own = OwnColumn("own", np.arange(LEAST_ROWS, dtype=float), is_categorical=False)
+    active = ActiveJob(
+        party="bank",
+        run_id="r",
+        id_digest="d",
+        own=(own,),
+        labels=np.zeros(LEAST_ROWS),
+        weights=np.ones(LEAST_ROWS),
+        loss=Logistic(),
+        parameters=BoostingParameters(n_estimators=2, max_depth=2),
+        seed=1,
+    )
+    passive = replace(passive, release=drawn_from(passive.rng))
+    model = simulate(
+        lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}, name="bank"
+    )
+    assert (model.choice is not None) == (n_categories <= 254)
+
+
+def test_a_column_of_which_every_released_row_is_missing_is_trained_on_as_it_is() -> None:
+    columns = mechanisms()[1:2]
+    empty = offer_of(columns).columns[0].model_copy(update={"n_ranks": 0, "codes": bytes(7)})
+    assert read(Offer(columns=(empty,), guarantee={}), columns) == (None,)
 
 
 def test_more_codes_than_a_message_may_hold_are_refused() -> None:

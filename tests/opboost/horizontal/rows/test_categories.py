@@ -15,7 +15,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, WalkingHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import candidate_gains, gain_range, grid_candidates
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule
-from opboost.horizontal.splits.noisy_cells import equal_cells
+from opboost.horizontal.splits.noisy_cells import placed_cells
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import seeded
 from opboost.trees.complete import RandomRule, grow_complete_tree
@@ -223,11 +223,11 @@ def test_what_only_one_category_says_is_learnt_and_kept_in_the_model(kind, is_pr
 
 def test_cells_are_counted_for_numbers_alone():
     rows, _ = table(200)
-    placed = equal_cells(GRID, rows, std=0.0, rng=seeded(0))
+    placed = placed_cells(GRID, rows, std=0.0, rng=seeded(0))
     np.testing.assert_array_equal(placed.cuts[2], GRID.cuts[2])
     assert not np.array_equal(placed.cuts[1], GRID.cuts[1])
     only = PublicGrid(BOUNDS[:1], 4, categorical=(0,))
-    assert equal_cells(only, rows[:, :1], std=1.0, rng=seeded(0)) is only
+    assert placed_cells(only, rows[:, :1], std=1.0, rng=seeded(0)) is only
 
 
 @pytest.mark.parametrize("columns", [GRID, GridlessColumns(BOUNDS, categorical=(0, 2))], ids=["grid", "gridless"])

@@ -101,8 +101,9 @@ def test_without_noise_the_leaves_are_exact():
 
 def test_a_vast_budget_comes_close_to_no_noise():
     X, y = table()
-    exact = SGBDTRegressor(**SMALL, epsilon=math.inf).fit(X, y).predict(X)
-    noisy = SGBDTRegressor(**SMALL, epsilon=1e5).fit(X, y).predict(X)
+    # On public cells: a row at the edge of cells that are placed by counts may change sides.
+    exact = SGBDTRegressor(**SMALL, cells_share=0.0, epsilon=math.inf).fit(X, y).predict(X)
+    noisy = SGBDTRegressor(**SMALL, cells_share=0.0, epsilon=1e5).fit(X, y).predict(X)
     assert np.abs(exact - noisy).max() < 0.05
 
 
