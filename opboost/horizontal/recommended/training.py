@@ -98,8 +98,8 @@ def train_classes(
 
     Notes
     -----
-    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed: `TrainingPlan` divides the
-    budget of one Gaussian release; see the releases for the parts.
+    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed: `TrainingPlan` divides
+    the budget of one Gaussian release; see the releases for the parts.
     """
     plan = _plan(columns, epsilon, delta, has_numbers=False)
     scores, n_records = first_scores_of_classes(labels, std=plan.score_std, rng=rng.fork("score"))
