@@ -246,7 +246,10 @@ def read_labels(path: Path, column: pd.Series, name: str) -> Values:
     """The labels as numbers."""
     if not holds_numbers(column):
         raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
-    labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, TypeError):
+        raise TableError(f"{path}: label column {name!r} holds cells that are not numbers of double precision") from None
     n_bad = int((~np.isfinite(labels)).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
