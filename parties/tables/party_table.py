@@ -249,7 +249,9 @@ def read_labels(path: Path, column: pd.Series, name: str) -> Values:
     try:
         labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     except (OverflowError, TypeError):
-        raise TableError(f"{path}: label column {name!r} holds cells that are not numbers of double precision") from None
+        raise TableError(
+            f"{path}: label column {name!r} holds cells that are not numbers of double precision"
+        ) from None
     n_bad = int((~np.isfinite(labels)).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
