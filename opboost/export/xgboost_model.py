@@ -24,9 +24,9 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
+from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.tree import LEAF, Ensemble, Tree
-from opboost.trees.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
 
