@@ -5,27 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from opboost.errors import ParameterError
-from opboost.trees.losses import (
-    AbsoluteError,
-    Gamma,
-    Logistic,
-    Loss,
-    Poisson,
-    PseudoHuber,
-    Quantiles,
-    Softmax,
-    SquaredError,
-    Tweedie,
-)
+from opboost.trees.losses import Custom, Logistic, Loss, Ordinal, Softmax
+from opboost.trees.losses.numbers import LogMean
 
 LinkFunction = Literal["identity", "sigmoid", "softmax", "exponential"]
-
-_LINKS: dict[str, LinkFunction] = {
-    Logistic.name: "sigmoid",
-    Softmax.name: "softmax",
-    **{loss.name: "exponential" for loss in (Poisson, Gamma, Tweedie)},
-    **{loss.name: "identity" for loss in (SquaredError, AbsoluteError, PseudoHuber, Quantiles)},
-}
 
 
 def link_function(loss: Loss) -> LinkFunction:
@@ -36,8 +19,16 @@ def link_function(loss: Loss) -> LinkFunction:
     ParameterError
         If the loss has none of these.
     """
-    if loss.name not in _LINKS:
-        raise ParameterError(
-            f"a model of {loss.name} cannot be exported; those of {', '.join(_LINKS)} can. No model was exported"
-        )
-    return _LINKS[loss.name]
+    match loss:
+        case Logistic():
+            return "sigmoid"
+        case Softmax():
+            return "softmax"
+        case LogMean():
+            return "exponential"
+        case Ordinal() | Custom():
+            raise ParameterError(
+                f"no other system here has predictions of {loss.name}; those of all other objectives can be exported. "
+                "No model was exported"
+            )
+    return "identity"
