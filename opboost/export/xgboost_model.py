@@ -26,21 +26,8 @@ from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
 from opboost.export.link_functions import link_function
 from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
-from opboost.trees.losses import (
-    AbsoluteError,
-    AcceleratedFailure,
-    Cox,
-    Gamma,
-    Logistic,
-    Loss,
-    Poisson,
-    PseudoHuber,
-    Quantiles,
-    Softmax,
-    SquaredError,
-    Tweedie,
-    loss_by_name,
-)
+from opboost.export.xgboost_objectives import SECTIONS, objective_settings, read_objective
+from opboost.trees.losses import Logistic, Loss, Quantiles, Softmax
 from opboost.trees.tree import LEAF, Ensemble, Tree
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
@@ -48,20 +35,6 @@ from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
 if TYPE_CHECKING:
     import xgboost
 
-# Where XGBoost keeps the settings of an objective; those without any have no section.
-SECTIONS: dict[str, str | None] = {
-    Logistic.name: "reg_loss_param",
-    SquaredError.name: "reg_loss_param",
-    Poisson.name: "poisson_regression_param",
-    Softmax.name: "softmax_multiclass_param",
-    Gamma.name: "reg_loss_param",
-    Tweedie.name: "tweedie_regression_param",
-    Quantiles.name: "quantile_loss_param",
-    AbsoluteError.name: None,
-    PseudoHuber.name: "pseudo_huber_param",
-    Cox.name: None,
-    AcceleratedFailure.name: "aft_loss_param",
-}
 
 # A base score is off by this share at most before leaves make up for it; about what a probability in float32 resolves.
 BASE_TOLERANCE = 2.0**-21
@@ -180,24 +153,9 @@ def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, An
             "num_feature": str(n_features),
             "num_target": str(loss.n_outputs if isinstance(loss, Quantiles) else 1),
         },
-        "objective": {"name": loss.name, **_settings(loss)},
+        "objective": {"name": loss.name, **objective_settings(loss)},
     }
     return {"learner": learner, "version": version}
-
-
-def _settings(loss: Loss) -> dict[str, dict[str, str]]:
-    """Settings of the objective in the section that XGBoost has for them."""
-    settings: dict[str, Any] = dict(loss.settings)
-    match loss:
-        case Logistic() | SquaredError() | Gamma():
-            settings = {"scale_pos_weight": 1}
-        case Softmax():
-            settings = {"num_class": loss.n_outputs}
-        case Poisson():
-            settings = {"max_delta_step": loss.max_delta_step}
-    section = SECTIONS[loss.name]
-    written = {key: json.dumps(value) if isinstance(value, tuple) else str(value) for key, value in settings.items()}
-    return {section: written} if section else {}
 
 
 def _split_base_scores(ensemble: Ensemble, *, has_vectors: bool) -> tuple[Singles, Values]:
@@ -250,7 +208,7 @@ def _ensemble_from_dict(document: Any) -> Ensemble:
         raise ModelFileError("it is no XGBoost model, for it has no learner")
     learner = document["learner"]
     parameters, booster = learner["learner_model_param"], learner["gradient_booster"]
-    loss = _loss(learner["objective"], _count(parameters["num_class"]))
+    loss = read_objective(learner["objective"], _count(parameters["num_class"]))
     if int(parameters.get("num_target", 1)) > 1 and not isinstance(loss, Quantiles):
         raise ModelFileError("it has several targets; an ensemble has one")
     features = read_features(learner, _count(parameters["num_feature"]))
@@ -273,22 +231,6 @@ def _base_scores(written: float | list[float], loss: Loss, *, is_clipped: bool) 
     else:
         scores = base.astype(np.float64)
     return np.repeat(scores, loss.n_outputs) if len(scores) == 1 else scores
-
-
-def _loss(objective: dict[str, Any], n_classes: int) -> Loss:
-    name = objective["name"]
-    if name not in SECTIONS:
-        raise ModelFileError(f"its objective is {name!r}; an ensemble can have {', '.join(SECTIONS)}")
-    plain = loss_by_name(name, n_classes)
-    written = objective.get(SECTIONS[name] or "", {})
-    return loss_by_name(name, n_classes, **{key: _setting(written[key]) for key in plain.settings if key in written})
-
-
-def _setting(text: str) -> Any:
-    """A setting as XGBoost wrote it: a number of float32, a list of them, or a word."""
-    if text.startswith("["):
-        return tuple(float(str(np.float32(number))) for number in json.loads(text))
-    return text if text.isalpha() else float(str(np.float32(text)))
 
 
 def _count(text: str) -> int:
