@@ -638,6 +638,7 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
         ({"max_delta_step": -1}, "max_delta_step must be"),
         ({"scale_pos_weight": 0}, "scale_pos_weight must be"),
         ({"class_weight": "balanced"}, "class_weight weighs classes, and the objective reg:squarederror has none"),
+        ({"n_jobs": 0}, "n_jobs must be an integer, at least 1"),
         ({"class_weight": 2.0}, "class_weight must be balanced or a weight by class; got float"),
         ({"class_weight": {0: 0.0}}, "class_weight must be a number, at least 1e-100"),
         ({"class_weight": {0.5: 1.0}}, "class_weight's class must be an integer"),
