@@ -120,6 +120,10 @@ class _Explained(SimulatedParties):
         check_is_fitted(self, "model_")
         return self.model_.history.best_round - 1
 
+    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, as numbers of its own per tree."""
+        return self._predictions(X, Ensemble.leaves).astype(np.int64)
+
     def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
         """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
 
