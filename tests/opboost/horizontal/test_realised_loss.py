@@ -72,7 +72,21 @@ ESTIMATORS = [
     InPrivateClassifier(**PURE, **CATEGORIES, max_depth=2, n_rounds=2, owners=2),
     InPrivateRegressor(**PURE, **NUMBERS, max_depth=2, owners=2),
 ]
-OF_ONE_SIZE = [SGBDTRegressor(**GAUSSIAN, **NUMBERS, **SMALL, mode="paper")]
+PAPER = {**SMALL, "mode": "paper"}
+OF_ONE_SIZE = [
+    SGBDTRegressor(**GAUSSIAN, **NUMBERS, **PAPER),
+    SGBDTClassifier(**GAUSSIAN, **THREE, **PAPER),
+    FederatedGBDTClassifier(**PURE, **PAPER),
+    FederatedGBDTRegressor(**PURE, **NUMBERS, **PAPER, split_method="hist"),
+    DPBoostClassifier(**PURE, **PAPER),
+    DPBoostClassifier(**PURE, **PAPER, gain_sensitivity="slides", leaf="value"),
+    DPBoostRegressor(**PURE, **NUMBERS, **PAPER, max_grad=0.5, filter_gradients=True, clip_leaves=True),
+]
+OF_ONE_LABEL = [
+    FederatedGBDTClassifier(**GAUSSIAN, **SMALL, local_noise=True),
+    FederatedGBDTClassifier(**GAUSSIAN, **SMALL, local_noise=True, weight_update="averaging", n_clients=2),
+    FederatedGBDTRegressor(**GAUSSIAN, **NUMBERS, **SMALL, local_noise=True, split_method="pr", batch_size=2),
+]
 
 
 @dataclass
@@ -218,7 +232,9 @@ def model_of(estimator: Any) -> list[bytes]:
     ]
 
 
-def losses(estimator: Any, outcome: Callable[[Outcome], None], *, is_replaced: bool = False) -> Iterator[Outcome]:
+def losses(
+    estimator: Any, outcome: Callable[[Outcome], None], *, n_removed: int = 0, is_label: bool = False
+) -> Iterator[Outcome]:
     """Fit neighbours to the same outcome, and compare what no noise covers."""
     labels = getattr(estimator, "classes", None) or (
         (0, 1) if hasattr(estimator, "predict_proba") else (-1.0, 0.1, 1.0)
@@ -233,9 +249,10 @@ def losses(estimator: Any, outcome: Callable[[Outcome], None], *, is_replaced: b
         guarantee = estimator.guarantee_
         for _ in range(3):
             more, label = records(rng, 1, labels)
-            start = int(is_replaced)
+            more = X[-1:] if is_label else more
+            kept = slice(len(X) - n_removed)
             found.is_forced, found.n_numbers, found.n_choices, found.mu_squared, found.epsilon = True, 0, 0, 0.0, 0.0
-            assert model_of(estimator.fit(np.vstack([X[start:], more]), np.append(y[start:], label))) == model
+            assert model_of(estimator.fit(np.vstack([X[kept], more]), np.append(y[kept], label))) == model
             assert (found.n_numbers, found.n_choices) == (len(found.numbers), len(found.choices))
             assert estimator.guarantee_ == guarantee
             yield found
@@ -262,7 +279,12 @@ def test_what_neighbours_lose_is_covered_and_nothing_else_of_a_model_differs(est
 
 @pytest.mark.parametrize("estimator", OF_ONE_SIZE, ids=name)
 def test_what_replaced_records_lose_is_covered(estimator, outcome):
-    assert all(is_covered(one, estimator.guarantee_) for one in losses(estimator, outcome, is_replaced=True))
+    assert all(is_covered(one, estimator.guarantee_) for one in losses(estimator, outcome, n_removed=1))
+
+
+@pytest.mark.parametrize("estimator", OF_ONE_LABEL, ids=name)
+def test_what_other_labels_lose_is_covered(estimator, outcome):
+    assert all(is_covered(one, estimator.guarantee_) for one in losses(estimator, outcome, n_removed=1, is_label=True))
 
 
 @pytest.mark.parametrize(("name", "too_small"), [("counts_sensitivity", lambda n_columns: 0.5), ("SOFTMAX_NORM", 0.7)])
@@ -292,7 +314,7 @@ def test_a_mean_in_doubles_tells_itself_by_its_last_bits(outcome, monkeypatch):
 
     monkeypatch.setattr(sgbdt_fitting, "printed_mean", mean)
     with pytest.raises(AssertionError):
-        list(losses(OF_ONE_SIZE[0], outcome, is_replaced=True))
+        list(losses(OF_ONE_SIZE[0], outcome, n_removed=1))
 
 
 @pytest.mark.parametrize("kind", [DPBoostingClassifier, DPBoostingRegressor])
