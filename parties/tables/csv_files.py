@@ -37,7 +37,7 @@ def read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
         raise TableError(f"{path} is not a readable table: it is not text in UTF-8")
     check_names(path, _header(content))
     frame = _parse(content, as_text)
-    if not isinstance(frame.index, pd.RangeIndex):
+    if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content):
         # The first row has more cells than the header, which pandas takes for an index. Empty ones come of separators
         # at the end of lines.
         if frame.index.nlevels > 1 or not frame.iloc[:, -1].isna().all():
@@ -67,6 +67,12 @@ def _content(path: Path) -> bytes:
 def _header(content: bytes) -> list[str]:
     first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, keep_default_na=False)
     return first.iloc[0].tolist()
+
+
+def _has_more_cells(content: bytes) -> bool:
+    """Whether the first row has more cells than the header; read as text, since even numbers become a plain index."""
+    first = pd.read_csv(io.BytesIO(content), nrows=1, dtype=str, keep_default_na=False)
+    return not isinstance(first.index, pd.RangeIndex)
 
 
 def _parse(content: bytes, as_text: Iterable[str], index_col: Literal[False] | None = None) -> pd.DataFrame:
