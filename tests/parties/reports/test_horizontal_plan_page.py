@@ -30,9 +30,9 @@ def test_the_promise_is_in_odds_and_the_agreed_budget_is_marked(plan: RecordPlan
 
 
 def test_sections_without_content_are_left_out(plan: RecordPlan) -> None:
-    titles = [s.title for s in record_plan_page(plan).sections]
+    titles = [s.heading for s in record_plan_page(plan).sections]
     assert {"Noise", "Rounds and bytes"} <= set(titles)
-    bare = [s.title for s in record_plan_page(replace(plan, noises=(), shares=(), traffic=None)).sections]
+    bare = [s.heading for s in record_plan_page(replace(plan, noises=(), shares=(), traffic=None)).sections]
     assert set(titles) - set(bare) == {"Noise", "Rounds and bytes"}
 
 

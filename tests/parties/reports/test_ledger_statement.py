@@ -40,7 +40,7 @@ def test_a_release_is_in_the_statement_of_its_columns(tmp_path: Path) -> None:
 
 
 def test_limits_are_those_of_the_run_file(sites: Sites) -> None:
-    sites.shop.run["ledger"] = {"path": "ledger.sqlite", "epsilon": 0.75}
+    sites.shop.run["ledger"] = {"path": "ledger.sqlite", "budget": {"epsilon": 0.75}}
     on_account(sites.shop.path / "ledger.sqlite", train())
     found = {one.column: one for one in read_statement(sites.shop.write(), None).columns}
     assert found["spend"].epsilon.limit is not None

@@ -22,7 +22,7 @@ def plan(finished: Any) -> Plan:
 
 def test_every_column_has_a_section_and_the_page_is_for_its_party_alone(plan: Plan) -> None:
     page = plan_page(plan)
-    assert [s.title for s in page.sections if s.title.startswith("Column ")] == ["Column spend", "Column visits"]
+    assert [s.heading for s in page.sections if s.heading.startswith("Column ")] == ["Column spend", "Column visits"]
     assert "it is for shop alone" in page.lead
     assert "nothing was drawn, charged or sent" in page.lead
 

@@ -39,7 +39,7 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
 def test_long_lists_are_cut_and_say_so(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
     history = facts[0].history
     long = replace(history, outgoing=history.outgoing[:1] * (MOST_MESSAGES + 7), n_trained=MOST_MESSAGES + 7)
-    (what_left,) = [section for section in history_sections(long) if section.title == "What left"]
+    (what_left,) = [section for section in history_sections(long) if section.heading == "What left"]
     assert [len(block.rows) for block in what_left.blocks if isinstance(block, FigureGrid)][-1] == MOST_MESSAGES
     last = what_left.blocks[-1]
     assert isinstance(last, Prose)
