@@ -130,10 +130,13 @@ def as_frame(table: Any) -> pd.DataFrame | None:
     return pyarrow.table(table).to_pandas()
 
 
-def number_of(bound: Any) -> Any:
-    """A bound as a number: a date is its days since 1970, as in the encoded column."""
-    is_date = isinstance(bound, date | np.datetime64)
-    return (pd.Timestamp(bound) - pd.Timestamp(0)) / _DAY if is_date else bound
+def bounds_in_days(bounds: Any) -> Any:
+    """Bounds with dates as days since 1970, as in the encoded column; all else as it is."""
+    if not isinstance(bounds, list | tuple):
+        return bounds
+    return tuple(
+        (pd.Timestamp(one) - pd.Timestamp(0)) / _DAY if isinstance(one, date | np.datetime64) else one for one in bounds
+    )
 
 
 def _categories_of(column: pd.Series) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from opboost.column_positions import ColumnKey, ColumnPositions
 from opboost.errors import SchemaError
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, number_of
+from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, bounds_in_days
 
 
 def passive_schemas(
@@ -36,9 +36,7 @@ def passive_schemas(
         If a passive column has no public bounds, or holds texts without a public list.
     """
     if isinstance(bounds, Mapping):
-        bounds = {
-            column: tuple(map(number_of, pair)) for column, pair in bounds.items() if not PublicCategories.of(pair)
-        }
+        bounds = {column: bounds_in_days(pair) for column, pair in bounds.items() if not PublicCategories.of(pair)}
     numbers = {positions.names[i]: pair for i, pair in positions.bounds(bounds).items()}
     named = passive_columns
     passive = {*numbers, *encoder.public} if named is None else {positions.name_of(column) for column in named}
