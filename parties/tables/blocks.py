@@ -18,18 +18,21 @@ import hashlib
 from collections import UserDict
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
+from parties.storage.array_cache import keep_arrays, kept_arrays
 from parties.storage.spool import ArraySpool
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
-from parties.tables.parquet import encode_column
+from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.record_ids import Ids, each_id
 
 # Bytes of a record's name: no two records will share one.
@@ -54,11 +57,14 @@ class EncodedTable:
         Of each block.
     n_clipped : dict of str to int
         Per column of which there are any, values outside the public bounds that were moved to them.
+    kept : Path or None
+        Folder of a cache in which the records' names are kept, too.
     """
 
     blocks: tuple[Block, ...]
     rows: tuple[int, ...]
     n_clipped: dict[str, int]
+    kept: Path | None = None
 
     def __len__(self) -> int:
         return sum(self.rows)
@@ -71,7 +77,14 @@ class EncodedTable:
         """Say which records the rows are."""
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
-            name_records(block, ids[start : start + n_rows])
+            own = ids[start : start + n_rows]
+            path = self.kept and self.kept / f"{_ids_digest(own)}.npz"
+            if path is not None and (found := kept_arrays(path)) is not None:
+                block.update(found)
+            else:
+                name_records(block, own)
+                if path is not None:
+                    keep_arrays(path, names=block["names"], order=block["order"])
             start += n_rows
 
 
@@ -90,9 +103,14 @@ class SpoolBlock(UserDict[str, Any]):
 
 
 def encode_table(
-    features: Columns, mechanisms: Sequence[ColumnMechanism], spool: ArraySpool, progress: Progress = no_progress
+    features: Columns,
+    mechanisms: Sequence[ColumnMechanism],
+    spool: ArraySpool,
+    progress: Progress = no_progress,
+    *,
+    keeps: bool = False,
 ) -> EncodedTable:
-    """Encode a table, of which one column at a time is in memory.
+    """Encode a table, of which one column at a time is in memory; `keeps` is that of `encode_column`.
 
     Raises
     ------
@@ -103,14 +121,16 @@ def encode_table(
     starts = range(0, n_rows, PIECE_ROWS)
     blocks = tuple(SpoolBlock(spool) for _ in starts)
     for c, mechanism in enumerate(mechanisms):
-        column = encode_column(features, mechanism)
+        column = encode_column(features, mechanism, keeps=keeps)
         for start, block in zip(starts, blocks, strict=True):
             rows = slice(start, start + PIECE_ROWS)
             block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
         if column.n_clipped:
             n_clipped[mechanism.schema.name] = column.n_clipped
         progress("encoding", c + 1, len(mechanisms))
-    return EncodedTable(blocks, tuple(min(PIECE_ROWS, n_rows - start) for start in starts), n_clipped)
+    lengths = tuple(min(PIECE_ROWS, n_rows - start) for start in starts)
+    kept = features.kept if keeps and isinstance(features, StoredColumns) else None
+    return EncodedTable(blocks, lengths, n_clipped, kept)
 
 
 def exact_codes(column: EncodedColumn) -> KeptCodes:
@@ -123,7 +143,7 @@ def exact_codes(column: EncodedColumn) -> KeptCodes:
 def encoded_column(exact: KeptCodes) -> EncodedColumn:
     """The inverse of `exact_codes`."""
     is_missing = exact < 0
-    return EncodedColumn(np.where(is_missing, ~exact, exact), is_missing, 0)
+    return EncodedColumn(np.where(is_missing, ~exact, exact) if is_missing.any() else exact, is_missing, 0)
 
 
 def name_records(block: Block, ids: Ids) -> None:
@@ -131,6 +151,14 @@ def name_records(block: Block, ids: Ids) -> None:
     names = record_names(ids)
     order = np.argsort(names, kind="stable")
     block["names"], block["order"] = names[order], order.astype(np.min_scalar_type(len(order)))
+
+
+def _ids_digest(ids: pd.Index) -> str:
+    """A digest of the texts of some ids, with where each ends."""
+    import pyarrow as pa
+
+    _, ends, letters = pa.array(ids.to_numpy(dtype=object), pa.large_string()).buffers()
+    return hashlib.sha256(b"names 1" + bytes(ends) + bytes(letters or b"")).hexdigest()
 
 
 def record_names(ids: Ids) -> Names:

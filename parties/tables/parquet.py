@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from opboost.errors import DataError
 from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import TableError
+from parties.storage.array_cache import keep_arrays, kept_arrays
 from parties.storage.spool import KeptNumbers, scattered
 from parties.tables.data_files import MAX_NAME, check_names, named, reporting_faults, stamp_of
 from protocols.transport.sanitize import readable
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 
 # Rows that are read and encoded at a time.
 STORED_ROWS = 1 << 16
+
+# Of encoded columns that are kept: to be raised whenever cells are read or encoded in another way.
+_KEPT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +45,28 @@ class StoredColumns:
         Numbers of rows in the file.
     stamp : tuple of int
         Tells whether the file is still the one that the rows were chosen from.
+    cache : Path, optional
+        Folder named after the digest of the file's bytes, beside which encoded columns are kept.
     places : the inverse of `rows`
         For every row of the file, where it belongs, or -1.
+    kept : Path or None
+        Folder of the encoded columns of these rows.
     """
 
     path: Path
     rows: KeptNumbers
     stamp: tuple[int, int]
+    cache: Path | None = None
     places: KeptNumbers = field(init=False, repr=False)
+    kept: Path | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         n_stored = stored_length(self.path)
+        if self.cache is not None:
+            digest = hashlib.sha256(self.cache.name.encode())
+            for i in range(0, len(self.rows), STORED_ROWS):
+                digest.update(np.ascontiguousarray(self.rows[i : i + STORED_ROWS], "<i8"))
+            object.__setattr__(self, "kept", self.cache.with_name(digest.hexdigest()))
         kind = np.min_scalar_type(-1 - n_stored)
         numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
         pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
@@ -85,7 +101,7 @@ class StoredColumns:
             of_piece = self.places[start : start + len(frame)]
             start += len(frame)
             is_wanted = of_piece >= 0
-            yield of_piece[is_wanted], frame[name][is_wanted]
+            yield (of_piece, frame[name]) if is_wanted.all() else (of_piece[is_wanted], frame[name][is_wanted])
         self._check_stamp()
 
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
@@ -97,8 +113,10 @@ class StoredColumns:
             raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
-def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:
+def encode_column(columns: Columns, mechanism: ColumnMechanism, *, keeps: bool = False) -> EncodedColumn:
     """Encode one column of a table; of a stored one no more than a piece is in memory beside its codes.
+
+    What was encoded before of a file of the same bytes is not encoded again; `keeps` says whether this is kept.
 
     Raises
     ------
@@ -108,6 +126,11 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn
     schema, domain = mechanism.schema, mechanism.settings.domain
     if not isinstance(columns, StoredColumns) or not _is_even(columns.path, schema.name, schema.kind):
         return encode(columns[schema.name], schema, domain=domain)
+    kept = columns.kept and columns.kept / f"{_encoding(mechanism)}.npz"
+    if kept is not None and (found := kept_arrays(kept)) is not None:
+        is_missing = np.zeros(len(columns), np.bool_)
+        is_missing[found["missing"]] = True
+        return EncodedColumn(found["codes"], is_missing, int(found["n_clipped"]))
     highest = max(domain.hi, len(schema.categories))
     codes, n_clipped = np.empty(len(columns), np.min_scalar_type(-1 - highest)), 0
     # Pages that nobody writes to take no memory.
@@ -115,13 +138,21 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn
     try:
         for places, cells in columns.pieces(schema.name):
             piece = encode(cells, schema, domain=domain)
-            codes[places] = piece.codes
+            codes[places.astype(np.intp)] = piece.codes
             n_clipped += piece.n_clipped
             if piece.is_missing.any():
                 is_missing[places] = piece.is_missing
     except DataError:
         return encode(columns[schema.name], schema, domain=domain)
+    if keeps and kept is not None:
+        keep_arrays(kept, codes=codes, missing=np.flatnonzero(is_missing), n_clipped=n_clipped)
     return EncodedColumn(codes, is_missing, n_clipped)
+
+
+def _encoding(mechanism: ColumnMechanism) -> str:
+    """A name for how a column's cells become codes."""
+    domain = mechanism.settings.domain
+    return hashlib.sha256(repr((_KEPT_VERSION, mechanism.schema, domain.lo, domain.hi)).encode()).hexdigest()
 
 
 def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:
@@ -190,7 +221,8 @@ def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
         n_left = file.metadata.num_rows
         # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
         for group in range(file.num_row_groups):
-            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names)):
+            # Threads of Arrow's take a tenth of the time for handing over such small pieces.
+            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names), use_threads=False):
                 n_left -= len(batch)
                 if n_left < 0:
                     raise ValueError("more rows than the file says")
@@ -245,7 +277,7 @@ def _holds_cells(kind: pa.DataType) -> bool:
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     """What was read as a pandas table, which does not look whether texts are texts."""
     table.validate(full=True)
-    frame = table.to_pandas()
+    frame = table.to_pandas(use_threads=False)
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
     return frame

@@ -232,8 +232,15 @@ def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple
             f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
             "`engine: dask`; here one file is needed"
         )
-    duplicates, needs_label = run.align.duplicates, run.role == "active"
-    return read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
+    return read_table(
+        run.data,
+        schema,
+        ignore=ignore,
+        needs_label=run.role == "active",
+        duplicates=run.align.duplicates,
+        by_column=True,
+        cache=run.ledger.path.with_suffix(".encoded") if isinstance(run, PassiveRun) else None,
+    )
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
