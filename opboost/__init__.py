@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from opboost.privacy.guarantee import Guarantee
     from opboost.privacy.order_preserving import GlobalMap, LocalMap
     from opboost.schema import ColumnSchema
+    from opboost.sklearn.dp_boosting import DPBoostingClassifier, DPBoostingRegressor
     from opboost.sklearn.dpboost import DPBoostClassifier, DPBoostRegressor
     from opboost.sklearn.federated import FederatedGBDTClassifier, FederatedGBDTRegressor
     from opboost.sklearn.inprivate import InPrivateClassifier, InPrivateRegressor
@@ -25,6 +26,8 @@ __all__ = [
     "ColumnSchema",
     "DPBoostClassifier",
     "DPBoostRegressor",
+    "DPBoostingClassifier",
+    "DPBoostingRegressor",
     "Ensemble",
     "FederatedGBDTClassifier",
     "FederatedGBDTRegressor",
@@ -49,6 +52,8 @@ _HOMES = {
     "ColumnSchema": "opboost.schema",
     "DPBoostClassifier": "opboost.sklearn.dpboost",
     "DPBoostRegressor": "opboost.sklearn.dpboost",
+    "DPBoostingClassifier": "opboost.sklearn.dp_boosting",
+    "DPBoostingRegressor": "opboost.sklearn.dp_boosting",
     "Ensemble": "opboost.trees.tree",
     "FederatedGBDTClassifier": "opboost.sklearn.federated",
     "FederatedGBDTRegressor": "opboost.sklearn.federated",
@@ -70,12 +75,12 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """The public names too that are not loaded yet."""
+    """The public names, including those that are not loaded yet."""
     return sorted({*globals(), *__all__, "__version__"})
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first asked for, so that a command line need not load everything."""
+    """Lazy import of public names, so that the command line does not load everything."""
     if name == "__version__":
         import importlib.metadata
 

@@ -1,4 +1,4 @@
-"""One dtype per unit, so that a rank can never be taken for a code, a bin or a value.
+"""Array types: one alias and dtype per unit, so that a rank can never be taken for a code, a bin or a value.
 
 ===========  =========  ======================================================================
 alias        dtype      unit
@@ -6,6 +6,7 @@ alias        dtype      unit
 `Values`     float64    what a column holds in the outside world; NaN means missing
 `Codes`      int64      points of a mapped integer domain ``[lo, hi]``
 `KeptCodes`  signed     the same in a type that just holds them, for columns of many rows
+`Positions`  int64      codes counted from the domain's first point, ``0 .. size - 1``
 `Ranks`      uint32     dense ranks ``0..k-1`` of released codes
 `Bins`       uint8/16   histogram bins of a column; the last one holds the missing values
 `Scores`     float32/64 raw scores of rows while trees grow
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 Values = NDArray[np.float64]
 Codes = NDArray[np.int64]
 KeptCodes = NDArray[np.signedinteger]
+Positions = NDArray[np.int64]
 Ranks = NDArray[np.uint32]
 Bins = NDArray[np.uint8] | NDArray[np.uint16]
 Scores = NDArray[np.float32] | NDArray[np.float64]
@@ -35,7 +37,7 @@ Nodes = NDArray[np.int32]
 
 
 class RankRows(Protocol):
-    """Ranks of one column of which some rows are looked at after the other; an array is one."""
+    """Ranks of one column that are read by slices of rows; an array is one."""
 
     def __len__(self) -> int: ...
 
@@ -44,7 +46,7 @@ class RankRows(Protocol):
 
 @dataclass(frozen=True)
 class HistogramAxes:
-    """Where each column's bins lie in a flat histogram.
+    """Layout of a flat histogram: where each column's bins lie.
 
     Column ``c`` owns the bins ``offsets[c] .. offsets[c + 1] - 1``; the last of them counts the missing values.
 

@@ -1,4 +1,4 @@
-"""Columns as users name them, by position or by name, and bounds in either form."""
+"""Column references by position or by name, and bounds in either form."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opboost.errors import OpBoostError, ParameterError
+from opboost.errors import OpBoostError, ParameterError, is_integer
 from opboost.trees.constraints import ColumnConstraints
 
-Column = int | str
-Bounds = Mapping[Column, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
+ColumnKey = int | str
+Bounds = Mapping[ColumnKey, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPositions:
-    """The columns of a table.
+    """The columns of a table, by position and by name.
 
     Attributes
     ----------
@@ -27,16 +27,16 @@ class ColumnPositions:
 
     names: tuple[str, ...]
 
-    def of(self, column: Column) -> int:
+    def of(self, column: ColumnKey) -> int:
         """The position of a column that is given by position, from the end if negative, or by name."""
-        if isinstance(column, (int, np.integer)) and not isinstance(column, bool):
+        if is_integer(column):
             if -len(self.names) <= column < len(self.names):
                 return int(column) % len(self.names)
         elif column in self.names:
             return self.names.index(column)
         raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}")
 
-    def name_of(self, column: Column) -> str:
+    def name_of(self, column: ColumnKey) -> str:
         """The name of a column that is given by position or by name."""
         return self.names[self.of(column)]
 
@@ -58,7 +58,7 @@ class ColumnPositions:
         return {i: (float(lower[i]), float(upper[i])) for i in range(n_columns)}
 
     def constraints(
-        self, monotone: Mapping[Column, int] | Sequence[int] | None, groups: Sequence[Sequence[Column]] | None
+        self, monotone: Mapping[ColumnKey, int] | Sequence[int] | None, groups: Sequence[Sequence[ColumnKey]] | None
     ) -> ColumnConstraints:
         """Constraints by the names of the columns; `monotone` is a mapping by column or one number for each."""
         if monotone is not None and not isinstance(monotone, Mapping):

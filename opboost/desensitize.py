@@ -1,4 +1,4 @@
-"""Step 2 for a whole column: which mechanism it gets, what that costs, and the draw.
+"""Step 2, desensitization of a whole column: its mechanism, its privacy guarantee, and the draw.
 
 Numbers and ordered categories go through an order-preserving map, unordered categories through randomised response.
 Where missingness is a state of its own, a bit that says "missing" is randomised too, and the value is published only
@@ -17,7 +17,7 @@ import numpy as np
 from opboost.arrays import KeptCodes, Mask
 from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
-from opboost.preprocess import FLOAT_ROUNDING, EncodedColumn, points_within
+from opboost.preprocess import QUOTIENT_ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.guarantee import ColumnGuarantee
 from opboost.privacy.laws import check_epsilon
@@ -52,7 +52,7 @@ def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: Me
 
 @dataclass(frozen=True, slots=True)
 class ColumnMechanism:
-    """A column's schema with the mechanisms that serve it.
+    """A column's schema with its mechanism, and the mechanism of its missingness.
 
     Attributes
     ----------
@@ -96,11 +96,11 @@ class ColumnMechanism:
 
     @property
     def unit(self) -> float:
-        """Difference for which the promise is stated: the column's own step, or a point where none is known."""
+        """Unit of distance of the guarantee: the column's own step, or a point where none is known."""
         return self.schema.own_step or self.point
 
     def points(self, difference: float) -> int:
-        """How many points of the mapped domain two values so far apart, in the column's own unit, can lie apart."""
+        """Largest distance in points of the mapped domain of two values with this difference in the column's unit."""
         return points_within(difference, self.point)
 
     def loss(self, points: int) -> float:
@@ -130,7 +130,7 @@ class ColumnMechanism:
         return loss
 
     def guarantee(self) -> ColumnGuarantee:
-        """The exact promise for this column.
+        """The privacy guarantee of this column.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class ColumnMechanism:
             parameters["alpha"] = self.value.alpha
         points, cells = self.points(self.unit), self.value.cells if isinstance(self.value, LocalMap) else None
         is_open = cells is not None and cells.n_cells > 1
-        apart = math.floor(self.unit / self.point * (1 + FLOAT_ROUNDING))
+        apart = math.floor(self.unit / self.point * (1 + QUOTIENT_ROUNDING))
         if cells is not None and int(cells.widths.max()) <= apart:
             raise ParameterError(
                 f"column {self.schema.name!r}: neighbouring values are {apart} points apart, so a Local-Map with cells "
@@ -181,7 +181,7 @@ class ColumnMechanism:
 
     @property
     def unit_in_words(self) -> str:
-        """One `unit`, for people."""
+        """The `unit` in words."""
         if isinstance(self.value, RandomisedResponse):
             return "any change of category"
         if self.schema.kind is Kind.ORDERED:
@@ -192,7 +192,7 @@ class ColumnMechanism:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedColumn:
-    """A column as it may be seen by the other party (or, from `exact`, as it is at home).
+    """A released column: codes and missing cells (or, from `exact`, a column without noise, for its owner alone).
 
     Attributes
     ----------
@@ -219,7 +219,7 @@ class ReleasedColumn:
 
 
 def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:
-    """Draw the release of one column, `PIECE_ROWS` rows at a time.
+    """Randomise one column with its mechanism, `PIECE_ROWS` rows at a time.
 
     A column that is given in pieces of so many rows, one call after the other, comes out the same from one source.
 
@@ -243,5 +243,5 @@ def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitS
 
 
 def exact(mechanism: ColumnMechanism, encoded: EncodedColumn) -> ReleasedColumn:
-    """The column without noise, for split tests that its owner evaluates at home."""
+    """Encode the column without noise, for split tests that its owner evaluates itself."""
     return ReleasedColumn(mechanism.schema, np.where(encoded.is_missing, 0, encoded.codes), encoded.is_missing)

@@ -1,4 +1,4 @@
-"""The exceptions of the algorithms.
+"""The exceptions of the algorithms, and the checks of parameters that raise them.
 
 ::
 
@@ -16,11 +16,14 @@ allowed and where; it never contains a value from the data.
 
 from __future__ import annotations
 
+import math
 import reprlib
+from numbers import Integral, Real
+from typing import TypeGuard
 
 
 class OpBoostError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
 
 class ParameterError(OpBoostError, ValueError):
@@ -65,3 +68,47 @@ class _Short(reprlib.Repr):
 
 
 _SHORT = _Short()
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer of Python or NumPy; truth values are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number of Python or NumPy; truth values are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_integer(name: str, value: object, *, least: int) -> int:
+    """Return an integer of at least `least`, or raise ParameterError."""
+    if not is_integer(value) or value < least:
+        raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+    return int(value)
+
+
+def check_positive(name: str, value: object, *, outcome: str = "") -> float:
+    """Return a positive finite number, or raise ParameterError; `outcome` says what did not happen."""
+    if not is_number(value) or not 0 < value < math.inf:
+        raise ParameterError(f"{name} must be positive and finite; got {value!r}{outcome}")
+    return float(value)
+
+
+def check_not_negative(name: str, value: object) -> float:
+    """Return a finite number of at least 0, or raise ParameterError."""
+    if not is_number(value) or not 0 <= value < math.inf:
+        raise ParameterError(f"{name} must be at least 0 and finite; got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Raise ParameterError unless a value is one of these words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ParameterError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}; got {value!r}")
+
+
+def check_delta(delta: object) -> float:
+    """Return a delta strictly between 0 and 1, or raise ParameterError."""
+    if not is_number(delta) or not 0 < delta < 1:
+        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta!r}")
+    return float(delta)

@@ -1,4 +1,4 @@
-"""How well a model fits rows whose labels are known: curves for a report, few enough to be read.
+"""Fit of a model on labelled rows, for reports: metrics, learning curve, ROC, calibration, residuals.
 
 They are statistics of labels, and stay with whoever holds those.
 """
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.metrics import default_metric, evaluate, metric_by_name
+from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, TrainedTrees
 
@@ -20,7 +21,7 @@ from opboost.vertical import OwnColumn, TrainedTrees
 MOST_ROWS = 20_000
 
 # Rows whose features are held at a time.
-CHUNK_ROWS = 2_000
+QUALITY_CHUNK_ROWS = 2_000
 
 # Points of a curve.
 MOST_POINTS = 51
@@ -30,7 +31,7 @@ RESIDUAL_BINS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitQuality:
-    """How predictions compare with labels.
+    """Metrics and curves of predictions against labels.
 
     Attributes
     ----------
@@ -60,22 +61,24 @@ class FitQuality:
     residuals: tuple[tuple[float, float, int], ...] = ()
 
 
-def fit_quality(loss_name: str, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
-    """Compare predictions with labels; None where these cannot tell anything, such as a single class."""
+def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
+    """Metrics of predictions against labels; None where labels have a single value."""
     if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
         return None
-    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss_name, labels, predictions), metric=metric)
+    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:
         return found
-    if loss_name == "binary:logistic":
+    if isinstance(loss, Logistic):
         return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
+    if isinstance(loss, (Cox, AcceleratedFailure)):
+        return found
     return replace(found, residuals=_residuals(labels - predictions))
 
 
 def training_quality(
     trained: TrainedTrees, ensemble: Ensemble, labels: Values, is_held_out: NDArray[np.bool_] | None
 ) -> FitQuality | None:
-    """How a model fits the rows held out of its training, or, where there are none, the training rows.
+    """Fit of a model on the rows held out of its training, or on the training rows where there are none.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ def training_quality(
 def model_quality(
     ensemble: Ensemble, features: Callable[[NDArray[np.int64]], Values], labels: Values, *, basis: str
 ) -> FitQuality | None:
-    """How a model fits rows, with the curve over its rounds; None where labels cannot tell anything.
+    """Fit of a model on rows, with the curve over its rounds; None where labels have a single value.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ def model_quality(
     metric = metric_by_name(default_metric(ensemble.loss), ensemble.loss)
     ends, scores = _staged_scores(ensemble, features, len(labels))
     predictions = [ensemble.loss.predictions(one) for one in scores]
-    final = fit_quality(ensemble.loss.name, labels, predictions[-1], basis=basis, metric=metric.name)
+    final = fit_quality(ensemble.loss, labels, predictions[-1], basis=basis, metric=metric.name)
     if final is None:
         return None
     points = zip(ends, predictions, strict=True)
@@ -132,8 +135,8 @@ def _staged_scores(
         for begin, end in zip([0, *ends], ends, strict=False)
     ]
     scores = np.empty((len(ends), n_rows, n_outputs))
-    for first in range(0, n_rows, CHUNK_ROWS):
-        chunk = np.arange(first, min(first + CHUNK_ROWS, n_rows))
+    for first in range(0, n_rows, QUALITY_CHUNK_ROWS):
+        chunk = np.arange(first, min(first + QUALITY_CHUNK_ROWS, n_rows))
         matrix = features(chunk)
         for stage, part in enumerate(stages):
             scores[stage, chunk] = part.scores(matrix)

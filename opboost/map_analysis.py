@@ -1,4 +1,4 @@
-"""What a map costs and what it keeps, before anything is drawn: all of it is read off the mechanism's exact table.
+"""Exact analysis of a mechanism before anything is drawn: privacy losses, and how much order it keeps.
 
 `analyse` looks at the map alone, `analyse_column` at a column's own distribution under it, and `least_epsilon` turns
 the question round: how much budget an order costs. Tables have one cell per pair of points, so that only domains of up
@@ -78,7 +78,7 @@ class LossPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapAnalysis:
-    """What a mechanism promises and keeps, whatever the data.
+    """Privacy losses of a mechanism and the order it keeps, independent of the data.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class MapAnalysis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitOutlook:
-    """What becomes of a split point between codes.
+    """Effect of a mechanism on a split point between codes.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class SplitOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnAnalysis:
-    """What a mechanism keeps of a column that is distributed as given, and what can be guessed.
+    """Effect of a mechanism on a column of a given distribution: order kept, Bayes attack, split points.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ def analyse(choice: Choice, table: Table | None, n: int) -> MapAnalysis:
 
 
 def analyse_column(table: Table, counts: Counts) -> ColumnAnalysis:
-    """What a mechanism with this table does to a column.
+    """Analyse the effect of a mechanism with this table on a column.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def analyse_column(table: Table, counts: Counts) -> ColumnAnalysis:
 
 
 def split_outlooks(table: Table, counts: Counts) -> tuple[SplitOutlook, ...]:
-    """The outlook of the splits that part a quarter, half and three quarters of the records from the others."""
+    """Effect on the splits at a quarter, half and three quarters of the records."""
     places = np.cumsum(counts)
     records = np.searchsorted(places, (np.arange(BETA_RECORDS) + 0.5) / BETA_RECORDS * places[-1], side="right")
     # The last split before the highest code that occurs still has records on both sides.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_integer
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law, check_epsilon
@@ -22,7 +20,7 @@ MAX_DOMAIN_SIZE = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MechanismSettings:
-    """How a party wants its columns randomised.
+    """Mechanism, budget and domain with which a party desensitizes its columns.
 
     Parameters
     ----------
@@ -57,10 +55,8 @@ class MechanismSettings:
 
     @property
     def domain(self) -> IntegerDomain:
-        if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, (int, np.integer)):
-            raise ParameterError(f"domain_size must be an integer of at least 2; got {self.domain_size!r}")
-        if not 2 <= self.domain_size <= MAX_DOMAIN_SIZE:
-            raise ParameterError(f"domain_size must be in 2..{MAX_DOMAIN_SIZE}; got {self.domain_size}")
+        if check_integer("domain_size", self.domain_size, least=2) > MAX_DOMAIN_SIZE:
+            raise ParameterError(f"domain_size must be at most {MAX_DOMAIN_SIZE}; got {self.domain_size}")
         return IntegerDomain(1, int(self.domain_size))
 
     def build(self) -> OrderPreservingMap:

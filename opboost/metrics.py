@@ -1,12 +1,30 @@
-"""Scores of predictions against the truth."""
+"""Evaluation metrics of predictions against labels."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.losses import Loss
+from opboost.trees.kernels.concordance import count_pairs
+from opboost.trees.losses import (
+    AbsoluteError,
+    AcceleratedFailure,
+    Cox,
+    Gamma,
+    Logistic,
+    Loss,
+    Ordinal,
+    Poisson,
+    PseudoHuber,
+    Quantiles,
+    Softmax,
+    SquaredError,
+    Tweedie,
+)
 from opboost.trees.validation import Metric
 
 
@@ -20,11 +38,6 @@ def auc(labels: Values, scores: Values) -> float:
     # Equal scores share the mean of their ranks.
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
     return float((ranks[labels == 1].sum() - n_positive * (n_positive + 1) / 2) / (n_positive * n_negative))
-
-
-def _auc_or_chance(labels: Values, scores: Values) -> float:
-    """As `auc`, and 0.5 where rows that are held out happen to be of one class: they tell nothing of the order."""
-    return auc(labels, scores) if len(np.unique(labels)) > 1 else 0.5
 
 
 def error_rate(labels: Values, predicted: Values) -> float:
@@ -67,55 +80,162 @@ def poisson_nloglik(labels: Values, means: Values) -> float:
     return float(np.mean(means - labels * np.log(means) + gammaln(labels + 1)))
 
 
+def gini(labels: Values, scores: Values) -> float:
+    """Gini coefficient of a ranking of labels 0 and 1: ``2 AUC - 1``."""
+    return 2 * auc(labels, scores) - 1
+
+
+def _roc(labels: Values, scores: Values) -> tuple[Values, Values]:
+    """Labels of 0 and of 1 above each different score, from none to all."""
+    order = np.argsort(-scores, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    n_positive = np.append(0.0, np.cumsum(labels[order] == 1)[ends])
+    return np.append(0, ends + 1) - n_positive, n_positive
+
+
+def ks(labels: Values, scores: Values) -> float:
+    """Kolmogorov-Smirnov statistic: the largest distance between the scores' distributions of labels 0 and 1."""
+    false, true = _roc(labels, scores)
+    if not false[-1] or not true[-1]:
+        raise DataError("the Kolmogorov-Smirnov statistic needs labels of both classes")
+    return float(np.abs(true / true[-1] - false / false[-1]).max())
+
+
+def auc_pr(labels: Values, scores: Values) -> float:
+    """Area under the curve of precision over recall, between its points as Davis and Goadrich (2006) interpolate."""
+    false, true = _roc(labels, scores)
+    n_positive = true[-1]
+    if not n_positive:
+        raise DataError("the area under the precision-recall curve needs labels of 1")
+    steps = np.diff(true) > 0
+    slope = np.divide(np.diff(false)[steps], np.diff(true)[steps])
+    a, b = 1 + slope, (false[:-1][steps] - slope * true[:-1][steps]) / n_positive
+    low, high = true[:-1][steps] / n_positive, true[1:][steps] / n_positive
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bend = np.where(b == 0, 0.0, b / a * np.log((a * high + b) / (a * low + b)))
+    return float(((high - low - bend) / a).sum())
+
+
+def concordance(labels: Values, predicted: Values) -> float:
+    """Harrell's C: the share of comparable pairs whose predicted times are in order, ties counting half.
+
+    Labels are those of `opboost.trees.losses.survival`. A pair is comparable if the earlier time is an event's;
+    where there is none, the share is that of chance.
+    """
+    order = np.lexsort((labels > 0, -np.abs(labels)))
+    different, places = np.unique(predicted[order], return_inverse=True)
+    times = labels[order]
+    n_pairs, n_ordered = count_pairs(np.abs(times), times > 0, places.astype(np.int64), len(different))
+    return float(n_ordered / n_pairs) if n_pairs else 0.5
+
+
+def pinball(labels: Values, predicted: Values, alphas: tuple[float, ...]) -> float:
+    """Mean pinball loss of quantiles, shape ``(n_rows,)`` or ``(n_rows, n_quantiles)``."""
+    over = labels[:, None] - predicted.reshape(len(labels), -1)
+    return float(np.mean(np.maximum(np.array(alphas) * over, (np.array(alphas) - 1) * over)))
+
+
+def gamma_deviance(labels: Values, means: Values) -> float:
+    """Mean deviance of gamma distributed labels whose means were predicted."""
+    ratio = (labels + 1e-6) / (means + 1e-6)
+    return float(2 * np.mean(-np.log(ratio) + ratio - 1))
+
+
+def tweedie_nloglik(labels: Values, means: Values, power: float) -> float:
+    """Mean negative log likelihood of the Tweedie distribution, up to what only labels and power change."""
+    return float(np.mean(-labels * means ** (1 - power) / (1 - power) + means ** (2 - power) / (2 - power)))
+
+
+def pseudo_huber(labels: Values, predicted: Values, slope: float) -> float:
+    """Mean Pseudo-Huber loss."""
+    return float(np.mean(slope**2 * (np.sqrt(1 + ((labels - predicted) / slope) ** 2) - 1)))
+
+
+def _or_chance(metric: Callable[[Values, Values], float], chance: float) -> Callable[[Values, Values], float]:
+    """A metric, and what chance would give where rows that are held out happen to be of one class."""
+    return lambda labels, scores: metric(labels, scores) if len(np.unique(labels)) > 1 else chance
+
+
+_BINARY = (
+    Metric("logloss", log_loss),
+    Metric("error", lambda labels, p: error_rate(labels, (p > 0.5).astype(np.float64))),
+    Metric("auc", _or_chance(auc, 0.5), is_higher_better=True),
+    Metric("aucpr", _or_chance(auc_pr, 0.5), is_higher_better=True),
+    Metric("ks", _or_chance(ks, 0.0), is_higher_better=True),
+    Metric("gini", _or_chance(gini, 0.0), is_higher_better=True),
+    Metric("mae", mae),
+    Metric("rmse", rmse),
+)
+_CLASSES = (
+    Metric("mlogloss", log_loss),
+    Metric("merror", lambda labels, p: error_rate(labels, p.argmax(axis=1).astype(np.float64))),
+)
+_NUMBERS = (Metric("rmse", rmse), Metric("mae", mae), Metric("poisson-nloglik", poisson_nloglik))
+
+
+def _metrics(loss: Loss) -> dict[str, Metric]:
+    """The metrics that score what a loss predicts, by name; the first one is the objective's own."""
+    found: tuple[Metric, ...]
+    match loss:
+        case Logistic():
+            found = _BINARY
+        case Softmax() | Ordinal():
+            found = _CLASSES
+        case Quantiles(alphas):
+            found = (Metric("quantile", lambda labels, p: pinball(labels, p, alphas)),)
+        case Cox():
+            found = (Metric("cindex", lambda labels, p: concordance(labels, -p), is_higher_better=True),)
+        case AcceleratedFailure():
+            found = (Metric("cindex", concordance, is_higher_better=True),)
+        case _:
+            found = (*_likelihood(loss), *_NUMBERS)
+    return {metric.name: metric for metric in found}
+
+
+def _likelihood(loss: Loss) -> tuple[Metric, ...]:
+    """The metric of a loss of numbers that is the mean of that loss."""
+    match loss:
+        case Poisson():
+            return (Metric("poisson-nloglik", poisson_nloglik),)
+        case Gamma():
+            return (Metric("gamma-deviance", gamma_deviance),)
+        case Tweedie(power):
+            of = partial(tweedie_nloglik, power=power)
+            return (Metric(f"tweedie-nloglik@{power:g}", of),)
+        case PseudoHuber(slope):
+            return (Metric("mphe", partial(pseudo_huber, slope=slope)),)
+        case AbsoluteError():
+            return (Metric("mae", mae),)
+        case _:
+            return ()
+
+
 def metric_by_name(name: str, loss: Loss) -> Metric:
-    """The evaluation metric that XGBoost knows by this name.
+    """The evaluation metric of this name, XGBoost's where it has it.
 
     Raises
     ------
     ParameterError
-        If there is none, or if it does not score what the loss predicts.
+        If there is none that scores what the loss predicts.
     """
-    kinds = {"binary:logistic": "a probability", "multi:softprob": "probabilities"}
-    kind = kinds.get(loss.name, "a number")
-    match name, kind:
-        case "auc", "a probability":
-            return Metric(name, _auc_or_chance, is_higher_better=True)
-        case "logloss", "a probability":
-            return Metric(name, log_loss)
-        case "error", "a probability":
-            return Metric(name, lambda labels, predicted: error_rate(labels, (predicted > 0.5).astype(np.float64)))
-        case "mlogloss", "probabilities":
-            return Metric(name, log_loss)
-        case "merror", "probabilities":
-            return Metric(name, lambda labels, predicted: error_rate(labels, predicted.argmax(axis=1)))
-        case "poisson-nloglik", "a number":
-            return Metric(name, poisson_nloglik)
-        case "rmse", "a number" | "a probability":
-            return Metric(name, rmse)
-        case "mae", "a number" | "a probability":
-            return Metric(name, mae)
-    known = "auc, error, logloss, mae, merror, mlogloss, poisson-nloglik and rmse"
-    raise ParameterError(f"eval_metric {name!r} does not score {kind}, as {loss.name} predicts; there are {known}")
+    known = _metrics(loss)
+    if name not in known:
+        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; use {', '.join(known)}")
+    return known[name]
 
 
 def default_metric(loss: Loss) -> str:
-    """The metric by which XGBoost judges an objective unless told otherwise."""
-    names = {"binary:logistic": "logloss", "multi:softprob": "mlogloss", "count:poisson": "poisson-nloglik"}
-    return names.get(loss.name, "rmse")
+    """The metric by which an objective is judged unless told otherwise."""
+    return next(iter(_metrics(loss)))
 
 
-def evaluate(loss_name: str, labels: Values, predictions: Values) -> dict[str, float]:
-    """The customary metrics of an objective; the first one is its headline."""
-    if loss_name == "reg:squarederror":
-        return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
-    if loss_name == "count:poisson":
-        return {"poisson-nloglik": poisson_nloglik(labels, predictions), "rmse": rmse(labels, predictions)}
-    if predictions.ndim == 2:
-        chosen = predictions.argmax(axis=1).astype(np.float64)
-        return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
-    predicted = (predictions > 0.5).astype(np.float64)
-    return {
-        "auc": auc(labels, predictions),
-        "error": error_rate(labels, predicted),
-        "logloss": log_loss(labels, predictions),
-    }
+def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
+    """The usual metrics of an objective; the first one is the main one."""
+    match loss:
+        case SquaredError():
+            return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
+        case Softmax() | Ordinal():
+            chosen = predictions.argmax(axis=1).astype(np.float64)
+            return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
+    names = ("auc", "error", "logloss") if isinstance(loss, Logistic) else tuple(_metrics(loss))[:2]
+    return {name: _metrics(loss)[name].of(labels, predictions) for name in names}

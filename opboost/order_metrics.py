@@ -1,4 +1,4 @@
-"""How much order a randomised column keeps, and how well its values can be guessed.
+"""Order preservation of a randomised column, and the success of a Bayes-optimal attack on its values.
 
 Functions that take `log_probabilities` are exact: they read a mechanism's table, ``log P[x, y]`` of shape ``(n, n)``.
 Source: OpBoost (VLDB 2023), section 5, and the weighted Kendall coefficient of its evaluation.
@@ -130,7 +130,7 @@ def crossing(log_probabilities: Table, split: int, weights: ArrayLike | None = N
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What the best guess at a value achieves, after seeing its release.
+    """Success and error of the best guess at a value, after seeing its release.
 
     Attributes
     ----------

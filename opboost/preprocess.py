@@ -1,4 +1,4 @@
-"""Step 1: raw columns to numbers, by the public schema alone.
+"""Step 1, preprocessing: raw columns to numbers, by the public schema alone.
 
 The passive party's columns become integer codes of the mapped domain (`encode`); the active party keeps its own
 columns as they are (`own_features`). Categories that are published as one indicator each are spread only after
@@ -21,7 +21,7 @@ from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
 
 # What a quotient of widths may be above a whole number, relatively, and still be meant to be it.
-FLOAT_ROUNDING = 1e-12
+QUOTIENT_ROUNDING = 1e-12
 
 
 class Columns(Protocol):
@@ -78,15 +78,15 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     # and must not be lifted to the next code.
     nearest = np.rint(steps)
     of_values = 4 * np.finfo(np.float64).eps * max(abs(lower), abs(upper)) * (domain.size - 1) / (upper - lower)
-    is_whole = np.abs(steps - nearest) <= FLOAT_ROUNDING * (1 + nearest) + of_values
+    is_whole = np.abs(steps - nearest) <= QUOTIENT_ROUNDING * (1 + nearest) + of_values
     np.copyto(np.ceil(steps, out=steps), nearest, where=is_whole)
     steps += domain.lo
     return EncodedColumn(domain.clip(steps.astype(np.int64)), is_missing, n_clipped)
 
 
 def points_within(difference: float, point: float) -> int:
-    """How many points of a mapped domain, each so wide, two values with this difference can be encoded apart."""
-    return max(1, math.ceil(difference / point * (1 - FLOAT_ROUNDING)))
+    """Largest distance, in points of this width, of the codes of two values with this difference."""
+    return max(1, math.ceil(difference / point * (1 - QUOTIENT_ROUNDING)))
 
 
 def own_features(table: Columns, schemas: Sequence[ColumnSchema]) -> dict[str, Values]:

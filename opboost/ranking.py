@@ -1,4 +1,4 @@
-"""Step 3: released codes to dense ranks, and back from a rank to a threshold."""
+"""Step 3, ranking: released codes to dense ranks, and a rank back to a threshold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RankTable:
         return len(self.codes)
 
     def threshold(self, rank: int) -> float:
-        """The place between rank `rank` and its right neighbour: ``x <= threshold`` means "rank <= r".
+        """Threshold between rank `rank` and its right neighbour: ``x <= threshold`` means "rank <= r".
 
         Raises
         ------
@@ -43,31 +43,8 @@ class RankTable:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedColumn:
-    """One column of ranks, ready to be sent.
-
-    Attributes
-    ----------
-    source : str
-        The column of the schema that it comes from.
-    category : int or None
-        For an indicator: the position of its category in the schema's list.
-    ranks : ndarray of uint32, shape (n_rows,)
-        ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
-    table : RankTable
-    has_missing : bool
-    """
-
-    source: str
-    category: int | None
-    ranks: Ranks
-    table: RankTable
-    has_missing: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Ranking:
-    """Which rank every released code of a column has, of a column that is ranked some rows at a time.
+    """Dense ranking of a released column that is read some rows at a time.
 
     Attributes
     ----------
@@ -96,20 +73,6 @@ class Ranking:
         return found
 
 
-def dense_ranks(codes: KeptCodes) -> tuple[Ranks, Codes]:
-    """Dense ranks of `codes` (equal codes share one, no gaps) and the distinct codes, ascending.
-
-    Over a domain not much larger than the column this takes two passes and no sort.
-    """
-    distinct = _distinct(codes)
-    rank_of = _rank_of(distinct)
-    ranks: Ranks = np.empty(len(codes), np.uint32)
-    for start in range(0, len(codes), PIECE_ROWS):
-        piece = slice(start, start + PIECE_ROWS)
-        ranks[piece] = _look_up(codes[piece], distinct, rank_of)
-    return ranks, distinct
-
-
 def rankings(schema: ColumnSchema, pieces: Iterable[ReleasedColumn]) -> Iterator[Ranking]:
     """How a released column, given some rows at a time, is ranked.
 
@@ -124,12 +87,6 @@ def rankings(schema: ColumnSchema, pieces: Iterable[ReleasedColumn]) -> Iterator
     for category in range(len(schema.categories)) if schema.kind is Kind.UNORDERED else (None,):
         distinct = codes if category is None else np.unique(codes == category).astype(np.int64)
         yield Ranking(schema.name, category, RankTable(distinct), has_missing, _rank_of(distinct))
-
-
-def rank(released: ReleasedColumn) -> Iterator[RankedColumn]:
-    """Rank a released column as a whole; see `rankings`."""
-    for one in rankings(released.schema, [released]):
-        yield RankedColumn(one.source, one.category, one.ranks(released), one.table, one.has_missing)
 
 
 def indicator(released: ReleasedColumn, category: int) -> KeptCodes:

@@ -1,4 +1,4 @@
-"""Where random bits come from.
+"""Random bit sources: secure ones, and seeded ones for tests and simulations.
 
 One construction serves both cases: an AES-256 key stream in counter mode. `secure` takes its key from the operating
 system; `seeded` derives it from a number, for tests and simulations, and is flagged so that no guarantee can rest
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from threading import Lock
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from Crypto.Cipher import AES
@@ -86,6 +87,10 @@ class BitSource:
             self._cipher.encrypt(view, output=view)
         return out
 
+    def uniforms(self, count: int) -> NDArray[np.float64]:
+        """Draw uniform numbers in [0, 1), multiples of 2**-53, shape ``(count,)``."""
+        return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
     def fork(self, label: str) -> BitSource:
         """Open an independent stream, named by `label`. No label serves twice: bits must never be drawn again."""
         self.check_process()
@@ -97,6 +102,37 @@ class BitSource:
             self._forks.add(label)
         key = hashlib.blake2b(label.encode(), key=self._key, person=b"opboost fork", digest_size=32).digest()
         return BitSource(key, is_secure=self.is_secure)
+
+
+class DrawnAhead:
+    """Random numbers drawn ahead by the thousand, since a draw of a few takes as long.
+
+    No number is handed out twice: threads take turns, and a process that was forked from the source's own is refused.
+
+    Parameters
+    ----------
+    draw : callable
+        Draws so many numbers from `rng`.
+    rng : BitSource
+    n_ahead : int
+        Numbers of one draw.
+    """
+
+    def __init__(self, draw: Callable[[int], NDArray[Any]], rng: BitSource, *, n_ahead: int) -> None:
+        self._draw = draw
+        self._rng = rng
+        self._n_ahead = n_ahead
+        self._left = draw(0)
+        self._lock = Lock()
+
+    def take(self, count: int) -> NDArray[Any]:
+        """The next `count` numbers, shape ``(count,)``."""
+        self._rng.check_process()
+        with self._lock:
+            if len(self._left) < count:
+                self._left = np.concatenate([self._left, self._draw(max(count, self._n_ahead))])
+            taken, self._left = self._left[:count], self._left[count:]
+        return taken
 
 
 def secure() -> BitSource:

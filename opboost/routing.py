@@ -1,4 +1,4 @@
-"""Steps 6 and 7 at a column's owner: split tests, and the bits that answer them.
+"""Steps 6 and 7 at a column's owner: split tests and their routing bits.
 
 A split test is "code <= threshold", with a fixed answer for a missing cell. The owner keeps the thresholds and
 answers with one bit per test and record; the bits say which way each record goes at the splits on this party's
@@ -25,7 +25,7 @@ from opboost.rng import BitSource
 
 
 class ReleasedRanks(Protocol):
-    """What the owner knows of a column of ranks that it released; see `opboost.ranking.RankedColumn`."""
+    """A released column of ranks as its owner keeps it."""
 
     @property
     def source(self) -> str: ...
@@ -62,7 +62,7 @@ class SplitTests:
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Everything that answers split tests about new records.
+    """Split tests with the mechanisms that answer them for new records.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class Router:
 
 
 class PackedAnswers:
-    """What `answer` says, packed into bits, by one look-up per column instead of one comparison per test.
+    """Packed routing bits, by one table look-up per column instead of one comparison per test.
 
     A column's tests ask only on which side of some cuts a code lies. So all codes between two neighbouring cuts have
     the same answers, which are asked for once.
@@ -148,7 +148,7 @@ class PackedAnswers:
 def resolve(
     columns: Sequence[ReleasedRanks], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
 ) -> SplitTests:
-    """Turn "rank <= r on column c" into thresholds, as their owner.
+    """Resolve tests "rank <= r on column c" to thresholds, as the columns' owner.
 
     The highest rank stands for "present at all" on a column that released missing cells, provided that missing
     goes right; elsewhere it has no right neighbour and is refused.

@@ -1,4 +1,4 @@
-"""The public description of a table: what is known about each column without looking at the data."""
+"""Public schema of a table: what is known about each column without looking at the data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Outside(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSchema:
-    """Everything public about one column.
+    """Public schema of one column.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class ColumnSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSchema:
-    """The public description of one party's table.
+    """Public schema of one party's table.
 
     Parameters
     ----------

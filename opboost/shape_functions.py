@@ -1,4 +1,4 @@
-"""What each column adds to a score, of models whose trees use one column each."""
+"""Shape functions: the contribution of each column to the score, for models whose trees use one column each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ShapeFunction:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """A model as a sum of step functions: a row's score is the intercept and what its cells add.
+    """Additive model: an intercept and one step function per column.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Shapes:
 
 
 def shapes_of(model: Ensemble) -> Shapes:
-    """Shapes of a model with one output whose trees use at most one column each.
+    """Shape functions of a model with one output whose trees use at most one column each.
 
     Raises
     ------

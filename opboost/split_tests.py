@@ -1,4 +1,4 @@
-"""Split tests of trained trees: listed for the parties that own the columns, and bound into an ensemble."""
+"""Split tests of trained trees: listed by owner of the columns, and bound into an ensemble."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
 from opboost.errors import DataError
-from opboost.trees.tree import Ensemble, Feature, Tree
-from opboost.trees.xgboost_numbers import PRESENT
+from opboost.trees.tree import PRESENT, Ensemble, Feature, Tree
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 
 
@@ -38,7 +37,7 @@ def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
 
 
 def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
-    """The ensemble that predicts from own values and from the owners' answers to `tests`."""
+    """Bind trained trees into an ensemble that predicts from own values and the owners' answers to `tests`."""
     features: list[Feature] = []
     own_feature: dict[int, int] = {}
     for c, column in enumerate(trained.columns):
@@ -57,7 +56,7 @@ def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
 
 
 def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mapping[str, Mask], n_rows: int) -> Values:
-    """What an ensemble predicts from: own columns by name, and per owner the answers ``(n_rows, n_tests)``.
+    """Feature matrix of an ensemble, from own columns by name and the owners' answers ``(n_rows, n_tests)``.
 
     Raises
     ------

@@ -9,11 +9,15 @@ from typing import Literal
 import numpy as np
 
 from opboost.arrays import Mask, RankRows, Values
+from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
+from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
+from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Logistic, Loss
+from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
 from opboost.trees.xgboost_engine import boost_with_xgboost
@@ -58,6 +62,8 @@ class RankColumn:
     ranks : RankRows
         Unsigned integers ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``. An array, or what maps a file.
     n_ranks : int
+    release : ColumnRelease, optional
+        What the owner tells of the release: with it, training learns through the noise.
     """
 
     owner: str
@@ -65,9 +71,10 @@ class RankColumn:
     name: str
     ranks: RankRows
     n_ranks: int
+    release: ColumnRelease | None = None
 
 
-TrainingColumn = OwnColumn | RankColumn
+Column = OwnColumn | RankColumn
 
 Engine = Literal["native", "xgboost"]
 
@@ -81,19 +88,22 @@ class TrainedTrees:
     trees : tuple of Tree
     base_scores : ndarray of float64
     loss : Loss
-    columns : tuple of TrainingColumn
+    columns : tuple of Column
     cuts : tuple of ndarray
         Per column: the value, or the rank, behind which each cut lies; for categories, the category of each bin.
     history : History
         Scores of the validation rows.
+    choice : NoiseChoice or None
+        What of noised columns the trees were grown on; None if there are none whose release is known.
     """
 
     trees: tuple[Tree, ...]
     base_scores: Values
     loss: Loss
-    columns: tuple[TrainingColumn, ...]
+    columns: tuple[Column, ...]
     cuts: tuple[Values, ...]
     history: History
+    choice: NoiseChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,7 @@ def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGL
 
 
 def train(
-    columns: Sequence[TrainingColumn],
+    columns: Sequence[Column],
     labels: Values,
     weights: Values,
     *,
@@ -170,13 +180,17 @@ def train(
     constraints: ColumnConstraints | None = None,
     validation: ValidationPlan | None = None,
     engine: Engine = "native",
+    correct_noise: bool = True,
+    left_open: frozenset[str] = frozenset(),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> TrainedTrees:
-    """Grow trees on own columns and rank columns side by side.
+    """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
-    XGBoost grow the trees, on the same bins.
+    XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
+    their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
+    parameters in `left_open` are set as suits noise.
 
     Raises
     ------
@@ -189,25 +203,34 @@ def train(
         raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
     _check_lengths(columns, len(labels))
     loss.check_labels(labels)
-    binned = (_bin(column, max_bin=parameters.max_bin) for column in columns)
-    table, held_out = BinnedTable.of(binned, n_columns=len(columns)), None
+    limits = (constraints or ColumnConstraints()).on(
+        [column.name for column in columns],
+        are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
+        max_delta_step=loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step,
+    )
+    is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
+    if validation is not None and (is_trained.all() or not is_trained.any()):
+        raise DataError(
+            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
+        )
+    parameters.check_objective(loss)
+    if parameters.scale_pos_weight != 1:
+        weights = np.where(labels == 1, weights * parameters.scale_pos_weight, weights)
+    is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
+    sources = _noised_sources(columns) if is_corrected else {}
+    parameters = calmed(parameters, left_open) if sources else parameters
+    binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
+    recipe = Recipe(parameters, loss, limits, seed)
+    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
+    table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
-        rows = validation.is_held_out
-        held_out = table.of_rows(rows), labels[rows], validation.metrics
-        table, labels, weights = table.of_rows(~rows), labels[~rows], weights[~rows]
-        if not len(labels) or not rows.any():
-            raise DataError(f"{len(labels)} rows are left to train on and {rows.sum()} to validate; both need one")
-    weights = _with_positive_weight(labels, weights, loss, parameters.scale_pos_weight)
+        held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
+        table, labels, weights = table.of_rows(is_trained), labels[is_trained], weights[is_trained]
+        alternates = alternates and alternates.of_rows(is_trained)
     if parameters.base_score is None:
         base_scores = loss.initial_scores(labels, weights)
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    step = loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step
-    limits = (constraints or ColumnConstraints()).on(
-        [column.name for column in columns],
-        are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
-        max_delta_step=step,
-    )
     trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
         table,
         labels,
@@ -217,44 +240,43 @@ def train(
         base_scores=base_scores,
         constraints=limits,
         held_out=held_out,
+        alternates=alternates,
         seed=seed,
         on_round=on_round,
     )
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
-    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history)
+    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 
 
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
     is_before = ~tree.is_leaf & (tree.thresholds < 0)
-    return replace(
-        tree,
-        thresholds=np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds),
-        missing_left=tree.missing_left ^ is_before,
-        lefts=np.where(is_before, tree.rights, tree.lefts),
-        rights=np.where(is_before, tree.lefts, tree.rights),
-    )
+    if not is_before.any():
+        return tree
+    behind_last = np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds)
+    return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
 
 
-def _check_lengths(columns: Sequence[TrainingColumn], n_rows: int) -> None:
+def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
     for column in columns:
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
         if length != n_rows:
             raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
 
 
-def _with_positive_weight(labels: Values, weights: Values, loss: Loss, factor: float) -> Values:
-    """The weights with those of label 1 multiplied."""
-    if factor == 1:
-        return weights
-    if not isinstance(loss, Logistic):
-        raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
-    return np.where(labels == 1, weights * factor, weights)
-
-
-def _bin(column: TrainingColumn, *, max_bin: int) -> BinnedColumn:
+def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn) and column.is_categorical:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
+
+
+def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+    """The noised columns whose release is known, by number."""
+    return {
+        c: source
+        for c, column in enumerate(columns)
+        if isinstance(column, RankColumn) and column.release is not None
+        if not (source := RankSource(column.ranks, column.n_ranks, column.release)).is_exact
+    }

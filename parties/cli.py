@@ -151,6 +151,9 @@ def predict(
         Mode | None, typer.Option(help="How the passive parties take part (active party); by default routed.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet.")] = None,
+    reasons: Annotated[
+        int, typer.Option(min=0, help="Name so many columns that raised each score most (active party).")
+    ] = 0,
     insecure: Insecure = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
@@ -167,8 +170,9 @@ def predict(
         if role in HORIZONTAL_ROLES:
             from parties.jobs.predict_horizontal import predict_alone
 
-            if mode is not None:
-                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint="--mode")
+            if mode is not None or reasons:
+                hint = "--reasons" if mode is None else "--mode"
+                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint=hint)
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
             print_result(form, predictions=str(target))
             return
@@ -177,7 +181,14 @@ def predict(
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
             target = predict_active(
-                run_file, data=data, ids=ids, mode=chosen, out=out, insecure=insecure, terminal=terminal
+                run_file,
+                data=data,
+                ids=ids,
+                mode=chosen,
+                out=out,
+                reasons=reasons,
+                insecure=insecure,
+                terminal=terminal,
             )
             print_result(form, predictions=str(target))
         else:
@@ -191,7 +202,7 @@ def demo(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Per point of the mapped domain, by default 0.1; per record with --horizontal, by default 1."
+            help="Per point of the mapped domain, by default 0.08; per record with --horizontal, by default 1."
         ),
     ] = None,
     mechanism: Annotated[str, typer.Option(help="global, local or adj; without --horizontal.")] = "global",
@@ -202,7 +213,7 @@ def demo(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""
-    from parties.commands.demo import run_demo
+    from parties.commands.demo import EPSILON, run_demo
     from parties.commands.horizontal_demo import run_horizontal_demo
 
     with terminal_of_command() as terminal:
@@ -211,7 +222,9 @@ def demo(
                 out, epsilon=1.0 if epsilon is None else epsilon, scheme=scheme.value, terminal=terminal
             )
         else:
-            summary = run_demo(out, epsilon=0.1 if epsilon is None else epsilon, mechanism=mechanism, terminal=terminal)
+            summary = run_demo(
+                out, epsilon=EPSILON if epsilon is None else epsilon, mechanism=mechanism, terminal=terminal
+            )
     if form is Format.JSON:
         typer.echo(json.dumps(summary))
     else:

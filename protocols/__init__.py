@@ -1,1 +1,1 @@
-"""Words and wire: what two parties may say to each other, and how it travels. Knows nothing of trees or privacy."""
+"""Wire protocol: messages between parties, and their transport. Independent of trees and privacy."""

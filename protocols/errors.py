@@ -17,7 +17,7 @@ Messages name the peer and what was expected; they never contain a value from th
 
 
 class ProtocolError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Base class of all exceptions of this package."""
 
 
 class DecodeError(ProtocolError):

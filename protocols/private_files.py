@@ -1,4 +1,4 @@
-"""Creation of files and folders that their owner alone can use, whatever the umask of the process is.
+"""Creation of private files and folders (modes 0600 and 0700), whatever the umask of the process is.
 
 Everything that a party writes is created here: folders with mode 0700, files with mode 0600. A umask can only take
 permissions away, so none has to be set, which would hold for other threads and for the caches of libraries, too.

@@ -46,6 +46,7 @@ STEPS = (
     *GROUND,
     "opboost.privacy",
     "opboost.trees",
+    "opboost.denoise",
     *(
         f"opboost.{step}"
         for step in (
@@ -54,6 +55,8 @@ STEPS = (
             "map_analysis",
             "mechanism_settings",
             "metrics",
+            "noise_correction",
+            "noised_table",
             "order_metrics",
             "preprocess",
             "ranking",
@@ -66,7 +69,7 @@ ROWS = (*GROUND, "opboost.privacy", "opboost.trees", "opboost.horizontal.rows")
 NOISE = (*ROWS, "opboost.horizontal.noise")
 SPLITS = (*NOISE, "opboost.horizontal.splits")
 TASKS = ("opboost.horizontal.public_task", "opboost.horizontal.tree_rules")
-RECIPES = ("dpboost", "federated", "inprivate", "sgbdt")
+RECIPES = ("dpboost", "federated", "inprivate", "recommended", "sgbdt")
 
 # Importer (the longest prefix counts) and what it may import of ours.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -83,6 +86,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
+    "opboost.noised_table": (*GROUND, "opboost.trees", "opboost.denoise"),
+    "opboost.noise_correction": (*GROUND, "opboost.trees", "opboost.denoise", "opboost.noised_table"),
     "opboost.fit_quality": (*STEPS, "opboost.vertical"),
     "opboost.shape_functions": (*GROUND, "opboost.trees"),
     "opboost.horizontal": SPLITS,
@@ -197,6 +202,7 @@ def test_every_module_imports_only_what_its_package_may_know() -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import parties",
             ["parties"],
         ),
+        ("opboost.denoise.mixture", "from opboost.trees.tree import Tree", ["opboost.trees.tree"]),
         ("opboost.vertical", "from protocols.messages.vertical import Offer", ["protocols.messages.vertical"]),
         (
             "opboost.horizontal.sgbdt.training",

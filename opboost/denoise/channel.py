@@ -46,7 +46,7 @@ class ColumnRelease:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Channel:
+class NoiseChannel:
     """``matrix[true, released]``, the exact law of a released state.
 
     Attributes
@@ -67,7 +67,7 @@ class Channel:
     has_missing: bool
 
 
-def order_channel(release: ColumnRelease, groups: NDArray[np.int64], counts: NDArray[np.int64]) -> Channel:
+def order_channel(release: ColumnRelease, groups: NDArray[np.int64], counts: NDArray[np.int64]) -> NoiseChannel:
     """The channel of a column that went through an order-preserving map.
 
     Parameters
@@ -92,14 +92,14 @@ def order_channel(release: ColumnRelease, groups: NDArray[np.int64], counts: NDA
     for c, (start, end) in enumerate(zip(starts, ends, strict=True)):
         x = np.unique(np.linspace(start, end - 1, min(end - start, _POINTS)).round().astype(np.int64))[:, None]
         matrix[c] = (released_at_most(mechanism, x, last[None]) - released_at_most(mechanism, x, before[None])).mean(0)
-    return _with_missing(Channel(np.maximum(matrix, 0.0), starts, ends, has_missing=False), release.missingness)
+    return _with_missing(NoiseChannel(np.maximum(matrix, 0.0), starts, ends, has_missing=False), release.missingness)
 
 
-def category_channel(response: RandomisedResponse, missingness: RandomisedResponse | None) -> Channel:
+def category_channel(response: RandomisedResponse, missingness: RandomisedResponse | None) -> NoiseChannel:
     """The channel of unordered categories under randomised response."""
     matrix = np.exp(response.log_probabilities())
     starts = np.arange(response.n_categories)
-    return _with_missing(Channel(matrix, starts, starts + 1, has_missing=False), missingness)
+    return _with_missing(NoiseChannel(matrix, starts, starts + 1, has_missing=False), missingness)
 
 
 def group_ranks(positions: Codes, n_points: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -120,7 +120,7 @@ def _cell_starts(positions: Codes, counts: NDArray[np.int64], n_points: int) -> 
     return np.unique(np.concatenate([even, positions[np.searchsorted(reached, wanted)]]))
 
 
-def _with_missing(channel: Channel, missingness: RandomisedResponse | None) -> Channel:
+def _with_missing(channel: NoiseChannel, missingness: RandomisedResponse | None) -> NoiseChannel:
     """Add the missing state: what is missing is published as a draw for the public code 0, unless the bit says so."""
     if missingness is None:
         return channel
@@ -130,4 +130,4 @@ def _with_missing(channel: Channel, missingness: RandomisedResponse | None) -> C
     matrix[:n_true, n_released] = 1 - keep
     matrix[n_true, :n_released] = (1 - keep) * channel.matrix[0]
     matrix[n_true, n_released] = keep
-    return Channel(matrix, channel.starts, channel.ends, has_missing=True)
+    return NoiseChannel(matrix, channel.starts, channel.ends, has_missing=True)

@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opboost.arrays import Values
+from opboost.arrays import Positions, Values
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.laws import Kernel
 from opboost.privacy.order_preserving import LocalMap
-
-Positions = NDArray[np.int64]
 
 
 def released_at_most(mechanism: OrderPreservingMap, x: Positions, b: Positions) -> Values:

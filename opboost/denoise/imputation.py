@@ -19,10 +19,10 @@ from opboost.denoise.sources import Source
 FITTED_ROWS = 12_000
 
 # Rows that are drawn for at a time: their responsibilities are held.
-PIECE_ROWS = 1 << 16
+DRAWN_ROWS = 1 << 16
 
 # Classes of a mixture, and steps of the fit.
-N_CLASSES, N_STEPS = 40, 50
+N_CLASSES, N_STEPS = 25, 100
 
 # Rows of a class on average, at least.
 _ROWS_PER_CLASS = 25
@@ -111,8 +111,8 @@ class Imputation:
         n_rows = len(self.sources[0].states)
         states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
         blind = self.without_label()
-        for first in range(0, n_rows, PIECE_ROWS):
-            rows = slice(first, min(first + PIECE_ROWS, n_rows))
+        for first in range(0, n_rows, DRAWN_ROWS):
+            rows = slice(first, min(first + DRAWN_ROWS, n_rows))
             seen = _observed(self.sources, evidence, rows)
             if with_label:
                 states[:, :, rows] = self.classes.draw(seen, n_draws, seed=seed, first_row=first)

@@ -182,7 +182,7 @@ class LatentClasses:
 
     def _expect(self, observed: Observed, *, out: Floats) -> float:
         seen = [np.log(np.maximum(law @ c, _LEAST)).T for law, c in zip(self.laws, self.channels, strict=True)]
-        tables = [*seen, *(np.log(law) for law in self.exact_laws)]
+        tables = [*seen, *(np.log(np.maximum(law, _LEAST)) for law in self.exact_laws)]
         spread = np.maximum(self.deviations, 1e-3)
         return float(
             responsibilities(
@@ -219,8 +219,10 @@ def _start(observed: Observed, n_classes: int, rng: np.random.Generator) -> Floa
         (observed.states[:, [v]] == np.unique(observed.states[:, v])).astype(np.float32)
         for v in range(observed.states.shape[1])
     ]
-    means = KMeans(n_classes, n_init=1, max_iter=10, random_state=int(rng.integers(2**31)))
-    found = means.fit_predict(np.hstack(parts).astype(np.float32))
+    points = np.hstack(parts).astype(np.float32)
+    n_found = min(n_classes, len(np.unique(points, axis=0)))
+    means = KMeans(n_found, n_init=1, max_iter=10, random_state=int(rng.integers(2**31)))
+    found = means.fit_predict(points)
     classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)
     classes[np.arange(len(observed)), found] += 0.8
     return classes

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import RankRows, Ranks
-from opboost.denoise.channel import Channel, ColumnRelease, category_channel, group_ranks, order_channel
+from opboost.denoise.channel import ColumnRelease, NoiseChannel, category_channel, group_ranks, order_channel
 from opboost.errors import DataError
 from opboost.privacy.local import RandomisedResponse
 
 # Ranks that are looked at together.
 _PIECE_ROWS = 1 << 18
+
+# Categories of a column, whose states and a missing one are one byte.
+MOST_CATEGORIES = 254
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,11 +49,8 @@ class RankSource:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the column came without noise."""
-        epsilons = [self.release.mechanism.epsilon]
-        if self.release.missingness is not None:
-            epsilons.append(self.release.missingness.epsilon)
-        return all(math.isinf(epsilon) for epsilon in epsilons)
+        """Whether the column's values came without noise."""
+        return math.isinf(self.release.mechanism.epsilon)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class Source:
         Its place among the sources.
     members : tuple of int
         Which of the given rank columns belong to it.
-    channel : Channel
+    channel : NoiseChannel
     states : ndarray of uint8, shape (n_rows,)
         Released states.
     rank_of_state : tuple of ndarray of uint32, shape (n_true,)
@@ -72,7 +72,7 @@ class Source:
 
     number: int
     members: tuple[int, ...]
-    channel: Channel
+    channel: NoiseChannel
     states: NDArray[np.uint8]
     rank_of_state: tuple[Ranks, ...]
 
@@ -127,8 +127,10 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
     if [(one.release.mechanism, one.release.missingness, one.release.category) for one in columns] != expected:
         raise DataError("the indicators of a column of categories must follow one another. Nothing was trained")
     channel = category_channel(first.mechanism, first.missingness)
-    if len(channel.matrix) > np.iinfo(np.uint8).max:
-        raise DataError(f"at most 254 categories can be drawn back; found {len(columns)}. Nothing was trained")
+    if len(columns) > MOST_CATEGORIES:
+        raise DataError(
+            f"at most {MOST_CATEGORIES} categories can be drawn back; found {len(columns)}. Nothing was trained"
+        )
     n_rows = len(columns[0].ranks)
     states, n_ones = np.full(n_rows, len(columns), np.uint8), np.zeros(n_rows, np.uint8)
     for c, column in enumerate(columns):
@@ -143,7 +145,7 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
     return Source(number, members, channel, states, ranks)
 
 
-def _nearest_ranks(channel: Channel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:
+def _nearest_ranks(channel: NoiseChannel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:
     """The rank of each true state: a test "rank <= r" asks whether a code lies at most midway to the next one's."""
     middles = (channel.starts + channel.ends - 1) / 2
     if category is not None:

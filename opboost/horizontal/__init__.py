@@ -1,1 +1,1 @@
-"""Recipes for rows that are divided between parties: one module per paper, on the shared core."""
+"""Recipes for horizontally partitioned rows: one package per paper, on the shared core."""

@@ -1,4 +1,4 @@
-"""What is public of a training on divided rows, and the model that its trees become."""
+"""Public description of a training on horizontally partitioned rows, and the model made of its trees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 
 @dataclass(frozen=True, slots=True)
 class PublicTask:
-    """What is public of a training: columns, the scale of the labels, the budget.
+    """Public description of a training: columns, scale of the labels, budget.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PublicTask:
         return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
 
     def model(self, trees: Sequence[Tree], *, has_scores: bool = True) -> Ensemble:
-        """Trees on values, their leaves on the scale of training, as a model that begins at the score 0.
+        """Make a model of trees on values, whose leaves are on the scale of training; the initial score is 0.
 
         Without scores the sum of the leaves is the probability itself.
         """
@@ -61,7 +61,7 @@ class PublicTask:
         score_scale: float = 1.0,
         columns: GridlessColumns | None = None,
     ) -> Ensemble:
-        """Trees in bins (or points of `columns`) and on the scale of training as a model on values.
+        """Make a model on values of trees in bins (or points of `columns`) on the scale of training.
 
         Leaves and base are multiplied by `score_scale`.
         """

@@ -1,4 +1,4 @@
-"""Limits on the trees of a recipe, known to everybody: what an owner of rows lets a coordinator tell it and ask it."""
+"""Public limits of a recipe's trees, which a worker enforces on what its coordinator sends and asks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opboost.errors import ParameterError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRules:
-    """What the trees of a recipe may look like, and what may be asked of them.
+    """Limits of the trees of a recipe and of the questions about them.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""Everything that draws noise, and the accounts of it. Knows nothing of trees."""
+"""Noise mechanisms and privacy accounting. Independent of trees."""

@@ -1,4 +1,4 @@
-"""Accounts: what a list of releases promises together, as an epsilon at a delta; and noise that fits a budget.
+"""Privacy accounting: the epsilon of a list of releases at a delta, and calibration of noise to a budget.
 
 =========================  =================================  ==================================================
 account                    knows                              composition
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, check_delta, check_positive
 from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.releases import (
     FilteredRelease,
@@ -40,7 +40,7 @@ from opboost.privacy.releases import (
 from opboost.privacy.renyi import ORDERS, Curve, divergence, renyi_epsilon
 from opboost.privacy.skellam import distance_to_gaussian
 
-Account = Callable[[Sequence[Release], float], float]
+Accountant = Callable[[Sequence[Release], float], float]
 
 # Width of the loss distribution's cells: composed over a thousand releases, epsilon is off by less than a per mille.
 _CELL = 1e-4
@@ -50,13 +50,13 @@ _FARTHEST = 28.0
 
 
 def by_pure(releases: Sequence[Release], delta: float = 0.0) -> float:
-    """Sum of the epsilons of pure releases; the largest among parts that were dealt by coins. Holds at any delta."""
+    """Basic composition: sum of the epsilons of pure releases; the maximum over parts dealt by coins."""
     _check_list(releases)
     return _at_least_sum(_pure_epsilon(release) * release.count for release in releases)
 
 
 def by_gaussian(releases: Sequence[Release], delta: float) -> float:
-    """Exact for Gaussian releases together (Balle and Wang), plus the epsilons of the pure ones.
+    """Exact composition of Gaussian releases (Balle and Wang), plus the epsilons of the pure ones.
 
     Skellam noise counts as Gaussian noise, and its distance from that is taken off delta (`opboost.privacy.skellam`).
     """
@@ -75,7 +75,7 @@ def by_gaussian(releases: Sequence[Release], delta: float) -> float:
 
 
 def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: float) -> float:
-    """Of noise that is within a distance of Gaussian noise; infinite if that leaves nothing of delta."""
+    """Epsilon of noise within a total variation distance of Gaussian noise; infinite if nothing of delta is left."""
     epsilon = gaussian_epsilon(mu, delta)
     if not distance:
         return epsilon
@@ -91,7 +91,7 @@ def _gaussian_epsilon_beside(pure: float, mu: float, delta: float, distance: flo
 
 
 def by_renyi(releases: Sequence[Release], delta: float) -> float:
-    """By Renyi divergences at integer orders; see `renyi_account` for the order that decides."""
+    """Renyi composition at integer orders; see `renyi_account` for the order that decides."""
     return renyi_account(releases, delta)[0]
 
 
@@ -143,11 +143,10 @@ def by_loss_distribution(releases: Sequence[Release], delta: float) -> float:
 
 
 def loss_distribution_profile(releases: Sequence[Release], deltas: Sequence[float]) -> tuple[float, ...]:
-    """The same at several deltas, from one composition, which is most of the work."""
+    """Epsilons at several deltas from one numerical composition, which is most of the work."""
     _check_list(releases)
     for delta in deltas:
-        if not 0 < delta < 1:
-            raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
+        check_delta(delta)
     found = _loss_distribution(releases)
     return tuple(float(found.get_epsilon_for_delta(delta)) for delta in deltas)
 
@@ -157,11 +156,11 @@ def calibrate(
     *,
     epsilon: float,
     delta: float,
-    account: Account,
+    account: Accountant,
     guess: float = 1.0,
     tolerance: float = 1e-6,
 ) -> float:
-    """The least noise whose releases fit a budget.
+    """Calibrate the least noise whose releases fit a budget.
 
     Parameters
     ----------
@@ -186,8 +185,7 @@ def calibrate(
     AccountError
         If no multiplier up to exp(28) fits.
     """
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(f"a budget needs a positive, finite epsilon; got {epsilon}. Nothing was released")
+    check_positive("the epsilon of a budget", epsilon, outcome=". Nothing was released")
 
     def excess(log_multiplier: float) -> float:
         spent = account(plan(math.exp(log_multiplier)), delta)

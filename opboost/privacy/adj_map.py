@@ -1,4 +1,4 @@
-"""Adj-Map (OpBoost, VLDB 2023, section 4.2): a noisy cell, then noise inside it; and the loss that this comes to."""
+"""Adj-Map (OpBoost, VLDB 2023, section 4.2): a noisy cell, then noise inside it; and its exact privacy loss."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.arrays import Positions
+from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import LEAST_EPSILON, ROUND_UP, Kernel, kernel
-from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap, Positions
+from opboost.privacy.order_preserving import GlobalMap, LocalMap, PartitionedMap
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
 
@@ -21,7 +22,7 @@ MAX_UNEVEN_DOMAIN = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjMap(PartitionedMap):
-    """Adj-Map: the law over the cells' indices, then the law inside the cell that was drawn.
+    """Adj-Map: noise on the cell's index, then noise inside the drawn cell.
 
     Inside the drawn cell the law is centred on the input if that is its own cell, else on the edge nearest to it.
 
@@ -50,9 +51,7 @@ class AdjMap(PartitionedMap):
 
     def __post_init__(self) -> None:
         PartitionedMap.__post_init__(self)
-        is_number = isinstance(self.alpha, (int, float, np.integer, np.floating)) and not isinstance(self.alpha, bool)
-        if not is_number or not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise ParameterError(f"alpha must be a positive finite number; got {self.alpha!r}")
+        check_positive("alpha", self.alpha)
         for place, part in (("inside", self.epsilon_ner), ("between", self.epsilon_prt)):
             if not (part >= LEAST_EPSILON and (math.isfinite(part) or math.isinf(self.epsilon))):
                 raise ParameterError(

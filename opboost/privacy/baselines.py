@@ -1,4 +1,4 @@
-"""Numeric mechanisms under plain epsilon-LDP, to compare the order-preserving maps with.
+"""Numeric epsilon-LDP mechanisms, as baselines for the order-preserving mechanisms.
 
 Each maps the domain to [-1, 1], draws a real number, maps it back, rounds it and clips it to the domain; rounding and
 clipping are post-processing. They protect all values alike, whatever their distance, and keep far less order.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Codes
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import ROUND_UP, check_epsilon
-from opboost.privacy.settling import Boundary, LazyUniform
+from opboost.privacy.settling import Boundary, LazyUniform, smallest_where
 from opboost.rng import BitSource
 
 # Budget up to which Hybrid is Duchi's mechanism alone (Wang et al., equation 9).
@@ -97,14 +97,7 @@ class _RealMechanism(ABC):
         return low
 
     def _settle(self, x: int, uniform: LazyUniform) -> int:
-        low, high = 0, self.domain.size - 1
-        while low < high:
-            middle = (low + high) // 2
-            if uniform.is_below(self._boundary(x, middle)):
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return smallest_where(lambda y: uniform.is_below(self._boundary(x, y)), 0, self.domain.size - 1)
 
     def _boundary(self, x: int, y: int) -> Boundary:
         """The probability of an output of at most `y`, to any precision."""

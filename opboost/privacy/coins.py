@@ -1,4 +1,4 @@
-"""Which records a tree may touch, by a coin per record: the only ground for parallel composition here.
+"""Assignment of records to disjoint parts by a coin per record: the basis of parallel composition.
 
 Trees that touch disjoint records cost as much as one of them only if a record's part does not depend on the other
 records. Drawing a fixed number of records, or a fraction of ``len(data)``, does: one record more moves the others
@@ -57,12 +57,12 @@ class RecordCoins:
         return 1.0 if left <= self.probabilities[part] else self.probabilities[part] / left
 
     def deal(self, n_records: int, *, rng: BitSource) -> Deal:
-        """Begin to hand out records."""
+        """Start the assignment of records to parts."""
         return Deal(self, n_records, rng=rng)
 
 
 class Deal:
-    """Records handed out part after part, each at most once in all.
+    """Assignment of records part after part, each record at most once in all.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Deal:
     def _dealt(self, is_eligible: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         if self._n_dealt == self.coins.n_parts:
             raise AccountError(f"all {self._n_dealt} parts have been dealt; a record must not be used twice")
-        uniform = (self._rng.words(len(self._is_left)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        uniform = self._rng.uniforms(len(self._is_left))
         wins = self._is_left & (uniform < self.coins.hazard(self._n_dealt))
         if is_eligible is not None:
             if np.shape(is_eligible) != self._is_left.shape or np.asarray(is_eligible).dtype != np.bool_:

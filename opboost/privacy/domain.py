@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Codes
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_integer
 
 # Cells of a partition: each is a number in memory, for as long as the mechanism lives.
 MAX_CELLS = 1 << 20
@@ -28,7 +28,7 @@ class IntegerDomain:
     hi: int
 
     def __post_init__(self) -> None:
-        if not (_is_integer(self.lo) and _is_integer(self.hi)):
+        if not (is_integer(self.lo) and is_integer(self.hi)):
             raise ParameterError(f"a domain needs integer ends; got lo={self.lo!r}, hi={self.hi!r}")
         if not self.lo < self.hi:
             raise ParameterError(f"a domain needs lo < hi; got lo={self.lo}, hi={self.hi}")
@@ -87,7 +87,7 @@ class Partition:
     _cells: NDArray[np.int32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not all(_is_integer(start) for start in self.starts):
+        if not all(is_integer(start) for start in self.starts):
             raise ParameterError("the edges of a partition must be integers")
         edges = np.array([*self.starts, self.domain.hi + 1], dtype=np.int64) - self.domain.lo
         if len(self.starts) == 0 or edges[0] != 0:
@@ -107,7 +107,7 @@ class Partition:
     @classmethod
     def of_width(cls, domain: IntegerDomain, theta: int) -> Partition:
         """Cells of width `theta`, anchored at ``domain.lo``; the last one may be narrower."""
-        if not _is_integer(theta) or not 1 <= theta <= domain.size:
+        if not is_integer(theta) or not 1 <= theta <= domain.size:
             raise ParameterError(f"theta must be an integer between 1 and the {domain.size} points; got {theta!r}")
         if (n_cells := -(-domain.size // int(theta))) > MAX_CELLS:
             raise ParameterError(
@@ -132,7 +132,3 @@ class Partition:
         if self.even_width is not None:
             return positions // self.even_width
         return self._cells[positions].astype(np.int64)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Rejection from a two-sided geometric envelope: how a proposal is read from random words and when it is kept.
+"""Rejection sampling from a two-sided geometric envelope: proposals from random words, and their acceptance.
 
 A proposal is ``y = +-(block * width + offset)``, at a distance from the law's mode: the sign is a coin, the block is
 geometric, ``Pr[block >= k] = exp(-k * width / scale)``, and the offset is uniform in ``0 .. width - 1``. It is kept
@@ -20,7 +20,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cache
 
-from opboost.privacy.settling import Boundary, LazyUniform
+from opboost.privacy.settling import Boundary, LazyUniform, largest_where
 from opboost.rng import BitSource
 
 # A block has at most this share of the envelope's scale, so that few offsets are refused for their place in the block.
@@ -35,17 +35,16 @@ WORDS_PER_PROPOSAL = 4
 
 
 class Weight(IntEnum):
-    """The law's weight relative to its mode, as a function of the distance y from it."""
+    """Weight of a noise distribution relative to its mode, as a function of the distance y from it."""
 
     LAPLACE = 0  # exp(-|y| / scale)
-    GAUSSIAN = 1  # exp(-y^2 / (2 spread^2)), y an integer
-    ROUNDED_GAUSSIAN = 2  # the same for a real y, of which the nearest integer is released
-    POISSON = 3  # mean^y mean! / (mean + y)!, the mean an integer
+    ROUNDED_GAUSSIAN = 1  # exp(-y^2 / (2 spread^2)) for a real y, of which the nearest integer is released
+    POISSON = 2  # mean^y mean! / (mean + y)!, the mean an integer
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A law on the integers and the geometric law that its proposals come from.
+    """A distribution on the integers, and the geometric envelope of its proposals.
 
     Attributes
     ----------
@@ -69,7 +68,7 @@ class Envelope:
         return max(0, math.floor(math.log2(self.scale * _LARGEST_WIDTH)))
 
     def settle(self, words: tuple[int, ...], *, rng: BitSource) -> int | None:
-        """What comes of the proposal that these words begin: its value, or None if it is not kept."""
+        """Decide exactly on the proposal that begins with these words: its value, or None if it is rejected."""
         width = 1 << self.width_bits
         magnitude = LazyUniform(words[1], 64, rng=rng)
         block = _last(lambda k: magnitude.is_below(self._block_tail(k)), _FARTHEST // width)
@@ -89,7 +88,7 @@ class Envelope:
         return -value if is_negative else value
 
     def kept(self, block: int, offset: int, *, is_negative: bool, fraction: Fraction = Fraction(0)) -> Boundary:
-        """The probability with which a proposal is kept, to any precision."""
+        """Acceptance probability of a proposal, to any precision."""
 
         def boundary(context: Context) -> Decimal:
             # A Poisson weight is a difference of numbers of up to 22 digits.
@@ -156,14 +155,7 @@ def _last(holds_at: Callable[[int], bool], limit: int) -> int:
     high = 1
     while high < limit and holds_at(high):
         high *= 2
-    low, high = high // 2, min(high, limit)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if holds_at(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return largest_where(holds_at, high // 2, min(high, limit))
 
 
 def _log_poisson_ratio(mean: int, y: int, context: Context) -> Decimal:

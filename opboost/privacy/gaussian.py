@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from scipy.special import erfcx, log_ndtr
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_delta
 
 # The difference of two Mills ratios loses digits when mu is small; no more than this share of the result is lost down
 # to the least mu. Below it delta is taken there, above the largest mu it is 1.
@@ -40,8 +40,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least epsilon for which noise of this mu is (epsilon, delta)-DP, rounded up."""
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")
+    check_delta(delta)
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     if mu > _LARGEST_MU:
@@ -50,15 +49,6 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     while gaussian_delta(mu, high) > delta:
         high *= 2
     return _bisect(lambda epsilon: gaussian_delta(mu, epsilon) <= delta, low, high)
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest mu that is (epsilon, delta)-DP, rounded down: the noise's deviation is sensitivity over mu."""
-    if not (math.isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
-        raise ParameterError(f"a budget needs epsilon > 0 and 0 < delta < 1; got ({epsilon}, {delta})")
-    if gaussian_delta(_LEAST_MU, epsilon) > delta:
-        raise ParameterError(f"no noise in reach satisfies the budget ({epsilon}, {delta})")
-    return 1.0 / _bisect(lambda std: gaussian_delta(1.0 / std, epsilon) <= delta, 1 / _LARGEST_MU, 1 / _LEAST_MU)
 
 
 def _bisect(holds_at: Callable[[float], bool], low: float, high: float) -> float:

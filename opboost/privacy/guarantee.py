@@ -1,4 +1,4 @@
-"""What a result promises, in numbers and in words."""
+"""dLDP guarantees of released columns, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHANGED_VALUES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnGuarantee:
-    """The promise for one released column.
+    """Privacy guarantee of one released column.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class ColumnGuarantee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What a release or a model promises to the people in the data.
+    """Privacy guarantee of a release, or of a model trained on it.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ def nothing_released() -> Guarantee:
 
 
 def exposed(*, allow_routed: bool, redraws: bool) -> tuple[str, ...]:
-    """What a release leaves open besides the columns, for `compose`.
+    """What a release does not protect besides the columns, for `compose`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Step 2a: the laws of noise on ``n`` integer points, with exact tables and exact losses.
+"""Step 2a, noise distributions ("laws") on ``n`` integer points, with exact tables and exact privacy losses.
 
 Every law is one of two shapes with some exponent: weight ``q**|x - y|``, ``q = exp(-exponent)``, either normalised
 over the n points, or drawn on all integers and clamped to them.
@@ -24,7 +24,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, is_number
 
 # A reported loss may be below the exact one by rounding only; reports are moved up by this much, relatively.
 ROUND_UP = 1.0 + 1e-12
@@ -34,7 +34,7 @@ LEAST_EPSILON = 1e-9
 
 
 class Law(StrEnum):
-    """Names of the laws, as users write them."""
+    """Names of the noise distributions, the parameter `law`."""
 
     CLAMPED = "clamped"
     EXPONENTIAL = "exponential"
@@ -43,7 +43,7 @@ class Law(StrEnum):
 
     @property
     def promise(self) -> float:
-        """What the law promises per unit of distance, as a multiple of the budget it is given."""
+        """Guaranteed loss per unit of distance, as a multiple of the budget."""
         return 2.0 if self is Law.BOUNDED_LAPLACE else 1.0
 
 
@@ -153,10 +153,8 @@ def calibrated_exponent(n: int, epsilon: float) -> float:
 
 def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
     """Return a budget that is a positive number (infinity means no noise), or refuse it."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float, np.integer, np.floating)):
-        raise ParameterError(f"{name} must be a positive number; got {epsilon!r}. Nothing was drawn")
-    if not epsilon > 0:
-        raise ParameterError(f"{name} must be positive (inf means no noise); got {epsilon}. Nothing was drawn")
+    if not is_number(epsilon) or not epsilon > 0:
+        raise ParameterError(f"{name} must be positive (inf means no noise); got {epsilon!r}. Nothing was drawn")
     if epsilon < LEAST_EPSILON:
         raise ParameterError(f"{name} must be at least {LEAST_EPSILON:g}; got {epsilon}. Nothing was drawn")
     return float(epsilon)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Codes
-from opboost.errors import ParameterError
+from opboost.errors import check_integer
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import check_epsilon
 from opboost.privacy.settling import Boundary, LazyUniform
@@ -40,8 +40,7 @@ class RandomisedResponse:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not isinstance(self.n_categories, (int, np.integer)) or self.n_categories < 2:
-            raise ParameterError(f"randomised response needs at least 2 categories; got {self.n_categories!r}")
+        check_integer("the number of categories of randomised response", self.n_categories, least=2)
 
     @property
     def keep(self) -> float:

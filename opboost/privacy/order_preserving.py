@@ -1,4 +1,4 @@
-"""Step 2: the order-preserving maps of OpBoost (VLDB 2023, section 4) over a law of noise; Adj-Map has its own module.
+"""Step 2, order-preserving mechanisms of OpBoost (VLDB 2023, section 4); Adj-Map has its own module.
 
 Distances are counted in points of the mapped domain. A map is ``epsilon``-dLDP when for all inputs x, x' at distance
 t and all outputs y, ``P[x, y] <= exp(t * epsilon) * P[x', y]``; over the whole domain that is ``(n - 1) * epsilon``,
@@ -14,22 +14,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Codes
+from opboost.arrays import Codes, Positions
 from opboost.errors import ParameterError
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.privacy.laws import Kernel, Law, check_epsilon, kernel
 from opboost.privacy.sampling import draw
 from opboost.rng import BitSource
 
-Positions = NDArray[np.int64]
-
 # Values that are randomised at a time: bounds the memory beyond input and output.
-CHUNK = 1 << 15
+CHUNK_VALUES = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Map:
-    """What the three maps share: the domain, the budget, the law, and the walk over chunks."""
+    """Base of the three mechanisms: domain, budget, noise distribution, and drawing in chunks."""
 
     name: ClassVar[str]
     epsilon: float
@@ -56,8 +54,8 @@ class _Map:
         positions = self.domain.positions(codes)
         if math.isinf(self.epsilon):
             return positions + self.domain.lo
-        for begin in range(0, len(positions), CHUNK):
-            chunk = positions[begin : begin + CHUNK]
+        for begin in range(0, len(positions), CHUNK_VALUES):
+            chunk = positions[begin : begin + CHUNK_VALUES]
             chunk[:] = self._draw(chunk, rng=rng)
         positions += self.domain.lo
         return positions
@@ -68,7 +66,7 @@ class _Map:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalMap(_Map):
-    """Global-Map: the law on the whole domain.
+    """Global-Map: noise on the whole domain.
 
     Parameters
     ----------
@@ -110,7 +108,7 @@ class GlobalMap(_Map):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedMap(_Map):
-    """A map that divides the domain into cells, of equal width `theta` or with given edges."""
+    """Base of the mechanisms that divide the domain into cells, of equal width `theta` or with given edges."""
 
     theta: int | None = None
     partition: Partition | None = None
@@ -149,7 +147,7 @@ class PartitionedMap(_Map):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalMap(PartitionedMap):
-    """Local-Map: the law inside the input's own cell, whose index is published exactly.
+    """Local-Map: noise inside the input's own cell, whose index is published exactly.
 
     Parameters
     ----------

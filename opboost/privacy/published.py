@@ -1,4 +1,4 @@
-"""Accounts as publications print them, mistakes and all: for comparison only, never for a guarantee."""
+"""Published privacy accounting with its errors: for comparison only, never for a guarantee."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model trained on noisy answers promises to every person whose record was used, in numbers and in words."""
+"""Differential privacy guarantee of a model for every record, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_choice
 from opboost.privacy.guarantee import plain_values
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
@@ -16,7 +16,7 @@ REPLACED = "two data sets of the same, public, size that differ in one record's 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeakerPromise:
-    """Somebody against whom a model promises less, and what it does.
+    """A weaker guarantee of a model, and against whom it holds.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class WeakerPromise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordGuarantee:
-    """What a model trained on noisy answers promises to every person whose record was used.
+    """Differential privacy guarantee of a model trained on noisy sums, per record.
 
     Attributes
     ----------
@@ -76,8 +76,7 @@ class RecordGuarantee:
             raise ParameterError(
                 f"a guarantee needs epsilon > 0 and 0 <= delta < 1; got ({self.epsilon}, {self.delta})"
             )
-        if self.mode not in ("certified", "paper"):
-            raise ParameterError(f"the mode must be 'certified' or 'paper'; got {self.mode!r}")
+        check_choice("the mode", self.mode, "certified", "paper")
 
     @property
     def notion(self) -> str:

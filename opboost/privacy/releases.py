@@ -1,4 +1,4 @@
-"""What was released, as frozen values: the only things that an account adds up.
+"""Releases as frozen values, which privacy accounting composes.
 
 Each kind states what its mechanism promises between data sets that differ by one record, added or removed. `count`
 releases of a kind may follow each other, each chosen after seeing those before. An account that does not know a kind
@@ -8,19 +8,16 @@ refuses it (`opboost.privacy.accounting`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, ParameterError, check_integer, check_positive
 from opboost.privacy.coins import RecordCoins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PureRelease:
-    """Anything that is `epsilon`-DP, by a proof elsewhere."""
+    """An `epsilon`-DP release, by a proof elsewhere."""
 
     epsilon: float
     count: int = 1
@@ -51,8 +48,7 @@ class LaplaceRelease:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.l1, bool) or not isinstance(self.l1, (int, np.integer)) or self.l1 < 1:
-            raise ParameterError(f"l1 must be a positive number of whole steps; got {self.l1!r}")
+        check_integer("l1", self.l1, least=1)
         _check_positive(self.scale, "scale")
         _check_count(self.count)
 
@@ -70,20 +66,8 @@ class GaussianRelease:
     Attributes
     ----------
     mu : float
-        L2 sensitivity over standard deviation; for a vector whose coordinates have noise of their own, see `joint_mu`.
+        L2 sensitivity over standard deviation.
     """
-
-    mu: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        _check_positive(self.mu, "mu")
-        _check_count(self.count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscreteGaussianRelease:
-    """An integer query plus `DiscreteGaussian`, by its Renyi guarantee alone."""
 
     mu: float
     count: int = 1
@@ -111,22 +95,6 @@ class SampledGaussianRelease:
         if not 0 < self.rate <= 1:
             raise ParameterError(f"a sampling rate must lie in (0, 1]; got {self.rate}")
         _check_positive(self.mu, "mu")
-        _check_count(self.count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkellamRelease:
-    """An integer query of sensitivities `l1` and `l2_squared` plus Skellam noise of this variance, all in steps."""
-
-    l1: int
-    l2_squared: int
-    variance: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.l1, int) and isinstance(self.l2_squared, int) and 0 < self.l2_squared <= self.l1**2):
-            raise ParameterError(f"Skellam noise needs whole steps, 0 < l2^2 <= l1^2; got {self.l1}, {self.l2_squared}")
-        _check_positive(self.variance, "variance")
         _check_count(self.count)
 
 
@@ -213,24 +181,11 @@ Release = (
     | SelectionRelease
     | LaplaceRelease
     | GaussianRelease
-    | DiscreteGaussianRelease
     | SampledGaussianRelease
-    | SkellamRelease
     | SkellamRounds
     | FilteredRelease
     | SharedByCoins
 )
-
-
-def joint_mu(ratios: Sequence[float]) -> float:
-    """The mu of a vector with Gaussian noise of its own on every coordinate, from sensitivity over deviation of each.
-
-    Exact when one record can move all coordinates at once; Renyi divergences of independent coordinates add up
-    (S-GBDT, theorem 10).
-    """
-    for ratio in ratios:
-        _check_positive(ratio, "a ratio of sensitivity to deviation")
-    return math.nextafter(math.sqrt(math.fsum(ratio**2 for ratio in ratios)) * (1 + 1e-15), math.inf)
 
 
 def gaussian(l2: float, std: float, *, rate: float = 1.0, count: int = 1) -> GaussianRelease | SampledGaussianRelease:
@@ -243,21 +198,15 @@ def gaussian(l2: float, std: float, *, rate: float = 1.0, count: int = 1) -> Gau
 
 def check_order(order: int) -> int:
     """Return a Renyi order that is an integer of at least 2, or refuse it."""
-    if isinstance(order, bool) or not isinstance(order, (int, np.integer)) or order < 2:
-        raise ParameterError(f"a Renyi order must be an integer of at least 2 here; got {order!r}")
-    return int(order)
+    return check_integer("a Renyi order", order, least=2)
 
 
 def _check_positive(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ParameterError(f"{name} must be a positive number; got {value!r}. Nothing was released")
-    if not (value > 0 and math.isfinite(value)):
-        raise ParameterError(f"{name} must be positive and finite; got {value}. Nothing was released")
+    check_positive(name, value, outcome=". Nothing was released")
 
 
 def _check_count(count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
-        raise ParameterError(f"a release happens a positive whole number of times; got {count!r}")
+    check_integer("the number of times that a release happens", count, least=1)
 
 
 def _at_least(exact: Fraction) -> float:

@@ -1,4 +1,4 @@
-"""Renyi divergences of releases at integer orders, and what they mean as (epsilon, delta).
+"""Renyi divergences of releases at integer orders, and their conversion to (epsilon, delta).
 
 Everything is rounded up. Orders are integers from 2: at the budgets of interest a finer choice gains less than one part
 in a thousand.
@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, check_delta
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
@@ -25,7 +24,6 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
-    SkellamRelease,
     SkellamRounds,
     check_order,
 )
@@ -57,15 +55,13 @@ def divergence(release: Release, orders: tuple[int, ...]) -> Curve:
             once = np.minimum(pure_divergence(epsilon, alpha), alpha * epsilon**2 / 8)
         case LaplaceRelease(l1=l1, scale=scale):
             once = _laplace_divergence(l1, scale, alpha)
-        case GaussianRelease(mu=mu) | DiscreteGaussianRelease(mu=mu):
+        case GaussianRelease(mu=mu):
             once = alpha * mu**2 / 2
         case SampledGaussianRelease(rate=rate, mu=mu):
             once = sampled_gaussian(rate, mu, orders)
-        case SkellamRelease(l1=l1, l2_squared=l2_squared, variance=variance):
-            once = _skellam_divergence(l1, l2_squared, variance, alpha)
         case SkellamRounds(mu=mu, largest=largest, variances=variances, n_rounds=n_rounds):
             # Divergences of independent coordinates add up: the records' own, and small terms for the largest record.
-            terms = [_beyond_gaussian(l, l**2, v, alpha) for l, v in zip(largest, variances, strict=True)]
+            terms = [_beyond_gaussian(steps, v, alpha) for steps, v in zip(largest, variances, strict=True)]
             once = alpha * mu**2 / 2 + n_rounds * np.sum(terms, axis=0)
         case FilteredRelease(order=order, rho=rho):
             once = np.where(alpha == order, rho, np.inf)
@@ -97,7 +93,7 @@ def sampled_gaussian(rate: float, mu: float, orders: tuple[int, ...]) -> Curve:
 
 
 class ChargeTable:
-    """What a record pays per round for a sampled Gaussian query, by its own size; rounded up.
+    """Charge of a record per round of a sampled Gaussian query, by the size of its contribution; rounded up.
 
     Parameters
     ----------
@@ -141,18 +137,11 @@ def renyi_epsilon(orders: Sequence[int] | Curve, rho: Curve, delta: float) -> tu
 
     Canonne, Kamath and Steinke (NeurIPS 2020), proposition 12: ``rho + log((a - 1) / a) - log(a delta) / (a - 1)``.
     """
-    _check_delta(delta)
+    check_delta(delta)
     alpha = np.array(orders, dtype=np.float64)
     epsilons = np.asarray(rho) + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
     best = int(np.argmin(epsilons))
     return max(0.0, float(epsilons[best])) * (1 + 1e-14), float(alpha[best])
-
-
-def renyi_delta(orders: tuple[int, ...], rho: Curve, epsilon: float) -> float:
-    """The best delta that these divergences give at `epsilon` (the same proposition, solved for delta)."""
-    alpha = np.array(orders, dtype=np.float64)
-    logs = (alpha - 1) * (np.asarray(rho) - epsilon + np.log1p(-1 / alpha)) - np.log(alpha)
-    return min(1.0, math.exp(float(logs.min())) * (1 + 1e-9))
 
 
 def pure_divergence(epsilon: float, alpha: Curve) -> Curve:
@@ -167,7 +156,7 @@ def pure_divergence(epsilon: float, alpha: Curve) -> Curve:
 
 
 def _laplace_divergence(l1: int, scale: float, alpha: Curve) -> Curve:
-    """Exact for the discrete law, summed over the three ranges of outputs.
+    """Exact divergence of discrete Laplace noise, summed over the three ranges of outputs.
 
     A convex function of the shift that is 0 at 0, so that a vector's shift costs most when it is all in one coordinate.
     On a fine grid it is the continuous law's: ``alpha / (2 alpha - 1) exp((alpha - 1) epsilon) + ...``.
@@ -181,15 +170,13 @@ def _laplace_divergence(l1: int, scale: float, alpha: Curve) -> Curve:
     return np.minimum(np.maximum(logs / (alpha - 1), 0.0), a * l1)
 
 
-def _skellam_divergence(l1: int, l2_squared: int, variance: float, alpha: Curve) -> Curve:
-    """Agarwal, Kairouz and Liu (NeurIPS 2021), theorem 3.5."""
-    return alpha * l2_squared / (2 * variance) + _beyond_gaussian(l1, l2_squared, variance, alpha)
+def _beyond_gaussian(steps: int, variance: float, alpha: Curve) -> Curve:
+    """Excess of the bound for Skellam noise over the divergence of Gaussian noise of its variance, for one coordinate.
 
-
-def _beyond_gaussian(l1: int, l2_squared: int, variance: float, alpha: Curve) -> Curve:
-    """By how much the bound for Skellam noise is above the divergence of Gaussian noise of its variance."""
-    fine = ((2 * alpha - 1) * l2_squared + 6 * l1) / (4 * variance**2)
-    return np.minimum(fine, 3 * l1 / (2 * variance))
+    Agarwal, Kairouz and Liu (NeurIPS 2021), theorem 3.5.
+    """
+    fine = ((2 * alpha - 1) * steps**2 + 6 * steps) / (4 * variance**2)
+    return np.minimum(fine, 3 * steps / (2 * variance))
 
 
 @cache
@@ -205,8 +192,3 @@ def _binomials(orders: tuple[int, ...]) -> tuple[Curve, Curve, NDArray[np.int64]
 def _log_expm1(x: Curve) -> Curve:
     with np.errstate(divide="ignore"):
         return x + np.log(-np.expm1(-x))
-
-
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta}")

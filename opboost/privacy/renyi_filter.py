@@ -1,4 +1,4 @@
-"""The individual Renyi filter: every record pays for what it contributes, and leaves when its budget is spent.
+"""Individual Renyi privacy filter: every record is charged for its contribution, until its budget is spent.
 
 Feldman and Zrnic (NeurIPS 2021), algorithm 3, at one order that is fixed with the budget before any data are seen. It
 is sound if every charge is a function of the record itself and of what was released before, and covers the record's
@@ -8,13 +8,11 @@ or not a later coin samples it. Who is active, how many are, and what is left ar
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import AccountError, ParameterError
-from opboost.privacy.releases import FilteredRelease, check_order
+from opboost.errors import AccountError, check_positive
+from opboost.privacy.releases import check_order
 
 # Accounts are whole multiples of this share of the budget, charges rounded up: sums are exact.
 _UNITS = 2**50
@@ -24,7 +22,7 @@ _HEADROOM = 1e-9
 
 
 class RenyiFilter:
-    """Accounts of the records, in the divergence at one order.
+    """Privacy budgets of the records, in the Renyi divergence at one order.
 
     Parameters
     ----------
@@ -40,10 +38,8 @@ class RenyiFilter:
     """
 
     def __init__(self, n_records: int, *, order: int, budget: float) -> None:
-        if not (math.isfinite(budget) and budget > 0):
-            raise ParameterError(f"a filter needs a positive, finite budget; got {budget}")
         self.order = check_order(order)
-        self.budget = float(budget)
+        self.budget = check_positive("the budget of a filter", budget)
         self._spent = np.zeros(n_records, dtype=np.int64)
 
     @classmethod
@@ -51,17 +47,8 @@ class RenyiFilter:
         """A filter with the budget that lets a record with the largest charge take part in so many rounds."""
         return cls(n_records, order=order, budget=largest_charge * n_rounds * (1 + _HEADROOM))
 
-    @property
-    def n_records(self) -> int:
-        """Number of records that have an account."""
-        return len(self._spent)
-
-    def enrol(self, n_records: int) -> None:
-        """Open accounts for records that arrived since; they start at zero."""
-        self._spent = np.concatenate([self._spent, np.zeros(n_records, dtype=np.int64)])
-
     def admit(self, charges: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Charge every record that can still pay, and say which could: only these may be used in this round.
+        """Charge every record with budget left; returns which may be used in this round.
 
         Parameters
         ----------
@@ -79,7 +66,7 @@ class RenyiFilter:
         """
         charges = np.asarray(charges, dtype=np.float64)
         if charges.shape != self._spent.shape:
-            raise AccountError(f"one charge per record is needed: {self.n_records}; got shape {charges.shape}")
+            raise AccountError(f"one charge per record is needed: {len(self._spent)}; got shape {charges.shape}")
         if not (charges >= 0).all():
             raise AccountError("a charge is negative or not a number; nothing was charged")
         # The quotient is within an ulp; a charge beyond the budget becomes one that nobody can pay.
@@ -88,7 +75,3 @@ class RenyiFilter:
         is_admitted = self._spent + units <= _UNITS
         self._spent += np.where(is_admitted, units, 0)
         return is_admitted
-
-    def release(self) -> FilteredRelease:
-        """What everything that went through this filter costs, for the account."""
-        return FilteredRelease(order=self.order, rho=self.budget)

@@ -1,4 +1,4 @@
-"""Exact draws by compiled loops: from a kernel (step 2b), and of additive noise.
+"""Exact compiled samplers: of order-preserving kernels (step 2b) and of additive noise.
 
 A draw from a kernel takes one uniform word per value, no table and no loop that depends on the secret. It inverts the
 kernel's distribution function in closed form at a uniform number U of which the first 64 bits are known. Double
@@ -45,7 +45,7 @@ _VERDICT_SLACK = 1e-11
 # Verdicts on a proposal.
 _REFUSED, _KEPT, _AMBIGUOUS = 0, 1, 2
 
-_LAPLACE, _ROUNDED, _POISSON = int(Weight.LAPLACE), int(Weight.ROUNDED_GAUSSIAN), int(Weight.POISSON)
+_LAPLACE, _ROUNDED = int(Weight.LAPLACE), int(Weight.ROUNDED_GAUSSIAN)
 
 
 def draw(
@@ -84,7 +84,7 @@ def draw(
 
 
 def draw_noise(envelope: Envelope, count: int, *, rng: BitSource) -> NDArray[np.int64]:
-    """Draw distances from the mode, independent and exactly of the envelope's law, shape ``(count,)``."""
+    """Draw independent distances from the mode, exactly of the envelope's distribution, shape ``(count,)``."""
     out = np.empty(count, dtype=np.int64)
     n_drawn = 0
     while n_drawn < count:
@@ -198,12 +198,9 @@ def _decide(words, weight, width, scale, spread, peak, values, verdicts):  # typ
             y += np.int64(words[i, 3] >> np.uint64(63))
         elif weight == _LAPLACE:
             cost = offset / scale
-        elif weight == _POISSON:
+        else:
             log_weight = _log_poisson_ratio(-np.float64(y) if is_negative else np.float64(y), spread)
             cost = peak - log_weight - y / scale + offset / scale
-        else:
-            gap = (y - gap_at_zero) / spread
-            cost = 0.5 * gap * gap + offset / scale
         chance = math.exp(-cost)
         excess = np.float64(words[i, 2]) * 2.0**-64 - chance
         values[i] = -y if is_negative else y

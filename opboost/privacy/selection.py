@@ -1,4 +1,4 @@
-"""The exponential mechanism: one candidate among many, by noisy preference for a high utility.
+"""The exponential mechanism: private selection of one candidate with a high utility.
 
 ``Pr[r]`` is proportional to ``measure(r) * exp(epsilon * u(r) / R)`` for a measure that no data enter and the *range* R
 of the utility: the largest, over neighbouring data sets D and D', of ``max_r v(r) - min_r v(r)``, where v(r) is the
@@ -20,9 +20,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_positive
 from opboost.privacy.laws import check_epsilon
-from opboost.privacy.settling import Boundary, LazyUniform
+from opboost.privacy.settling import Boundary, LazyUniform, smallest_where
 from opboost.rng import BitSource
 
 # Utilities are rounded to this share of their range.
@@ -38,7 +38,7 @@ _LARGEST_UTILITY = 2**46
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExponentialMechanism:
-    """Chooses one candidate per choice to be made.
+    """Exponential mechanism, exact to the last bit.
 
     Parameters
     ----------
@@ -59,8 +59,7 @@ class ExponentialMechanism:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not (math.isfinite(self.utility_range) and self.utility_range > 0):
-            raise ParameterError(f"a utility's range must be positive and finite; got {self.utility_range}")
+        check_positive("a utility's range", self.utility_range)
 
     @property
     def rate(self) -> float:
@@ -80,7 +79,7 @@ class ExponentialMechanism:
     def log_probabilities(
         self, utilities: NDArray[np.float64], measure: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """The exact law of a choice, shape of `utilities`; candidates of measure zero have ``-inf``."""
+        """Exact log-probabilities of a choice, shape of `utilities`; candidates of measure zero have ``-inf``."""
         rounded = self.rounded(utilities)
         measure = np.ones(rounded.shape) if measure is None else _check_measure(measure, rounded.shape)
         if math.isinf(self.epsilon):
@@ -153,17 +152,11 @@ class ExponentialMechanism:
             )
             return list(accumulate(weights, context.add))
 
-        def share(count: int) -> Boundary:
-            return lambda context: context.divide(cumulative(context.prec)[count - 1], cumulative(context.prec)[-1])
+        def share_up_to(place: int) -> Boundary:
+            return lambda context: context.divide(cumulative(context.prec)[place], cumulative(context.prec)[-1])
 
-        low, high = 0, len(candidates) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if uniform.is_below(share(middle + 1)):
-                high = middle
-            else:
-                low = middle + 1
-        return int(candidates[low])
+        chosen = smallest_where(lambda place: uniform.is_below(share_up_to(place)), 0, len(candidates) - 1)
+        return int(candidates[chosen])
 
 
 def _check_measure(measure: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:

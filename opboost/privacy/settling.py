@@ -8,6 +8,7 @@ the number lies wholly on one side of the interval of the boundary.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
@@ -56,28 +57,27 @@ def settle(kernel: Kernel, x: int, word: int, *, rng: BitSource) -> int:
     below, above = x, kernel.n - 1 - x
     uniform = LazyUniform(word, 64, rng=rng)
     if uniform.is_below(_normalised_tail(kernel, below, 0)):
-        return x - _largest_step(0, below, lambda m: uniform.is_below(_normalised_tail(kernel, below, m)))
+        return x - largest_where(lambda m: uniform.is_below(_normalised_tail(kernel, below, m)), 0, below)
     complement = uniform.complement()
-    return x + _largest_step(1, above, lambda m: complement.is_below(_normalised_tail(kernel, above, m)))
+    return x + largest_where(lambda m: complement.is_below(_normalised_tail(kernel, above, m)), 1, above)
 
 
 def _settle_clamped(kernel: Kernel, x: int, word: int, *, rng: BitSource) -> int:
     magnitude = LazyUniform(word & ((1 << 63) - 1), 63, rng=rng)
     is_negative = bool(word >> 63)
     reach = x if is_negative else kernel.n - 1 - x
-    step = _largest_step(0, reach, lambda m: magnitude.is_below(_clamped_tail(kernel, m)))
+    step = largest_where(lambda m: magnitude.is_below(_clamped_tail(kernel, m)), 0, reach)
     return x - step if is_negative else x + step
 
 
-def _largest_step(first: int, last: int, is_at_least: Callable[[int], bool]) -> int:
-    """The largest m in ``first .. last`` with ``is_at_least(m)``, which holds at `first` and, once false, stays so."""
-    while first < last:
-        middle = (first + last + 1) // 2
-        if is_at_least(middle):
-            first = middle
-        else:
-            last = middle - 1
-    return first
+def smallest_where(holds_at: Callable[[int], bool], first: int, last: int) -> int:
+    """The smallest integer in ``first .. last`` at which a condition holds that, once true, stays so; else `last`."""
+    return first + bisect_left(range(first, last), True, key=holds_at)
+
+
+def largest_where(holds_at: Callable[[int], bool], first: int, last: int) -> int:
+    """The largest integer in ``first .. last`` at which a condition holds, which holds at `first` until it ends."""
+    return smallest_where(lambda k: not holds_at(k + 1), first, last)
 
 
 def _clamped_tail(kernel: Kernel, m: int) -> Boundary:

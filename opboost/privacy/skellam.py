@@ -1,4 +1,4 @@
-"""How near Skellam noise is to Gaussian noise, which gives it an exact account.
+"""Total variation distance of Skellam to Gaussian noise, which gives Skellam noise an exact accounting.
 
 Lemma. For ``2**16 <= V <= 2**62`` the total variation distance between Skellam noise of variance V and normal noise of
 variance V rounded to integers is at most ``1 / V``.

@@ -1,10 +1,11 @@
-"""Classes over divided rows: one model for two, and for more one per class against the rest, on a shared budget."""
+"""Classification over partitioned rows: one model for two classes, else one-vs-rest on a shared budget."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,30 +23,35 @@ CLASSES = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClassLabels:
-    """Labels of two or more classes, and their probabilities, for estimators over `simulated_rows.DividedRows`.
+    """Classifier mixin for `simulated_rows.DividedRows`: labels of two or more `classes`, and their probabilities."""
 
-    `classes` is a parameter of all of them.
-    """
+    _is_classification: ClassVar[bool] = True
 
-    classes: Sequence[Any] | None
-    classes_: NDArray[Any]
+    classes: Sequence[Any] | None = None
+    classes_: NDArray[Any] = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.classifier_tags.poor_score = self.epsilon is not None  # type: ignore[attr-defined]
         return tags
 
-    def _learn_classes(self, targets: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
+    def _targets(self, labels: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
         """Fix the classes of a first fit; then `against_rest`. `said` is what `partial_fit` was told of them."""
         check_same(said, self.classes)
         named = self.classes if said is None else said
         if named is None and math.isfinite(self._budget()):  # type: ignore[attr-defined]
             named = (0, 1)
-        classes = _occurring(targets) if named is None else _named(named)
-        labels = against_rest(targets, classes)
+        classes = _occurring(labels) if named is None else _named(named)
+        targets = against_rest(labels, classes)
         self.classes_ = classes
-        return labels
+        return targets
+
+    def _known_targets(self, labels: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
+        """`against_rest` for records that arrive after a first fit."""
+        check_same(said, self.classes_)
+        return against_rest(labels, self.classes_)
 
     def predict_proba(self, X: ArrayLike) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``; of more than two, shares of their sum."""
@@ -123,7 +129,7 @@ def _named(classes: ArrayLike) -> NDArray[Any]:
 
 
 def _occurring(targets: NDArray[Any]) -> NDArray[Any]:
-    """The classes of the labels: a single record can change them, so they are for fits without a budget."""
+    """Classes that occur among the labels. A single record can change them: for fits without a budget only."""
     check_classification_targets(targets)
     found = np.unique(targets)
     if len(found) < 2:

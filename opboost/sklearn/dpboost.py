@@ -1,26 +1,24 @@
-"""DPBoost behind scikit-learn's interface."""
+"""scikit-learn estimators of DPBoost."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Literal
 
-import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column
-from opboost.errors import ParameterError
+from opboost.column_positions import ColumnKey
+from opboost.errors import ParameterError, check_choice, check_integer, check_positive
 from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes, printed_sensitivity, replacement_epsilon
 from opboost.horizontal.dpboost.training import DPBoostSettings, Scheme
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noise.noisy_holder import laplace_noise
-from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_error_gradients
+from opboost.horizontal.rows.record_holder import counted_logistic_gradients, squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.record_guarantee import REPLACED
@@ -93,60 +91,30 @@ _PARAMETERS = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _DPBoost(DividedRows):
-    """What classifier and regressor share."""
+    """Base of the DPBoost estimators."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        bounds: Bounds | Literal["from_data"] = None,
-        classes: Sequence[Any] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        scheme: Scheme = "eoe",
-        n_estimators: int = 10,
-        trees_per_ensemble: int = 10,
-        max_depth: int = 2,
-        learning_rate: float = 0.3,
-        reg_lambda: float = 1.0,
-        max_grad: float | None = None,
-        leaf: Literal["sums", "value"] = "sums",
-        noise_lambda: float = 2.0,
-        filter_gradients: bool = False,
-        clip_leaves: bool = False,
-        initial_share: float = 0.1,
-        gain_sensitivity: Literal["3", "slides"] = "3",
-        candidates: Literal["grid", "gridless"] = "grid",
-        max_cells: int = 32,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.classes = classes
-        self.categorical_features = categorical_features
-        self.mode = mode
-        self.scheme = scheme
-        self.n_estimators = n_estimators
-        self.trees_per_ensemble = trees_per_ensemble
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.reg_lambda = reg_lambda
-        self.max_grad = max_grad
-        self.leaf = leaf
-        self.noise_lambda = noise_lambda
-        self.filter_gradients = filter_gradients
-        self.clip_leaves = clip_leaves
-        self.initial_share = initial_share
-        self.gain_sensitivity = gain_sensitivity
-        self.candidates = candidates
-        self.max_cells = max_cells
-        self.random_state = random_state
+    delta: float = 0.0
+    categorical_features: Sequence[ColumnKey] | None = None
+    scheme: Scheme = "eoe"
+    n_estimators: int = 10
+    trees_per_ensemble: int = 10
+    max_depth: int = 2
+    learning_rate: float = 0.3
+    reg_lambda: float = 1.0
+    max_grad: float | None = None
+    leaf: Literal["sums", "value"] = "sums"
+    noise_lambda: float = 2.0
+    filter_gradients: bool = False
+    clip_leaves: bool = False
+    initial_share: float = 0.1
+    gain_sensitivity: Literal["3", "slides"] = "3"
+    candidates: Literal["grid", "gridless"] = "grid"
+    max_cells: int = 32
 
-    def _train(self, X: Values, targets: Sequence[Values], *, is_classification: bool) -> None:
-        task = self._public(X, targets[0], is_classification=is_classification)
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        task = self._public(X, targets[0])
         settings, bits = self._settings(task), self._bits()
         tree_epsilon, initial, spent = self._budgets(task, settings, n_models=len(targets))
         is_gridless = self.candidates == "gridless"
@@ -157,11 +125,16 @@ class _DPBoost(DividedRows):
         models = []
         for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
             trees, score = dpboost.train(
-                X, task.scaled(target), columns or task.grid, settings,
-                gradients=counted_logistic_gradients if is_classification else squared_error_gradients,
-                epsilon=tree_epsilon, initial=initial, deals=by_fixed_sizes(settings) if is_printed else None,
+                X,
+                task.scaled(target),
+                columns or task.grid,
+                settings,
+                gradients=counted_logistic_gradients if task.is_classification else squared_gradients,
+                epsilon=tree_epsilon,
+                initial=initial,
+                deals=by_fixed_sizes(settings) if is_printed else None,
                 rng=source,
-            )  # fmt: skip
+            )
             models.append(task.ensemble(trees, score, columns=columns))
         self._keep(task, models)
         if not is_printed:
@@ -184,38 +157,37 @@ class _DPBoost(DividedRows):
     def _max_grad(self, task: PublicTask) -> float:
         if self.max_grad is None:
             return 1.0 if task.is_classification or self.mode == "paper" else 0.3
-        if not (self.max_grad > 0 and math.isfinite(self.max_grad)):
-            raise ParameterError(f"max_grad must be positive and finite; got {self.max_grad!r}")
-        return float(self.max_grad)
+        return check_positive("max_grad", self.max_grad)
 
     def _printed_sensitivity(self, max_grad: float) -> float:
         return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
     def _settings(self, task: PublicTask) -> DPBoostSettings:
         for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+            check_integer(name, getattr(self, name), least=least)
         if not 0 < self.learning_rate < 1 or not 0 <= self.initial_share < 1:
             raise ParameterError(
                 "learning_rate must lie between 0 and 1, and initial_share be at least 0 and less than 1; got "
                 f"{self.learning_rate!r} and {self.initial_share!r}"
             )
-        if self.scheme not in ("eoe", "seq", "para") or self.leaf not in ("sums", "value"):
-            raise ParameterError(
-                f"scheme must be eoe, seq or para and leaf sums or value; got {self.scheme!r} and {self.leaf!r}"
-            )
-        if self.candidates not in ("grid", "gridless"):
-            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
+        check_choice("scheme", self.scheme, "eoe", "seq", "para")
+        check_choice("leaf", self.leaf, "sums", "value")
+        check_choice("candidates", self.candidates, "grid", "gridless")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
         return DPBoostSettings(
-            n_trees=self.n_estimators, trees_per_ensemble=self.trees_per_ensemble, max_depth=self.max_depth,
-            scheme=self.scheme, learning_rate=self.learning_rate, reg_lambda=self.reg_lambda,
+            n_trees=self.n_estimators,
+            trees_per_ensemble=self.trees_per_ensemble,
+            max_depth=self.max_depth,
+            scheme=self.scheme,
+            learning_rate=self.learning_rate,
+            reg_lambda=self.reg_lambda,
             max_grad=self._max_grad(task),
-            leaf=self.leaf, noise_lambda=self.noise_lambda, filters_gradients=self.filter_gradients,
+            leaf=self.leaf,
+            noise_lambda=self.noise_lambda,
+            filters_gradients=self.filter_gradients,
             clips_leaves=self.clip_leaves,
-        )  # fmt: skip
+        )
 
     def _budgets(
         self, task: PublicTask, settings: DPBoostSettings, *, n_models: int
@@ -237,62 +209,16 @@ class _DPBoost(DividedRows):
         return tree, initial, spent * n_models
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBoostClassifier(ClassLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
     __doc__ = f"""Boosting for two or more classes with private splits and leaves (DPBoost).
 {CLASSES}{_PARAMETERS}"""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, self._learn_classes(targets), is_classification=True)
-        return self
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignore[misc]
     __doc__ = f"""Boosting for numbers with private splits and leaves (DPBoost).
 {_PARAMETERS}"""
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        bounds: Bounds | Literal["from_data"] = None,
-        label_bounds: tuple[float, float] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        scheme: Scheme = "eoe",
-        n_estimators: int = 10,
-        trees_per_ensemble: int = 10,
-        max_depth: int = 2,
-        learning_rate: float = 0.3,
-        reg_lambda: float = 1.0,
-        max_grad: float | None = None,
-        leaf: Literal["sums", "value"] = "sums",
-        noise_lambda: float = 2.0,
-        filter_gradients: bool = False,
-        clip_leaves: bool = False,
-        initial_share: float = 0.1,
-        gain_sensitivity: Literal["3", "slides"] = "3",
-        candidates: Literal["grid", "gridless"] = "grid",
-        max_cells: int = 32,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
-            scheme=scheme, n_estimators=n_estimators, trees_per_ensemble=trees_per_ensemble, max_depth=max_depth,
-            learning_rate=learning_rate, reg_lambda=reg_lambda, max_grad=max_grad, leaf=leaf,
-            noise_lambda=noise_lambda, filter_gradients=filter_gradients, clip_leaves=clip_leaves,
-            initial_share=initial_share, gain_sensitivity=gain_sensitivity, candidates=candidates, max_cells=max_cells,
-            random_state=random_state,
-        )  # fmt: skip
-        self.label_bounds = label_bounds
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
-        return self
 
     def _scores_poorly(self) -> bool:
         return True

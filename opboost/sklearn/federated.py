@@ -1,20 +1,13 @@
-"""The federated DP-GBDT framework behind scikit-learn's interface."""
+"""scikit-learn estimators of the federated DP-GBDT framework."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from opboost.column_positions import Bounds, Column
-from opboost.horizontal.federated.training import SplitMethod
-from opboost.horizontal.federated.weight_updates import UpdateName
-from opboost.horizontal.splits.column_schedule import Interaction
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
-from opboost.sklearn.federated_fitting import Candidates, FederatedFitting
+from opboost.sklearn.federated_fitting import FederatedFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
 
 _PARAMETERS = """
@@ -30,7 +23,8 @@ _PARAMETERS = """
     mode : {"default", "paper"}
         ``paper`` has the publication's account, sensitivities, regulariser and Iterative Hessian rule; `guarantee_`
         then states the epsilon that its noise is really worth. ``default`` has exact composition, true sensitivities,
-        class counts for averaging, a regulariser of five deviations of the noise, candidates of equal mass.
+        class counts for averaging, a regulariser of five deviations of the noise (twenty for
+        numbers), candidates of equal mass.
     split_method : {"hist", "pr", "tr"}
         By noisy histograms; among one random cut per column (partially random); totally random.
     weight_update : {"averaging", "gradient", "newton"}
@@ -86,6 +80,7 @@ _PARAMETERS = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for two or more classes (Maddock et al., CCS 2022).
 {CLASSES}{_PARAMETERS}
@@ -99,13 +94,8 @@ class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  
     True
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, self._learn_classes(targets), is_classification=True)
-        return self
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for numbers (Maddock et al., CCS 2022).
 
@@ -122,63 +112,4 @@ class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting): 
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        bounds: Bounds | Literal["from_data"] = None,
-        label_bounds: tuple[float, float] | None = None,
-        mode: Literal["default", "paper"] = "default",
-        split_method: SplitMethod = "tr",
-        weight_update: UpdateName = "newton",
-        split_candidates: Candidates = "uniform",
-        interaction: Interaction = "all",
-        columns_per_tree: int = 1,
-        batch_size: int | float = 1,
-        n_estimators: int = 200,
-        trees_per_column: bool = False,
-        max_depth: int = 4,
-        learning_rate: float = 0.3,
-        reg_lambda: float | None = None,
-        max_leaf: float = 2.0,
-        max_grad: float = 1.0,
-        n_candidates: int = 32,
-        hessian_rounds: int = 5,
-        mirrored: Sequence[Column] = (),
-        local_noise: bool = False,
-        n_clients: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            mode=mode,
-            split_method=split_method,
-            weight_update=weight_update,
-            split_candidates=split_candidates,
-            interaction=interaction,
-            columns_per_tree=columns_per_tree,
-            batch_size=batch_size,
-            n_estimators=n_estimators,
-            trees_per_column=trees_per_column,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            reg_lambda=reg_lambda,
-            max_leaf=max_leaf,
-            n_candidates=n_candidates,
-            hessian_rounds=hessian_rounds,
-            mirrored=mirrored,
-            local_noise=local_noise,
-            n_clients=n_clients,
-            random_state=random_state,
-        )
-        self.label_bounds = label_bounds
-        self.max_grad = max_grad
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
-        return self
+    max_grad: float = 1.0

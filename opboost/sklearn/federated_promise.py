@@ -1,13 +1,11 @@
-"""What a training of the federated framework promises, and at which delta."""
+"""Privacy guarantee of a training of the federated framework, and its delta."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-import numpy as np
-
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_delta
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.privacy.accounting import total_mu
 from opboost.privacy.gaussian import gaussian_epsilon
@@ -32,9 +30,7 @@ def delta_for(epsilon: float, delta: Any, *, is_printed: bool, n_rows: int) -> f
             "a private fit needs a delta. One over the number of records is common, and makes that number public: "
             "say it yourself. Nothing was released"
         )
-    if not (isinstance(delta, (float, np.floating)) and 0 < delta < 1):
-        raise ParameterError(f"delta must lie strictly between 0 and 1; got {delta!r}")
-    return float(delta)
+    return check_delta(delta)
 
 
 def promise(
@@ -49,7 +45,7 @@ def promise(
     delta_is_said: bool,
     is_secure: bool,
 ) -> RecordGuarantee:
-    """What the account is worth, between whom, and what it leaves out.
+    """Privacy guarantee of a query account: epsilon, neighbouring data sets, and what is not protected.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""InPrivate Digging behind scikit-learn's interface, all owners in one process."""
+"""scikit-learn estimators of InPrivate Digging, all owners in one process."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column
-from opboost.errors import DataError, ParameterError
+from opboost.column_positions import ColumnKey
+from opboost.errors import DataError, ParameterError, check_choice, check_integer, check_positive
 from opboost.horizontal.inprivate import training as inprivate
 from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, run_chain
-from opboost.horizontal.rows.record_holder import squared_error_gradients
+from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
 from opboost.rng import BitSource
@@ -88,54 +88,32 @@ _PARAMETERS = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _InPrivate(DividedRows):
-    """What classifier and regressor share."""
+    """Base of the InPrivate estimators."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        bounds: Bounds | Literal["from_data"] = None,
-        classes: Sequence[Any] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        owners: int | Sequence[Any] = 5,
-        n_rounds: int = 1,
-        least_advance: float | None = None,
-        max_depth: int = 3,
-        learning_rate: float = 0.5,
-        reg_lambda: float = 1.0,
-        noise_lambda: float = 2.0,
-        max_residual: float | None = None,
-        broadcast: bool = True,
-        candidates: Literal["grid", "gridless"] = "grid",
-        max_cells: int = 32,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.classes = classes
-        self.categorical_features = categorical_features
-        self.mode = mode
-        self.owners = owners
-        self.n_rounds = n_rounds
-        self.least_advance = least_advance
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.reg_lambda = reg_lambda
-        self.noise_lambda = noise_lambda
-        self.max_residual = max_residual
-        self.broadcast = broadcast
-        self.candidates = candidates
-        self.max_cells = max_cells
-        self.random_state = random_state
+    delta: float = 0.0
+    categorical_features: Sequence[ColumnKey] | None = None
+    owners: int | Sequence[Any] = 5
+    n_rounds: int = 1
+    least_advance: float | None = None
+    max_depth: int = 3
+    learning_rate: float = 0.5
+    reg_lambda: float = 1.0
+    noise_lambda: float = 2.0
+    max_residual: float | None = None
+    broadcast: bool = True
+    candidates: Literal["grid", "gridless"] = "grid"
+    max_cells: int = 32
 
-    def _train(
-        self, X: Values, targets: Sequence[Values], owners: ArrayLike | None, *, is_classification: bool
-    ) -> None:
-        task = self._public(X, targets[0], is_classification=is_classification)
+    def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, self._targets(targets), owners)
+        return self
+
+    def _train(self, X: Values, targets: Sequence[Values], owners: ArrayLike | None = None) -> None:
+        task = self._public(X, targets[0])
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         settings, bits = self._settings(task, is_printed=is_printed), self._bits()
         if self.mode == "paper":
@@ -149,14 +127,18 @@ class _InPrivate(DividedRows):
             labels = task.scaled(target)
             chain = [
                 Owner(
-                    X[rows], labels[rows], columns or task.grid, settings,
-                    gradients=boosted_residuals if is_classification else squared_error_gradients,
+                    X[rows],
+                    labels[rows],
+                    columns or task.grid,
+                    settings,
+                    gradients=boosted_residuals if task.is_classification else squared_gradients,
                     rng=source.fork(f"owner {i}"),
                 )
                 for i, rows in enumerate(rows_of_owners)
-            ]  # fmt: skip
+            ]
             trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
-            models.append(task.ensemble(trees, 0.0, score_scale=2.0 if is_classification else 1.0, columns=columns))
+            scale = 2.0 if task.is_classification else 1.0
+            models.append(task.ensemble(trees, 0.0, score_scale=scale, columns=columns))
             n_turns += len(trees)
         n_rounds = n_turns // len(rows_of_owners)
         messages = inprivate.messages_of_round(len(rows_of_owners), broadcast=self.broadcast)
@@ -172,10 +154,8 @@ class _InPrivate(DividedRows):
         )
 
     def _settings(self, task: PublicTask, *, is_printed: bool) -> InPrivateSettings:
-        for name, least in (("n_rounds", 1), ("max_depth", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+        check_integer("n_rounds", self.n_rounds, least=1)
+        check_integer("max_depth", self.max_depth, least=0)
         if self.least_advance is not None and self.mode != "paper":
             raise ParameterError(
                 "least_advance ends training by an error on private data that nobody pays for; it is for the mode "
@@ -184,18 +164,20 @@ class _InPrivate(DividedRows):
         bound = self.max_residual
         if bound is None:
             bound = 1.0 if task.is_classification or is_printed else 0.3
-        for name, number in (("learning_rate", self.learning_rate), ("max_residual", bound)):
-            if not (number > 0 and math.isfinite(number)):
-                raise ParameterError(f"{name} must be positive and finite; got {number!r}")
-        if self.candidates not in ("grid", "gridless"):
-            raise ParameterError(f"candidates must be grid or gridless; got {self.candidates!r}")
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("max_residual", bound)
+        check_choice("candidates", self.candidates, "grid", "gridless")
         if self.delta != 0:
             raise ParameterError(f"this model is purely private and needs no delta: 0; got {self.delta!r}")
         return InPrivateSettings(
-            n_rounds=self.n_rounds, max_depth=self.max_depth,
-            learning_rate=self.learning_rate, reg_lambda=self.reg_lambda, noise_lambda=self.noise_lambda,
-            max_residual=bound, utility_range=8.0 if is_printed else None,
-        )  # fmt: skip
+            n_rounds=self.n_rounds,
+            max_depth=self.max_depth,
+            learning_rate=self.learning_rate,
+            reg_lambda=self.reg_lambda,
+            noise_lambda=self.noise_lambda,
+            max_residual=bound,
+            utility_range=8.0 if is_printed else None,
+        )
 
     def _names(self) -> Sequence[Any] | NDArray[Any]:
         """The owners, in the order of the chain."""
@@ -210,8 +192,7 @@ class _InPrivate(DividedRows):
         """The rows of each owner, in the order of the chain."""
         names = self._names()
         if owners is None:
-            drawn = (rng.words(n_rows) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            number = (drawn * len(names)).astype(np.int64)
+            number = (rng.uniforms(n_rows) * len(names)).astype(np.int64)
             return [np.flatnonzero(number == i) for i in range(len(names))]
         given = np.asarray(owners)
         if given.shape != (n_rows,):
@@ -237,54 +218,13 @@ def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
     return tuple(cuts)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class InPrivateClassifier(ClassLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
     __doc__ = f"""Private boosting for two or more classes along a chain of owners (InPrivate Digging).
 {CLASSES}{_PARAMETERS}"""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, self._learn_classes(targets), owners, is_classification=True)
-        return self
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: ignore[misc]
     __doc__ = f"""Private boosting for numbers along a chain of owners (InPrivate Digging).
 {_PARAMETERS}"""
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 0.0,
-        bounds: Bounds | Literal["from_data"] = None,
-        label_bounds: tuple[float, float] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        owners: int | Sequence[Any] = 5,
-        n_rounds: int = 1,
-        least_advance: float | None = None,
-        max_depth: int = 3,
-        learning_rate: float = 0.5,
-        reg_lambda: float = 1.0,
-        noise_lambda: float = 2.0,
-        max_residual: float | None = None,
-        broadcast: bool = True,
-        candidates: Literal["grid", "gridless"] = "grid",
-        max_cells: int = 32,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon, delta=delta, bounds=bounds, categorical_features=categorical_features, mode=mode,
-            owners=owners, n_rounds=n_rounds,
-            least_advance=least_advance, max_depth=max_depth, learning_rate=learning_rate, reg_lambda=reg_lambda,
-            noise_lambda=noise_lambda, max_residual=max_residual, broadcast=broadcast,
-            candidates=candidates, max_cells=max_cells, random_state=random_state,
-        )  # fmt: skip
-        self.label_bounds = label_bounds
-
-    def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._train(rows, [np.asarray(targets, dtype=np.float64)], owners, is_classification=False)
-        return self

@@ -1,4 +1,4 @@
-"""Seeds and bits of an estimator's `random_state`."""
+"""Seeds and bit sources from an estimator's `random_state`."""
 
 from __future__ import annotations
 

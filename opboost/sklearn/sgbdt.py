@@ -1,16 +1,15 @@
-"""S-GBDT behind scikit-learn's interface."""
+"""scikit-learn estimators of S-GBDT."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from dataclasses import dataclass
+from typing import Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from opboost.column_positions import Bounds, Column
-from opboost.sklearn.class_labels import CLASSES, ClassLabels, against_rest, check_same
+from opboost.horizontal.sgbdt.defaults import FOR_NUMBERS
+from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.sgbdt_fitting import SGBDTFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
 
@@ -64,7 +63,8 @@ _PARAMETERS = """
         0 for all.
     learn_columns : bool
         Draw the columns of a tree by how far the released sums of earlier trees of theirs stood out of the noise,
-        rather than evenly. Costs nothing. The mode ``paper`` draws evenly.
+        rather than evenly. Costs nothing, and does nothing where a tree takes all columns. The mode ``paper`` draws
+        evenly.
     subsample : float
         Probability that a record is in a round (Poisson sampling).
     max_cells : int
@@ -90,11 +90,11 @@ _PARAMETERS = """
     the data, and their columns and cuts only on what was released, and paid for, before. Several classes share the
     budget, each being a model of its own against the rest; which classes there are is public.
 
-    Defaults were chosen by cross-validation inside the first training fold of Abalone (numbers) and of Adult (classes),
-    once for all budgets from 0.05 to 0.54 at a delta of 5e-8, by the mean over budgets; no test fold was looked at.
+    `opboost.horizontal.sgbdt.defaults` says how the defaults were chosen.
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting of random trees for two or more classes (S-GBDT).
 {CLASSES}{_PARAMETERS}
@@ -108,27 +108,15 @@ class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: igno
     '(epsilon, delta)-DP'
     """
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._start(rows, self._learn_classes(targets), is_classification=True)
-        return self
-
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Train on; X and y are records that arrived since and are no copies of earlier ones.
 
         With the filter, earlier records go on as long as they can pay; without it, the new ones train alone.
         """
-        is_first = not hasattr(self, "model_")
-        rows, targets = self._check_rows(X, y, reset=is_first)
-        if is_first:
-            self._start(rows, self._learn_classes(targets, classes), is_classification=True)
-        else:
-            check_same(classes, self.classes_)
-            self._continue(rows, against_rest(targets, self.classes_))
-        return self
+        return self._fit_further(X, y, classes)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting of random trees for numbers (S-GBDT).
 {_PARAMETERS}
@@ -142,79 +130,18 @@ class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ign
     True
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        bounds: Bounds | Literal["from_data"] = None,
-        label_bounds: tuple[float, float] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        n_estimators: int = 150,
-        n_extra_estimators: int = 0,
-        use_filter: bool | None = None,
-        max_depth: int = 3,
-        learning_rate: float = 1.0,
-        later_rate: float = 0.25,
-        max_grad: float = 0.25,
-        denominator_noise: float = 6.0,
-        initial_share: float = 0.05,
-        cells_share: float = 0.05,
-        reg_lambda: float = 1.0,
-        noise_lambda: float = 35.0,
-        max_leaf: float = 2.0,
-        leaf_noise: Literal["dynamic", "static"] = "dynamic",
-        columns_per_tree: int = 0,
-        learn_columns: bool = True,
-        subsample: float = 1.0,
-        max_cells: int = 16,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            categorical_features=categorical_features,
-            mode=mode,
-            n_estimators=n_estimators,
-            n_extra_estimators=n_extra_estimators,
-            use_filter=use_filter,
-            max_depth=max_depth,
-            learning_rate=learning_rate,
-            later_rate=later_rate,
-            max_grad=max_grad,
-            denominator_noise=denominator_noise,
-            initial_share=initial_share,
-            cells_share=cells_share,
-            reg_lambda=reg_lambda,
-            noise_lambda=noise_lambda,
-            max_leaf=max_leaf,
-            leaf_noise=leaf_noise,
-            columns_per_tree=columns_per_tree,
-            learn_columns=learn_columns,
-            subsample=subsample,
-            max_cells=max_cells,
-            random_state=random_state,
-        )
-        self.label_bounds = label_bounds
-
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
-        rows, targets = self._check_rows(X, y, reset=True)
-        self._start(rows, [np.asarray(targets, dtype=np.float64)], is_classification=False)
-        return self
+    n_estimators: int = FOR_NUMBERS.n_estimators
+    learning_rate: float = FOR_NUMBERS.learning_rate
+    max_grad: float = FOR_NUMBERS.max_grad
+    denominator_noise: float = FOR_NUMBERS.denominator_noise
+    noise_lambda: float = FOR_NUMBERS.noise_lambda
+    columns_per_tree: int = FOR_NUMBERS.columns_per_tree
+    max_depth: int = FOR_NUMBERS.max_depth
+    max_cells: int = FOR_NUMBERS.max_cells
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on; X and y are records that arrived since and are no copies of earlier ones.
 
         With the filter, earlier records go on as long as they can pay; without it, the new ones train alone.
         """
-        is_first = not hasattr(self, "model_")
-        rows, targets = self._check_rows(X, y, reset=is_first)
-        labels = [np.asarray(targets, dtype=np.float64)]
-        if is_first:
-            self._start(rows, labels, is_classification=False)
-        else:
-            self._continue(rows, labels)
-        return self
+        return self._fit_further(X, y)

@@ -1,18 +1,18 @@
-"""What both S-GBDT estimators do: from parameters to noise, to trees, to a promise."""
+"""Fitting of the S-GBDT estimators: from parameters to noise, trees and a guarantee."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
-import numpy as np
+from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column
-from opboost.errors import AccountError, ParameterError
+from opboost.column_positions import ColumnKey
+from opboost.errors import AccountError, ParameterError, check_choice, check_integer, check_not_negative, check_positive
 from opboost.horizontal.noise.initial_score import InitialScore, score_of_classes, score_of_nothing, score_of_numbers
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
@@ -20,91 +20,71 @@ from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.record_holder import (
     Gradients,
     counted_logistic_gradients,
-    cross_entropy_gradients,
-    squared_error_gradients,
+    logistic_gradients,
+    squared_gradients,
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
-from opboost.horizontal.sgbdt.training import SGBDT, Shape, printed_mean
-from opboost.horizontal.splits.noisy_cells import counts_sensitivity, equal_cells
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
+from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
+from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SGBDTFitting(DividedRows):
-    """What classifier and regressor share."""
+    """Base of the S-GBDT estimators: from parameters to noise, trees and a guarantee."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | None = None,
-        delta: float = 1e-6,
-        bounds: Bounds | Literal["from_data"] = None,
-        classes: Sequence[Any] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        mode: Literal["certified", "paper"] = "certified",
-        n_estimators: int = 300,
-        n_extra_estimators: int = 0,
-        use_filter: bool | None = None,
-        max_depth: int = 3,
-        learning_rate: float = 0.4,
-        later_rate: float = 0.25,
-        max_grad: float = 0.5,
-        denominator_noise: float = 2.0,
-        initial_share: float = 0.05,
-        cells_share: float = 0.0,
-        reg_lambda: float = 1.0,
-        noise_lambda: float = 10.0,
-        max_leaf: float = 2.0,
-        leaf_noise: Literal["dynamic", "static"] = "dynamic",
-        columns_per_tree: int = 1,
-        learn_columns: bool = True,
-        subsample: float = 1.0,
-        max_cells: int = 16,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.classes = classes
-        self.categorical_features = categorical_features
-        self.mode = mode
-        self.n_estimators = n_estimators
-        self.n_extra_estimators = n_extra_estimators
-        self.use_filter = use_filter
-        self.max_depth = max_depth
-        self.learning_rate = learning_rate
-        self.later_rate = later_rate
-        self.max_grad = max_grad
-        self.denominator_noise = denominator_noise
-        self.initial_share = initial_share
-        self.cells_share = cells_share
-        self.reg_lambda = reg_lambda
-        self.noise_lambda = noise_lambda
-        self.max_leaf = max_leaf
-        self.leaf_noise = leaf_noise
-        self.columns_per_tree = columns_per_tree
-        self.learn_columns = learn_columns
-        self.subsample = subsample
-        self.max_cells = max_cells
-        self.random_state = random_state
+    delta: float = 1e-6
+    categorical_features: Sequence[ColumnKey] | None = None
+    n_estimators: int = FOR_CLASSES.n_estimators
+    n_extra_estimators: int = 0
+    use_filter: bool | None = None
+    max_depth: int = FOR_CLASSES.max_depth
+    learning_rate: float = FOR_CLASSES.learning_rate
+    later_rate: float = 0.25
+    max_grad: float = FOR_CLASSES.max_grad
+    denominator_noise: float = FOR_CLASSES.denominator_noise
+    initial_share: float = 0.05
+    cells_share: float = 0.05
+    reg_lambda: float = 1.0
+    noise_lambda: float = FOR_CLASSES.noise_lambda
+    max_leaf: float = 2.0
+    leaf_noise: Literal["dynamic", "static"] = "dynamic"
+    columns_per_tree: int = FOR_CLASSES.columns_per_tree
+    learn_columns: bool = True
+    subsample: float = 1.0
+    max_cells: int = FOR_CLASSES.max_cells
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy takes along the model, not the training rows and their accounts."""
+        """State of a copy: the model, without the training rows and their privacy filters."""
         return {key: value for key, value in super().__getstate__().items() if key != "_trainings"}
 
-    def _start(self, X: Values, targets: Sequence[Values], *, is_classification: bool) -> None:
-        """Train the first trees, of one model per target."""
-        task = self._public(X, targets[0], is_classification=is_classification)
+    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
+        """Train on newly arrived records, or begin with them; `said` is what was told of their classes."""
+        is_first = not hasattr(self, "model_")
+        rows, labels = self._check_rows(X, y, reset=is_first)
+        if is_first:
+            self._train(rows, self._targets(labels, *said))
+            return self
+        targets = self._known_targets(labels, *said)
+        if not hasattr(self, "_trainings"):
+            raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
+        self._grow(rows, targets, self.n_extra_estimators or self.n_estimators)
+        return self
+
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        task = self._public(X, targets[0])
         shape, bits = self._shape(task), self._bits()
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         noise = self._noise(task, len(targets), is_printed=is_printed)
-        initial = self._initial(noise, is_classification=is_classification, is_printed=is_printed)
+        initial = self._initial(noise, is_classification=task.is_classification, is_printed=is_printed)
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
-            task = replace(task, grid=equal_cells(task.grid, X, std=std, rng=bits.fork("cells")))
+            task = replace(task, grid=placed_cells(task.grid, X, std=std, rng=bits.fork("cells")))
         self._trainings = [
             SGBDT(
                 task.grid,
-                gradients=self._gradients(is_classification),
+                gradients=self._gradients(task.is_classification),
                 shape=shape,
                 noise=noise,
                 initial=initial,
@@ -120,14 +100,9 @@ class SGBDTFitting(DividedRows):
             account=noise.basis,
             is_secure=bits.is_secure,
             claimed=task.epsilon if is_printed else None,
+            delta=self.delta,
             neighbours=noise.neighbours,
         )
-
-    def _continue(self, X: Values, targets: Sequence[Values]) -> None:
-        """Let newly arrived records in, and train further."""
-        if not hasattr(self, "_trainings"):
-            raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
-        self._grow(X, targets, self.n_extra_estimators or self.n_estimators)
 
     def _grow(self, X: Values, targets: Sequence[Values], n_trees: int) -> None:
         task, models = self._task, []
@@ -138,19 +113,15 @@ class SGBDTFitting(DividedRows):
             models.append(task.ensemble(training.trees, training.initial_score))
         self._keep(task, models)
 
-    def _shape(self, task: PublicTask) -> Shape:
-        for name, least in (("n_estimators", 0), ("n_extra_estimators", 0), ("max_depth", 0), ("columns_per_tree", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+    def _shape(self, task: PublicTask) -> SGBDTSettings:
+        for name in ("n_estimators", "n_extra_estimators", "max_depth", "columns_per_tree"):
+            check_integer(name, getattr(self, name), least=0)
         for name in ("learning_rate", "later_rate", "max_grad", "max_leaf", "denominator_noise"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)!r}")
+            check_positive(name, getattr(self, name))
         for name in ("reg_lambda", "noise_lambda"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise ParameterError(f"{name} must be at least 0 and finite; got {getattr(self, name)!r}")
+            check_not_negative(name, getattr(self, name))
         is_printed = self.mode == "paper"
-        return Shape(
+        return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             reg_lambda=self.reg_lambda,
@@ -164,16 +135,15 @@ class SGBDTFitting(DividedRows):
 
     def _gradients(self, is_classification: bool) -> Gradients:
         if not is_classification:
-            return squared_error_gradients
+            return squared_gradients
         # A Hessian under a static value's gradients would leave no bound on how far one record moves it.
-        return counted_logistic_gradients if self.leaf_noise == "static" else cross_entropy_gradients
+        return counted_logistic_gradients if self.leaf_noise == "static" else logistic_gradients
 
     def _noise(self, task: PublicTask, n_models: int, *, is_printed: bool) -> LeafNoise:
         has_filter = self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
         if self.n_extra_estimators and not has_filter:
             raise ParameterError("n_extra_estimators needs the filter; got use_filter=False")
-        if self.leaf_noise not in ("dynamic", "static"):
-            raise ParameterError(f"leaf_noise must be dynamic or static; got {self.leaf_noise!r}")
+        check_choice("leaf_noise", self.leaf_noise, "dynamic", "static")
         is_static = self.leaf_noise == "static"
         max_grad = float(self.max_grad)
         if is_printed:
@@ -205,7 +175,7 @@ class SGBDTFitting(DividedRows):
         )
 
     def _initial(self, noise: LeafNoise, *, is_classification: bool, is_printed: bool) -> InitialScore:
-        """How the first score is found."""
+        """How the initial score is found."""
         if is_printed and noise.initial_epsilon:
             return functools.partial(printed_mean, epsilon=noise.initial_epsilon)
         if is_printed or self.initial_share == 0:

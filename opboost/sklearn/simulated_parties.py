@@ -1,117 +1,131 @@
-"""All parties of a vertical run in one process, running their own code, behind scikit-learn's interface."""
+"""Simulation of all parties of a vertical run in one process, for the scikit-learn estimators."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, Column, ColumnPositions, column_names
+from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
-from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
+from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import Guarantee, nothing_released
 from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
+from opboost.trees.tree import Ensemble
 from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
-from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 # Budget per point of the mapped domain when the user names passive columns but no epsilon.
-EPSILON_PER_POINT = 0.1
+DEFAULT_POINT_EPSILON = 0.1
 
 _ACTIVE, _PASSIVE = "active", "passive"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SimulatedParties(BaseEstimator):  # type: ignore[misc]
-    """What classifier and regressor share: the split of the columns, the simulated runs, the parameters."""
+    """Base of the vertical estimators: the parameters, as dataclass fields, and the simulated runs."""
 
-    def __init__(
+    epsilon: float | None = None
+    mechanism: Literal["global", "local", "adj"] = "global"
+    law: str = "clamped"
+    theta: int | None = None
+    alpha: float = 1.0
+    domain_size: int = 1000
+    category_epsilon: float | None = None
+    passive_columns: Sequence[ColumnKey] | None = None
+    bounds: Bounds = None
+    missing: Literal["refuse", "category"] = "refuse"
+    prediction: Literal["local", "desensitized", "routed"] = "routed"
+    correct_noise: bool = True
+    objective: str | Loss | None = None
+    engine: Literal["native", "xgboost"] = "native"
+    n_estimators: int | None = None
+    max_depth: int | None = None
+    max_leaves: int = 0
+    learning_rate: float | None = None
+    reg_lambda: float = 1.0
+    reg_alpha: float = 0.0
+    gamma: float = 0.0
+    min_child_weight: float = 1.0
+    max_delta_step: float | None = None
+    subsample: float | None = None
+    colsample_bytree: float = 1.0
+    colsample_bylevel: float = 1.0
+    colsample_bynode: float = 1.0
+    max_bin: int = 256
+    max_cat_to_onehot: int = 4
+    scale_pos_weight: float = 1.0
+    base_score: float | None = None
+    early_stopping_rounds: int | None = None
+    eval_metric: str | Metric | Sequence[str | Metric] | None = None
+    monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
+    interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
+    random_state: int | np.random.RandomState | None = None
+
+    def fit(
         self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        epsilon: float | None = None,
-        mechanism: Literal["global", "local", "adj"] = "global",
-        law: str = "clamped",
-        theta: int | None = None,
-        alpha: float = 1.0,
-        domain_size: int = 1000,
-        category_epsilon: float | None = None,
-        passive_columns: Sequence[Column] | None = None,
-        bounds: Bounds = None,
-        missing: Literal["refuse", "category"] = "refuse",
-        prediction: Literal["local", "desensitized", "routed"] = "routed",
-        objective: str | None = None,
-        engine: Literal["native", "xgboost"] = "native",
-        n_estimators: int = 100,
-        max_depth: int = 6,
-        max_leaves: int = 0,
-        learning_rate: float = 0.3,
-        reg_lambda: float = 1.0,
-        gamma: float = 0.0,
-        min_child_weight: float = 1.0,
-        max_delta_step: float | None = None,
-        subsample: float = 1.0,
-        colsample_bytree: float = 1.0,
-        max_bin: int = 256,
-        max_cat_to_onehot: int = 4,
-        scale_pos_weight: float = 1.0,
-        base_score: float | None = None,
-        early_stopping_rounds: int | None = None,
-        eval_metric: str | Sequence[str] | None = None,
-        monotone_constraints: Mapping[Column, int] | Sequence[int] | None = None,
-        interaction_constraints: Sequence[Sequence[Column]] | None = None,
-        categorical_features: Sequence[Column] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.mechanism = mechanism
-        self.law = law
-        self.theta = theta
-        self.alpha = alpha
-        self.domain_size = domain_size
-        self.category_epsilon = category_epsilon
-        self.passive_columns = passive_columns
-        self.bounds = bounds
-        self.missing = missing
-        self.prediction = prediction
-        self.objective = objective
-        self.engine = engine
-        self.n_estimators = n_estimators
-        self.max_depth = max_depth
-        self.max_leaves = max_leaves
-        self.learning_rate = learning_rate
-        self.reg_lambda = reg_lambda
-        self.gamma = gamma
-        self.min_child_weight = min_child_weight
-        self.max_delta_step = max_delta_step
-        self.subsample = subsample
-        self.colsample_bytree = colsample_bytree
-        self.max_bin = max_bin
-        self.max_cat_to_onehot = max_cat_to_onehot
-        self.scale_pos_weight = scale_pos_weight
-        self.base_score = base_score
-        self.early_stopping_rounds = early_stopping_rounds
-        self.eval_metric = eval_metric
-        self.monotone_constraints = monotone_constraints
-        self.interaction_constraints = interaction_constraints
-        self.categorical_features = categorical_features
-        self.random_state = random_state
+        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        on_round: OnRound | None = None,
+    ) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+
+        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
+        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        ends if it returns True.
+        """
+        matrix, targets = validate_data(
+            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
+        )
+        weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
+        loss, labels = self._learn_labels(targets)
+        is_used = weights > 0
+        if not is_used.any():
+            raise DataError("all sample weights are zero; there is nothing to learn from")
+        if len(eval_set) > 1:
+            raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
+        parts = [(matrix[is_used], labels[is_used], weights[is_used])]
+        for pair in eval_set:
+            rows, truth = validate_data(self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+            parts.append((rows, self._numbered(truth), np.ones(len(rows))))
+        matrix, labels, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+        plan = ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), self._metrics(loss)) if eval_set else None
+        self._fit(matrix, labels, weights, loss, plan, on_round or (lambda _: None))
+        return self
+
+    @abstractmethod
+    def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
+        """The loss of a fit, and its labels as numbers."""
+
+    @abstractmethod
+    def _numbered(self, targets: NDArray[Any]) -> Values:
+        """Labels of validation rows as numbers."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -121,58 +135,19 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """What the fit promises about the passive party's columns."""
+        """Privacy guarantee of the fit for the passive party's columns."""
         check_is_fitted(self, "model_")
         return self.model_.guarantees.get(_PASSIVE, nothing_released())
 
-    @property
-    def feature_importances_(self) -> Values:
-        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
-        check_is_fitted(self, "model_")
-        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
-        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
-            shares[self._names.index(feature.name)] += gain
-        return shares / (shares.sum() or 1)
-
-    @property
-    def evals_result_(self) -> dict[str, list[float]]:
-        """Scores of the validation rows by metric, round by round."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.scores
-
-    @property
-    def best_iteration_(self) -> int:
-        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
-        check_is_fitted(self, "model_")
-        return self.model_.history.best_round - 1
-
     def _fit(
-        self,
-        X: Values,
-        labels: Values,
-        weights: Values,
-        loss: Loss,
-        validation: tuple[Values, Values] | None,
-        on_round: OnRound | None,
+        self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
     ) -> None:
-        if self.prediction not in ("local", "desensitized", "routed"):
-            raise ParameterError(f"prediction must be local, desensitized or routed; got {self.prediction!r}")
-        if self.missing not in ("refuse", "category"):
-            raise ParameterError(f"missing must be refuse or category; got {self.missing!r}")
-        if self.engine not in ("native", "xgboost"):
-            raise ParameterError(f"engine must be native or xgboost; got {self.engine!r}")
+        check_choice("prediction", self.prediction, "local", "desensitized", "routed")
+        check_choice("missing", self.missing, "refuse", "category")
+        check_choice("engine", self.engine, "native", "xgboost")
         parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
         self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
-        is_used = weights > 0
-        if not is_used.any():
-            raise DataError("all sample weights are zero; there is nothing to learn from")
-        X, labels, weights, plan = X[is_used], labels[is_used], weights[is_used], None
-        if validation is not None:
-            n_held_out = len(validation[0])
-            plan = ValidationPlan(np.arange(len(X) + n_held_out) >= len(X), self._metrics(loss))
-            X, labels = np.concatenate([X, validation[0]]), np.concatenate([labels, validation[1]])
-            weights = np.concatenate([weights, np.ones(n_held_out)])
         self._mechanisms = self._plan(X)
         categorical = self._categorical()
         seed = seed_of(self.random_state)
@@ -191,8 +166,11 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
             engine=self.engine,
+            # Trees on noised codes are the right predictor of noised codes.
+            correct_noise=self.correct_noise and self.prediction != "desensitized",
+            left_open=frozenset(name for name in CALM if getattr(self, name) is None),
             seed=seed,
-            on_round=on_round or (lambda _: None),
+            on_round=on_round,
             column_order=self._names,
         )
         passive = PassiveJob(
@@ -211,25 +189,35 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.model_: JointModel = self._run(
             lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
         )
-        self._share = shares[0] if shares else None
-        self._prediction_seed = seed
+        self.noise_choice_ = self.model_.choice and self.model_.choice.value
+        self._share, self._prediction_seed = shares[0] if shares else None, seed
 
-    def _predict(self, X: Values) -> Values:
-        own, table = self._own(X), pd.DataFrame(X, columns=list(self._names))
+    def _predictions(self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict) -> Values:
+        """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
+        check_is_fitted(self, "model_")
+        rows: Values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        own, table = self._own(rows), pd.DataFrame(rows, columns=list(self._names))
         self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
         if self.prediction == "local":
-            return predict_locally(self.model_, own, table)
-        ids = pd.Index([str(row) for row in range(len(X))], dtype=object)
+            return predict_locally(self.model_, own, table, evaluate=evaluate)
+        ids = pd.Index([str(row) for row in range(len(rows))], dtype=object)
         share, bits = self._share, bit_source(self._prediction_seed)
         predictions, _ = self._run(
             lambda channels: predict_jointly(
-                self.model_, ids, own, channels,
-                party=_ACTIVE, run_id="fit", desensitized=self.prediction == "desensitized",
+                self.model_,
+                ids,
+                own,
+                channels,
+                party=_ACTIVE,
+                run_id="fit",
+                desensitized=self.prediction == "desensitized",
+                evaluate=evaluate,
             ),
-            lambda channel: share and serve(
-                share.router, ids, table, channel, party=_PASSIVE, run_id="fit", rng=bits, may_route=True
+            lambda channel: (
+                share
+                and serve(share.router, ids, table, channel, party=_PASSIVE, run_id="fit", rng=bits, may_route=True)
             ),
-        )  # fmt: skip
+        )
         return predictions
 
     def _run(self, active: Callable[[Sequence[Channel]], Any], passive: Callable[[Channel], object]) -> Any:
@@ -242,10 +230,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _plan(self, X: Values) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every passive column, in the order of the columns."""
         bounds = self._positions.bounds(self.bounds)
-        if self.passive_columns is None:
-            passive = sorted(bounds)
-        else:
-            passive = sorted({self._positions.of(column) for column in self.passive_columns})
+        named = self.passive_columns
+        passive = sorted(bounds if named is None else {self._positions.of(column) for column in named})
         if not passive:
             if self.epsilon is not None:
                 raise SchemaError(
@@ -255,7 +241,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             return ()
         given = self._parameters_of(MechanismSettings)
         settings = MechanismSettings(
-            **{**given, "epsilon": EPSILON_PER_POINT if self.epsilon is None else self.epsilon}
+            **{**given, "epsilon": DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon}
         )
         without = [self._names[i] for i in passive if i not in bounds]
         if without:
@@ -264,18 +250,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
             )
         self._refuse_missing(X[:, passive])
-        missing = Missing(self.missing)
-        return tuple(
-            ColumnMechanism(
-                ColumnSchema(name=self._names[i], lower=bounds[i][0], upper=bounds[i][1], missing=missing), settings
-            )
-            for i in passive
-        )
+        known = [(self._names[i], *bounds[i]) for i in passive]
+        schemas = [ColumnSchema(name=n, lower=low, upper=high, missing=Missing(self.missing)) for n, low, high in known]
+        return tuple(ColumnMechanism(schema, settings) for schema in schemas)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
         names = {field.name for field in fields(settings)} & self.get_params().keys()
-        return {name: getattr(self, name) for name in names}
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}
@@ -288,12 +270,12 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         return names
 
     def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
-        names = (self.eval_metric,) if isinstance(self.eval_metric, str) else self.eval_metric
-        return tuple(metric_by_name(name, loss) for name in names or (default_metric(loss),))
+        given = (self.eval_metric,) if isinstance(self.eval_metric, (str, Metric)) else self.eval_metric
+        named = given or (default_metric(loss),)
+        return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
 
     def _refuse_missing(self, passive: Values) -> None:
-        n_missing = int(np.isnan(passive).sum())
-        if n_missing and self.missing == "refuse":
+        if self.missing == "refuse" and (n_missing := int(np.isnan(passive).sum())):
             raise DataError(
                 f"the passive columns have {n_missing} missing cells (NaN); say missing='category' to have missingness "
                 "randomised like a category. Nothing was released"

@@ -1,10 +1,12 @@
-"""What the estimators over divided rows share: public bounds, labels to a public scale, and the model they end with."""
+"""Base classes of the estimators over partitioned rows: public bounds, scaled labels, guarantee."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
-from opboost.errors import ParameterError, SchemaError
+from opboost.covers import with_covers
+from opboost.errors import ParameterError, SchemaError, check_choice, is_number
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
@@ -23,46 +26,60 @@ from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
-EPSILON_PER_RECORD = 1.0
+DEFAULT_EPSILON = 1.0
 
 FROM_DATA = "from_data"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DividedRows(BaseEstimator):  # type: ignore[misc]
-    """Estimators that train on rows of several owners. Subclasses have the parameters, and grow the trees.
+    """Base of the estimators that train on rows of several owners.
 
-    The parameters that all have: `epsilon`, `delta`, `bounds`, `label_bounds` (regressors), `classes` (classifiers),
-    `mode`, `max_cells`, `random_state`; and where splits on categories are known, `categorical_features`.
+    Parameters are dataclass fields, so that every estimator has an explicit signature and lists each parameter once.
+    Subclasses add `delta` and what their recipe needs, and grow the trees in `_train`; `ClassLabels` adds
+    `classes`, `BoundedNumbers` adds `label_bounds`.
     """
 
     _modes: ClassVar[tuple[str, ...]] = ("certified", "paper")
+    _is_classification: ClassVar[bool]
 
-    epsilon: float | None
-    delta: Any
-    bounds: Bounds | Literal["from_data"]
-    mode: Any
-    max_cells: int
-    random_state: int | np.random.RandomState | None
-    guarantee_: RecordGuarantee
-    models_: tuple[Ensemble, ...]
-    model_: Ensemble
-    _task: PublicTask
+    epsilon: float | None = None
+    bounds: Bounds | Literal["from_data"] = None
+    mode: Literal["certified", "paper"] = "certified"
+    random_state: int | np.random.RandomState | None = None
+    guarantee_: RecordGuarantee = field(init=False)
+    models_: tuple[Ensemble, ...] = field(init=False)
+    model_: Ensemble = field(init=False)
+    _task: PublicTask = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    def _public(self, X: Values, labels: Values, *, is_classification: bool) -> PublicTask:
-        """What may be known without the data; bounds come from them only where nothing is promised."""
-        if self.mode not in self._modes:
-            raise ParameterError(f"mode must be {' or '.join(self._modes)}; got {self.mode!r}")
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
+        rows, targets = self._check_rows(X, y, reset=True)
+        self._train(rows, self._targets(targets))
+        return self
+
+    @abstractmethod
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        """Train one model per target: one for two classes or numbers, one per class against the rest."""
+
+    @abstractmethod
+    def _targets(self, labels: NDArray[Any]) -> list[Values]:
+        """What each model is trained to predict."""
+
+    def _public(self, X: Values, labels: Values) -> PublicTask:
+        """Public description of the training; bounds come from the data only where there is no certified guarantee."""
+        check_choice("mode", self.mode, *self._modes)
         epsilon = self._budget()
         names = column_names(self)
         from_data = isinstance(self.bounds, str)
         if from_data and self.bounds != FROM_DATA:
             raise ParameterError(f"bounds must be numbers or the word {FROM_DATA!r}; got {self.bounds!r}")
-        label_bounds = None if is_classification else getattr(self, "label_bounds", None)
+        is_classification, label_bounds = self._is_classification, getattr(self, "label_bounds", None)
         is_private = math.isfinite(epsilon)
         positions = ColumnPositions(names)
         given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
@@ -97,11 +114,8 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _budget(self) -> float:
         if self.epsilon is None:
-            return math.inf if self.bounds is None else EPSILON_PER_RECORD
-        is_number = isinstance(self.epsilon, (int, float, np.integer, np.floating)) and not isinstance(
-            self.epsilon, bool
-        )
-        if not is_number or not self.epsilon > 0:
+            return math.inf if self.bounds is None else DEFAULT_EPSILON
+        if not is_number(self.epsilon) or not self.epsilon > 0:
             raise ParameterError(f"epsilon must be a number greater than 0, inf for no noise; got {self.epsilon!r}")
         return float(self.epsilon)
 
@@ -112,12 +126,13 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         epsilon: float,
         account: str,
         is_secure: bool,
+        delta: float = 0.0,
         claimed: float | None = None,
         neighbours: str = ADDED_OR_REMOVED,
     ) -> RecordGuarantee:
         return RecordGuarantee(
             epsilon=epsilon,
-            delta=self.delta if math.isfinite(epsilon) else 0.0,
+            delta=delta if math.isfinite(epsilon) else 0.0,
             account=account_of_models(account, len(self.models_)),
             mode=self.mode,
             is_secure=is_secure,
@@ -142,20 +157,37 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         )
 
     def _keep(self, task: PublicTask, models: Sequence[Ensemble]) -> None:
-        """End with these models: one, or one per class."""
+        """Keep the trained models: one, or one per class."""
         self._task, self.models_, self.model_ = task, tuple(models), models[0]
 
+    def contributions(self, X: ArrayLike, *, background: ArrayLike | None = None) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. The models keep no statistics of the
+        rows that they were trained on: means are over the rows of `background`, by default X itself.
+        """
+        rows, others = self._rows(X), self._rows(X if background is None else background)
+        found = np.concatenate([with_covers(model, others).contributions(rows) for model in self.models_], axis=1)
+        return found[:, 0] if found.shape[1] == 1 else found
+
     def _scores(self, X: ArrayLike) -> Values:
-        """What the models say of rows, shape ``(n_rows, n_models)``."""
-        check_is_fitted(self, "models_")
-        rows = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        """Predictions of the models for rows, shape ``(n_rows, n_models)``."""
+        rows = self._rows(X)
         return np.column_stack([model.predict(rows) for model in self.models_])
 
+    def _rows(self, X: ArrayLike) -> Values:
+        check_is_fitted(self, "models_")
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoundedNumbers:
-    """Labels within public bounds, and predictions within the same."""
+    """Regressor mixin: labels and predictions within public bounds, `label_bounds`."""
 
-    _task: PublicTask
+    _is_classification: ClassVar[bool] = False
+
+    label_bounds: tuple[float, float] | None = None
+    _task: PublicTask = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
@@ -167,13 +199,18 @@ class BoundedNumbers:
         scores: Values = self._scores(X)[:, 0]  # type: ignore[attr-defined]
         return np.clip(scores, self._task.centre - self._task.spread, self._task.centre + self._task.spread)
 
+    def _targets(self, labels: NDArray[Any]) -> list[Values]:
+        return [np.asarray(labels, dtype=np.float64)]
+
+    _known_targets = _targets
+
     def _scores_poorly(self) -> bool:
         """Whether a few hundred rows are too few for the defaults: with noise they are."""
         return self.epsilon is not None  # type: ignore[attr-defined]
 
 
 def account_of_models(account: str, n_models: int) -> str:
-    """How a budget was accounted for, in words, if one model or several, one per class, spend it."""
+    """How epsilon was obtained, in words, for one model or for one model per class."""
     return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
 
 

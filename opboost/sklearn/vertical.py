@@ -1,21 +1,21 @@
-"""scikit-learn estimators over all schemes."""
+"""scikit-learn estimators of OpBoost: boosting on own columns and on desensitized ranks of a passive party."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
 from opboost.sklearn.simulated_parties import SimulatedParties
-from opboost.trees.boosting import OnRound
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
+from opboost.trees.tree import Ensemble
 
 _PARAMETERS = """
     Parameters
@@ -44,14 +44,22 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
-    objective : str, optional
-        For the regressor ``reg:squarederror`` or ``count:poisson``; the classifier's follows from the labels.
+    correct_noise : bool
+        Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
+        costs no privacy. False takes the released codes for exact ones, as objectives of quantiles, of survival times
+        and your own do.
+    objective : str or Loss, optional
+        For the regressor one of XGBoost's for numbers, quantiles or survival times, by default ``reg:squarederror``, or
+        a loss with settings: ``Quantiles((0.1, 0.9))``, ``Tweedie(1.3)``, ``Custom(slopes)`` of `opboost.trees.losses`.
+        The classifier's follows from the labels; classes in order may have ``ordinal:logistic``.
     engine : {"native", "xgboost"}
         What grows the trees.
-    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, gamma, min_child_weight, max_delta_step, \
-subsample, colsample_bytree, max_bin, max_cat_to_onehot, scale_pos_weight, base_score, early_stopping_rounds, \
-eval_metric
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first.
+    n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
+max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
+scale_pos_weight, base_score, early_stopping_rounds, eval_metric
+        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
+        `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are XGBoost's
+        defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
@@ -66,6 +74,9 @@ eval_metric
         What the fit promises about the passive columns.
     model_ : JointModel
         The active party's share of the model.
+    noise_choice_ : str or None
+        What of the passive columns the trees were grown on: ``corrected``, ``corrected and plain``, ``plain``, or
+        ``alone`` where the passive columns add nothing at this budget; None where none are noised.
     feature_importances_ : ndarray of float64, shape (n_features,)
         Shares in the gain of all splits.
     evals_result_ : dict of str to list of float
@@ -82,7 +93,43 @@ eval_metric
 """
 
 
-class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc]
+class _Explained(SimulatedParties):
+    @property
+    def feature_importances_(self) -> Values:
+        """Share of each column in the gain of all splits, shape ``(n_features_in_,)``."""
+        check_is_fitted(self, "model_")
+        ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
+        for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
+            shares[self._names.index(feature.name)] += gain
+        return shares / (shares.sum() or 1)
+
+    @property
+    def evals_result_(self) -> dict[str, list[float]]:
+        """Scores of the validation rows by metric, round by round."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.scores
+
+    @property
+    def best_iteration_(self) -> int:
+        """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
+        check_is_fitted(self, "model_")
+        return self.model_.history.best_round - 1
+
+    def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
+        """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
+
+        Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. `in_pairs` gives what every two columns
+        contribute together, with one more axis as long as the last; both are XGBoost's `pred_contribs` and
+        `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
+        """
+        found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs))
+        places = np.array([*(self._names.index(column.name) for column in self.model_.ensemble.columns), -1])
+        out = np.zeros((*found.shape[:2], *(self.n_features_in_ + 1,) * (1 + in_pairs)))
+        out[(..., places[:, None], places) if in_pairs else (..., places)] = found
+        return out[:, 0] if out.shape[1] == 1 else out
+
+
+class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for classes, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -95,43 +142,27 @@ class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc
     'dLDP'
     """
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
-        on_round: OnRound | None = None,
-    ) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
-
-        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
-        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
-        ends if it returns True.
-        """
-        matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
+    def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
         check_classification_targets(targets)
-        weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
-        self.classes_, labels = np.unique(targets, return_inverse=True)
+        self.classes_ = np.unique(targets)
         if len(self.classes_) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")
-        loss: Loss = Logistic() if len(self.classes_) == 2 else Softmax(len(self.classes_))
+        n_classes = len(self.classes_)
+        loss: Loss = Logistic() if n_classes == 2 else Softmax(n_classes)
+        if self.objective == Ordinal.name and n_classes > 2:
+            loss = Ordinal(n_classes)
         if self.objective not in (None, loss.name):
             raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
-        validation = _held_out(self, eval_set)
-        if validation is not None:
-            if not np.isin(validation[1], self.classes_).all():
-                raise DataError("eval_set has classes that the training labels lack")
-            validation = validation[0], np.searchsorted(self.classes_, validation[1]).astype(np.float64)
-        self._fit(matrix, labels.astype(np.float64), weights, loss, validation, on_round)
-        return self
+        return loss, self._numbered(targets)
+
+    def _numbered(self, targets: NDArray[Any]) -> Values:
+        if not np.isin(targets, self.classes_).all():
+            raise DataError("eval_set has classes that the training labels lack")
+        return np.searchsorted(self.classes_, targets).astype(np.float64)
 
     def predict_proba(self, X: ArrayLike) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``."""
-        check_is_fitted(self, "model_")
-        matrix = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        probabilities = self._predict(matrix)
+        probabilities = self._predictions(X)
         if probabilities.ndim == 1:
             return np.column_stack([1 - probabilities, probabilities])
         return probabilities
@@ -142,7 +173,7 @@ class OpBoostClassifier(ClassifierMixin, SimulatedParties):  # type: ignore[misc
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
-class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
+class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
 {_PARAMETERS}
     Examples
@@ -155,44 +186,17 @@ class OpBoostRegressor(RegressorMixin, SimulatedParties):  # type: ignore[misc]
     True
     """
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
-        on_round: OnRound | None = None,
-    ) -> Self:
-        """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
+    def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
+        loss = self.objective
+        if not isinstance(loss, Loss):
+            loss = loss_by_name(SquaredError.name if loss is None else loss)
+        if isinstance(loss, Logistic | Ordinal | Softmax):
+            raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
+        return loss, self._numbered(targets)
 
-        `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
-        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
-        ends if it returns True.
-        """
-        if self.objective not in (None, SquaredError.name, Poisson.name):
-            raise ParameterError(f"objective must be {SquaredError.name} or {Poisson.name}; got {self.objective!r}")
-        matrix, targets = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=True)
-        weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
-        validation = _held_out(self, eval_set)
-        if validation is not None:
-            validation = validation[0], validation[1].astype(np.float64)
-        loss = loss_by_name(self.objective or SquaredError.name)
-        self._fit(matrix, np.asarray(targets, dtype=np.float64), weights, loss, validation, on_round)
-        return self
+    def _numbered(self, targets: NDArray[Any]) -> Values:
+        return np.asarray(targets, dtype=np.float64)
 
     def predict(self, X: ArrayLike) -> Values:
-        """Predicted numbers, shape ``(n_rows,)``."""
-        check_is_fitted(self, "model_")
-        return self._predict(validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False))
-
-
-def _held_out(
-    estimator: BaseEstimator, eval_set: Sequence[tuple[ArrayLike, ArrayLike]]
-) -> tuple[Values, NDArray[Any]] | None:
-    """The validation rows and their labels."""
-    if len(eval_set) > 1:
-        raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
-    for X, y in eval_set:
-        return validate_data(estimator, X, y, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-    return None
+        """Predicted numbers, shape ``(n_rows,)``, or ``(n_rows, n_quantiles)`` of several quantiles."""
+        return self._predictions(X)

@@ -1,1 +1,1 @@
-"""The one tree core. Exact; knows nothing of privacy."""
+"""The exact tree core, shared by all recipes. Independent of privacy."""

@@ -1,4 +1,4 @@
-"""Columns to histogram bins: one bin per distinct value where they are few, else bins of about equal weight."""
+"""Binning of columns: one bin per distinct value where they are few, else bins of about equal weight."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,114 +11,24 @@ import numpy as np
 
 from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError
+from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
+from opboost.trees.column_sampling import ColumnSampler, draw_columns
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder, RowHolder
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Loss
+from opboost.trees.parameters import BoostingParameters as BoostingParameters
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
 from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoostingParameters:
-    """What XGBoost's users set, under XGBoost's names.
-
-    Parameters
-    ----------
-    n_estimators : int
-        Rounds.
-    max_depth : int
-        0 for no limit, with `max_leaves`.
-    max_leaves : int
-        0 grows level by level. Otherwise the leaf with the largest gain is split next, up to so many leaves.
-    learning_rate : float
-    reg_lambda : float
-        L2 regularisation of leaf values.
-    gamma : float
-        Least gain of a split.
-    min_child_weight : float
-        Least sum of Hessians in a child.
-    max_delta_step : float, optional
-        Bound of the leaves' magnitude before the learning rate, 0 for none; by default 0.7 for counts and else 0.
-    subsample : float
-        Share of the rows per round.
-    colsample_bytree : float
-        Share of the columns per tree.
-    max_bin : int
-        Most bins per column.
-    max_cat_to_onehot : int
-        Up to so many categories, each is tried alone against the others; more are ordered by their gradients.
-    scale_pos_weight : float
-        Weight of label 1 against label 0.
-    base_score : float, optional
-        First prediction; by default the best constant.
-    early_stopping_rounds : int, optional
-        Stop when so many rounds brought the validation rows nothing, and keep the rounds up to the best one.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of its range.
-    """
-
-    n_estimators: int = 100
-    max_depth: int = 6
-    max_leaves: int = 0
-    learning_rate: float = 0.3
-    reg_lambda: float = 1.0
-    gamma: float = 0.0
-    min_child_weight: float = 1.0
-    max_delta_step: float | None = None
-    subsample: float = 1.0
-    colsample_bytree: float = 1.0
-    max_bin: int = 256
-    max_cat_to_onehot: int = 4
-    scale_pos_weight: float = 1.0
-    base_score: float | None = None
-    early_stopping_rounds: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, lowest, highest in (
-            ("n_estimators", 0, 10**6),
-            ("max_depth", 0, 30),
-            ("max_leaves", 0, 2**20),
-            ("max_bin", 3, 65535),
-            ("max_cat_to_onehot", 0, 65535),
-        ):
-            _check(name, getattr(self, name), lowest, highest, is_integer=True)
-        if self.max_depth == 0 and self.max_leaves == 0:
-            raise ParameterError("max_depth = 0 (no limit) needs max_leaves; got neither")
-        if self.max_leaves == 1:
-            raise ParameterError("max_leaves must be at least 2, or 0 to grow level by level; got 1")
-        _check("learning_rate", self.learning_rate, math.ulp(0.0), math.inf)
-        # Rows of label 1 alone must leave gradients that a grid holds.
-        _check("scale_pos_weight", self.scale_pos_weight, 1e-100, 1e100)
-        for name in ("reg_lambda", "gamma", "min_child_weight"):
-            _check(name, getattr(self, name), 0.0, math.inf)
-        for name in ("subsample", "colsample_bytree"):
-            _check(name, getattr(self, name), math.ulp(0.0), 1.0)
-        if self.max_delta_step is not None:
-            _check("max_delta_step", self.max_delta_step, 0.0, math.inf)
-        if self.base_score is not None:
-            _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
-        if self.early_stopping_rounds is not None:
-            _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, is_integer=True)
-
-    @property
-    def max_splits(self) -> int:
-        """The most splits of one tree."""
-        of_depth = [(1 << self.max_depth) - 1] if self.max_depth else []
-        of_leaves = [self.max_leaves - 1] if self.max_leaves else []
-        return min(of_depth + of_leaves)
-
-
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """Where training stands.
+    """Progress of training after a round.
 
     Attributes
     ----------
@@ -143,12 +52,13 @@ def boost(
     parameters: BoostingParameters,
     *,
     axes: HistogramAxes,
-    grid: Grid,
+    grid: GradientGrid,
     constraints: Constraints,
     n_outputs: int,
     validation: ValidationRows | None = None,
     rng: np.random.Generator,
     on_round: OnRound,
+    refine: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[list[Tree], History]:
     """Train trees on a holder's rows.
 
@@ -157,7 +67,7 @@ def boost(
     holder : RowHolder
     parameters : BoostingParameters
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     n_outputs : int
         Trees per round.
@@ -166,6 +76,8 @@ def boost(
         For `colsample_bytree` only; never for privacy.
     on_round : callable
         Takes a RoundReport; training ends if it returns True.
+    refine : callable
+        Changes the leaf values of a tree before they are added to the scores.
 
     Returns
     -------
@@ -183,17 +95,15 @@ def boost(
         parameters.gamma,
         parameters.min_child_weight,
         parameters.max_cat_to_onehot,
+        parameters.reg_alpha,
     )
-    leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight)
-    n_sampled = max(1, round(parameters.colsample_bytree * axes.n_columns)) if axes.n_columns else 0
-    limits = constraints.at_root(np.arange(axes.n_columns))
+    leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha)
     followed = holder if validation is None else FollowedHolder(holder, validation)
     trees: list[Tree] = []
     history, room = History(), HistogramRoom(axes.n_bins)
     for finished in range(1, parameters.n_estimators + 1):
         for output in range(n_outputs):
-            if n_sampled < axes.n_columns:
-                limits = constraints.at_root(rng.permutation(axes.n_columns)[:n_sampled])
+            columns = draw_columns(np.arange(axes.n_columns), parameters.colsample_bytree, rng)
             followed.start_tree(output)
             tree = grow_tree(
                 followed,
@@ -202,9 +112,11 @@ def boost(
                 learning_rate=parameters.learning_rate,
                 max_depth=parameters.max_depth,
                 max_leaves=parameters.max_leaves,
-                limits=limits,
+                limits=constraints.at_root(columns),
                 room=room,
+                columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
             )
+            tree = refine(tree)
             followed.finish_tree(tree)
             trees.append(tree)
         scores = validation.scores() if validation else {}
@@ -228,6 +140,7 @@ def boost_table(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> tuple[list[Tree], History]:
@@ -243,6 +156,8 @@ def boost_table(
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
         Validation rows, and how predictions for them are scored.
+    alternates : Alternates, optional
+        Versions of some columns, which trees take by turns; the table's own bins of these columns are overwritten.
     seed : int, optional
         For sampling; never for privacy.
     on_round : callable
@@ -254,16 +169,17 @@ def boost_table(
     """
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = LocalHolder(
-        table,
-        labels,
-        weights,
-        loss=loss,
-        grid=grid,
-        initial_scores=base_scores,
-        subsample=parameters.subsample,
-        rng=row_rng,
-    )
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "grid": grid,
+        "initial_scores": base_scores,
+        "subsample": parameters.subsample,
+        "rng": row_rng,
+    }
+    if alternates is None:
+        holder = LocalHolder(table, labels, weights, **settings)
+    else:
+        holder = AlternatingHolder(table, alternates, labels, weights, **settings)
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out
@@ -279,14 +195,5 @@ def boost_table(
             validation=followers,
             rng=column_rng,
             on_round=on_round,
+            refine=lambda tree: holder.with_quantiles(tree, parameters.learning_rate),
         )
-
-
-def _check(name: str, value: Any, lowest: float, highest: float, *, is_integer: bool = False) -> None:
-    kinds = (int, np.integer) if is_integer else (int, float, np.integer, np.floating)
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not lowest <= value <= highest or value == math.inf:
-        kind = "an integer" if is_integer else "a number"
-        least = "greater than 0" if lowest == math.ulp(0.0) else f"at least {lowest:g}"
-        most = "finite" if highest == math.inf else f"at most {highest:g}"
-        raise ParameterError(f"{name} must be {kind}, {least} and {most}; got {value!r}")

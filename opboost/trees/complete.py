@@ -1,4 +1,4 @@
-"""Complete trees: every node of a level splits, whatever the data, by a rule that may or may not ask for sums.
+"""Complete trees: every node of a level splits, by a rule that may or may not ask for sums.
 
 The shape and the number of questions depend on nothing but the depth. A rule that draws its splits asks nothing.
 """
@@ -82,7 +82,7 @@ class SplitRule(Protocol):
     """Chooses the splits of a complete tree."""
 
     def start_tree(self) -> None:
-        """Forget the tree before."""
+        """Reset the rule before a tree."""
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """One split for each node of the next level."""
@@ -114,7 +114,7 @@ def grow_complete_tree(
 
 
 def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAxes, depth: int) -> CompleteShape:
-    """The same without a question for the leaves."""
+    """Grow the shape of a complete tree, without asking for the leaves' sums."""
     rule.start_tree()
     n_nodes = 2 ** (depth + 1) - 1
     columns, cuts = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
@@ -129,14 +129,14 @@ def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAx
 
 
 def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:
-    """So many columns, drawn for every tree; 0 for all."""
+    """Sample columns for every tree; None if all are used."""
     if not 0 < n_drawn < n_columns:
         return None
     return lambda: np.argsort(uniforms(n_columns))[:n_drawn]
 
 
 class RandomRule:
-    """Columns and cuts drawn without a look at the data.
+    """Random split rule: columns and cuts drawn independently of the data.
 
     A child draws from the cuts that its ancestors have left, unless none is left in any column. Of a column of
     categories one is drawn, and parted from the others (Kirschte et al., 2023, algorithm 5).

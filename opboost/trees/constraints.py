@@ -1,4 +1,4 @@
-"""What a node may do: the columns it may split on, and the values its leaves may take."""
+"""Monotone and interaction constraints: allowed columns and bounds of leaf values per node."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opboost.errors import ParameterError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of several nodes.
+class NodeLimits:
+    """Allowed columns and value bounds of several nodes.
 
     Attributes
     ----------
@@ -32,13 +32,13 @@ class Limits:
     allowed: Mask
     path: Mask
 
-    def of(self, nodes: NDArray[np.intp]) -> Limits:
+    def of(self, nodes: NDArray[np.intp]) -> NodeLimits:
         """The limits of some of the nodes."""
         if len(self.lower) == len(self.upper) == len(self.allowed) == len(self.path) == 1:
             return self
         lower, upper = (each if len(each) == 1 else each[nodes] for each in (self.lower, self.upper))
         allowed, path = (each if len(each) == 1 else each[nodes] for each in (self.allowed, self.path))
-        return Limits(lower, upper, allowed, path)
+        return NodeLimits(lower, upper, allowed, path)
 
 
 @dataclass(frozen=True)
@@ -75,41 +75,43 @@ class Constraints:
         """Whether children have other limits than their parents."""
         return bool(self.monotone.any()) or len(self.groups) > 0
 
-    def at_root(self, columns: NDArray[np.int64]) -> Limits:
+    def at_root(self, columns: NDArray[np.int64]) -> NodeLimits:
         """The limits of a root that may split on these columns."""
         allowed = np.zeros((1, len(self.monotone)), dtype=np.bool_)
         allowed[0, columns] = True
         bound = self.max_delta_step or np.inf
-        return Limits(np.array([-bound]), np.array([bound]), allowed, np.zeros_like(allowed))
+        return NodeLimits(np.array([-bound]), np.array([bound]), allowed, np.zeros_like(allowed))
 
-    def at_children(self, limits: Limits, columns: Nodes, left: Values, right: Values, at_root: Limits) -> Limits:
+    def at_children(
+        self, limits: NodeLimits, columns: Nodes, left: Values, right: Values, at_root: NodeLimits
+    ) -> NodeLimits:
         """Limits of the left children and then of the right ones.
 
         Parameters
         ----------
-        limits : Limits
+        limits : NodeLimits
             Of the parents.
         columns : ndarray of int, shape (n_parents,)
             The columns they split on.
         left, right : ndarray of float64, shape (n_parents,)
             What the children would be worth as leaves.
-        at_root : Limits
+        at_root : NodeLimits
             Of the tree's root.
         """
         lower, upper = limits.lower, limits.upper
         if self.monotone.any():
             lower, upper = self._bounds(limits, columns, left, right)
         if not len(self.groups):
-            return Limits(lower, upper, limits.allowed, limits.path)
+            return NodeLimits(lower, upper, limits.allowed, limits.path)
         n = len(columns)
         path = np.broadcast_to(limits.path, (n, len(self.monotone))).copy()
         path[np.arange(n), columns] = True
         # A group admits its columns to a node if it holds every column on the way there.
         admits: Mask = ~np.any(path[:, None, :] & ~self.groups[None, :, :], axis=2)
         allowed = (path | (admits[:, :, None] & self.groups[None, :, :]).any(axis=1)) & at_root.allowed
-        return Limits(lower, upper, np.concatenate([allowed, allowed]), np.concatenate([path, path]))
+        return NodeLimits(lower, upper, np.concatenate([allowed, allowed]), np.concatenate([path, path]))
 
-    def _bounds(self, limits: Limits, columns: Nodes, left: Values, right: Values) -> tuple[Values, Values]:
+    def _bounds(self, limits: NodeLimits, columns: Nodes, left: Values, right: Values) -> tuple[Values, Values]:
         """Bounds of the left children and then of the right ones: a point midway between two siblings parts them."""
         middle, direction = (left + right) / 2, self.monotone[columns]
         lower, upper = (np.broadcast_to(each, len(columns)) for each in (limits.lower, limits.upper))

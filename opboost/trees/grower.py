@@ -1,15 +1,16 @@
-"""Grow one tree by asking a row holder for sums: level by level, or the best leaf first."""
+"""Tree growth from a row holder's sums: level by level, or best leaf first."""
 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
-from opboost.trees.constraints import Limits
+from opboost.trees.column_sampling import ColumnSampler
+from opboost.trees.constraints import NodeLimits
 from opboost.trees.holder import RowHolder
 from opboost.trees.kernels.nodes import NODE, split_nodes
 from opboost.trees.leaves import NewtonLeaves
@@ -31,8 +32,9 @@ def grow_tree(
     learning_rate: float,
     max_depth: int,
     max_leaves: int,
-    limits: Limits,
+    limits: NodeLimits,
     room: HistogramRoom,
+    columns: ColumnSampler,
 ) -> Tree:
     """Grow one tree on the holder's current gradients.
 
@@ -52,12 +54,14 @@ def grow_tree(
     max_leaves : int
         0 splits all nodes of a level at once. Otherwise the leaf with the largest gain is split next, until there are
         so many leaves.
-    limits : Limits
+    limits : NodeLimits
         Of the root.
     room : HistogramRoom
+    columns : ColumnSampler
+        Which of the allowed columns each node looks at.
     """
     # The best leaf first: its histogram must last until it is split.
-    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room)
+    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room, columns)
     if max_leaves:
         growth.split_best_leaves(max_leaves)
     else:
@@ -66,7 +70,7 @@ def grow_tree(
 
 
 class HistogramRoom:
-    """Memory for the histograms of two levels, used by one tree after the other.
+    """Reusable memory for the histograms of two levels.
 
     Fresh memory for every level would be mapped and cleared by the operating system each time, and smaller pieces from
     earlier levels would lie about unused. What is reserved takes no memory until it is used.
@@ -105,7 +109,7 @@ class _OpenNodes:
 class _Draft:
     """A tree under construction: nodes are numbered as they arise, siblings side by side."""
 
-    def __init__(self, root: Sums, limits: Limits) -> None:
+    def __init__(self, root: Sums, limits: NodeLimits) -> None:
         self._nodes = np.empty(_ROOM, NODE)
         self._nodes[0] = (-1, 0, 0.0, False, 0.0, root)
         self._n_nodes = 1
@@ -144,7 +148,7 @@ class _Draft:
         )
         return Splits(nodes, columns, cuts, missing_left, goes_left, lefts, lefts + np.int32(1)), children, sums
 
-    def limit(self, limits: Limits, n_nodes: int) -> None:
+    def limit(self, limits: NodeLimits, n_nodes: int) -> None:
         """Note the limits of the nodes that arose last."""
         self._limits.append((limits, n_nodes))
 
@@ -183,9 +187,11 @@ class _Growth:
         splitter: GreedySplitter,
         leaves: NewtonLeaves,
         max_depth: float,
-        at_root: Limits,
+        at_root: NodeLimits,
         room: HistogramRoom | None,
+        columns: ColumnSampler,
     ) -> None:
+        self._columns = columns
         self._holder = holder
         self._splitter = splitter
         self._leaves = leaves
@@ -197,7 +203,7 @@ class _Growth:
         # Every row is in one bin of the first column.
         totals = histograms[:, :, : splitter.axes.sizes[0]].sum(axis=2)
         children = Children(totals, histograms, nothing, np.zeros(1, np.int64), at_root)
-        self._root = _OpenNodes(root, children, splitter.choose(children), depth=0)
+        self._root = _OpenNodes(root, children, self._choose(children, 0), depth=0)
         self.draft = _Draft(totals[0], at_root)
 
     def split_levels(self) -> None:
@@ -234,7 +240,11 @@ class _Growth:
         n_kept = 2 * n if depth + 1 < self._max_depth else n
         histograms = self._ask(nodes[:n], n_kept=n_kept, depth=depth)
         children = Children(totals, histograms, opened.children.histograms, chosen, limits.of(nodes - splits.lefts[0]))
-        return _OpenNodes(nodes, children, splitter.choose(children), depth)
+        return _OpenNodes(nodes, children, self._choose(children, depth), depth)
+
+    def _choose(self, children: Children, depth: int) -> BestCuts:
+        limits = self._columns.sampled(children.limits, depth, len(children.totals))
+        return self._splitter.choose(replace(children, limits=limits))
 
     def _ask(self, nodes: Nodes, *, n_kept: int, depth: int) -> Sums:
         """The nodes' histograms, and room for more behind them."""
@@ -245,7 +255,7 @@ class _Growth:
         self._holder.add_histograms(nodes, asked)
         return histograms
 
-    def _limits_of_children(self, limits: Limits, columns: Nodes) -> Limits:
+    def _limits_of_children(self, limits: NodeLimits, columns: Nodes) -> NodeLimits:
         """Limits of the latest children, left and right by turns; the parents have `limits` and split on `columns`."""
         constraints, n = self._splitter.constraints, len(columns)
         if not constraints.change_below:

@@ -1,4 +1,4 @@
-"""Who holds the rows: the seam between growing trees and the place where the data are.
+"""Row holders: the interface between growing trees and the place where the data are.
 
 The grower and the boosting loop number nodes and ask for sums; they see neither rows nor labels. Sums are integers on
 the loss's grid, so the answers do not depend on how the rows are divided among holders.
@@ -6,6 +6,8 @@ the loss's grid, so the answers do not depend on how the rows are divided among 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -13,14 +15,15 @@ import numpy as np
 from opboost.arrays import Nodes, Scores, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
-from opboost.trees.losses import Grid, Loss
+from opboost.trees.losses import GradientGrid, Loss
+from opboost.trees.losses.quantiles import weighted_quantile
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 
 class RowHolder(Protocol):
-    """What the core asks of whoever holds the rows. Node 0 is the root that holds them all."""
+    """Interface of a row holder. Node 0 is the root that holds all rows."""
 
     def start_tree(self, output: int) -> None:
         """Begin a round's tree for this output; for output 0, with fresh gradients at the current scores.
@@ -41,15 +44,42 @@ class RowHolder(Protocol):
         """Add each leaf's value to the scores of its rows."""
 
 
+class ForwardingHolder:
+    """A row holder that forwards every call to another one; subclasses override what they change.
+
+    Parameters
+    ----------
+    holder : RowHolder
+    """
+
+    def __init__(self, holder: RowHolder) -> None:
+        self._holder = holder
+
+    def start_tree(self, output: int) -> None:
+        self._holder.start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._holder.add_histograms(nodes, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._holder.totals(nodes)
+
+    def divide(self, splits: Splits) -> None:
+        self._holder.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._holder.finish_tree(tree)
+
+
 class LocalHolder:
-    """Rows in this process.
+    """Row holder of rows in this process.
 
     Parameters
     ----------
     table : BinnedTable
     labels, weights : ndarray of float64, shape (n_rows,)
     loss : Loss
-    grid : Grid
+    grid : GradientGrid
         One grid for all holders of a model.
     initial_scores : ndarray of float64, shape (n_outputs,)
     subsample : float
@@ -65,7 +95,7 @@ class LocalHolder:
         weights: Values,
         *,
         loss: Loss,
-        grid: Grid,
+        grid: GradientGrid,
         initial_scores: Values,
         subsample: float = 1.0,
         rng: np.random.Generator,
@@ -110,6 +140,19 @@ class LocalHolder:
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree, self._output)
 
+    def with_quantiles(self, tree: Tree, learning_rate: float) -> Tree:
+        """The tree, not finished yet, with the quantiles of its rows' residuals as leaves, for a loss that has them."""
+        if not self._loss.leaf_quantiles:
+            return tree
+        leaves, values = np.flatnonzero(tree.is_leaf), tree.values.copy()
+        residuals = self._labels - self._rows.scores[self._output]
+        for leaf, begin, end in zip(leaves, *self._rows.of(leaves), strict=True):
+            rows = self._rows.numbers[begin:end][self._rows.gradients[begin:end] != 0]
+            if len(rows):
+                alpha = self._loss.leaf_quantiles[self._output]
+                values[leaf] = learning_rate * weighted_quantile(residuals[rows], self._weights[rows], alpha)
+        return replace(tree, values=values)
+
 
 def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:
     """Scores of shape ``(n_outputs, n_rows)``, the same for all rows."""
@@ -117,15 +160,15 @@ def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> 
 
 
 class SummedHolders:
-    """Several holders of disjoint rows, asked as one.
+    """Sum of several row holders with disjoint rows.
 
     Parameters
     ----------
-    holders : list of RowHolder
+    holders : sequence of RowHolder
         All on the same grid and histogram axes.
     """
 
-    def __init__(self, holders: list[RowHolder]) -> None:
+    def __init__(self, holders: Sequence[RowHolder]) -> None:
         self._holders = holders
 
     def start_tree(self, output: int) -> None:

@@ -1,4 +1,4 @@
-"""Models as JSON: readable, versioned, and checked before use. Never pickle.
+"""Model files in JSON: versioned and validated on reading. Never pickle.
 
 A model file is one object::
 
@@ -10,9 +10,10 @@ A model file is one object::
                 "rights": [...], "values": [...], "gains": [...], "covers": [...],
                 "left_categories": [[0, [2, 5]]]}]}
 
-A tree that splits on categories lists these nodes, each with the categories that go left; no other tree has that entry.
-Numbers are written so that they read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave
-them out (``statistics=False``) of any file that another party may see, and they read back as zeros.
+A loss has its settings beside its name, such as ``"quantile_alpha": [0.1, 0.9]``. A tree that splits on categories
+lists these nodes, each with the categories that go left; no other tree has that entry. Numbers are written so that they
+read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave them out (``statistics=False``) of
+any file that another party may see, and they read back as zeros.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError
-from opboost.trees.losses import Loss, Softmax, loss_by_name
+from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Feature, Tree
 
-FORMAT = "opboost-model"
+MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -54,10 +55,11 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
     statistics : bool
         Whether to keep the trees' covers, which are statistics of the labels.
     """
+    loss = ensemble.loss
     document = {
-        "format": FORMAT,
+        "format": MODEL_FORMAT,
         "version": FORMAT_VERSION,
-        "loss": {"name": ensemble.loss.name, "n_classes": _n_classes(ensemble.loss)},
+        "loss": {"name": loss.name, "n_classes": getattr(loss, "n_classes", 0), **loss.settings},
         "base_scores": ensemble.base_scores.tolist(),
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
         "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
@@ -77,8 +79,8 @@ def load_model(path: Path | str) -> Ensemble:
         document = json.loads(Path(path).read_text())
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path} is not a JSON file") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not an {FORMAT} file")
+    if not isinstance(document, dict) or document.get("format") != MODEL_FORMAT:
+        raise ModelFileError(f"{path} is not an {MODEL_FORMAT} file")
     if type(document.get("version")) is not int or document["version"] != FORMAT_VERSION:
         raise ModelFileError(
             f"{path} has version {document.get('version')!r}; this package reads version {FORMAT_VERSION}"
@@ -98,7 +100,7 @@ def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
     return Ensemble(
         tuple(_tree_from_dict(tree) for tree in trees),
         _floats(base_scores),
-        loss_by_name(str(loss["name"]), int(loss["n_classes"])),
+        loss_by_name(**loss),
         tuple(Feature(**feature) for feature in features),
     )
 
@@ -144,7 +146,3 @@ def _feature_to_dict(feature: Feature) -> dict[str, object]:
     if feature.owner is None:
         return {"name": feature.name}
     return {"name": feature.name, "owner": feature.owner, "rank": feature.rank, "missing_left": feature.missing_left}
-
-
-def _n_classes(loss: Loss) -> int:
-    return loss.n_classes if isinstance(loss, Softmax) else 0

@@ -1,4 +1,4 @@
-"""Rows sorted by the node that they are in, and their scores."""
+"""Rows sorted by their node, with scores and gradients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOM = 127
 
 
 class SortedRows:
-    """Follows the rows of a binned table through one tree after the other.
+    """Partition of a binned table's rows into the nodes of one tree after the other.
 
     The latest splits are carried out when somebody asks for the rows of their children. Nobody does for the last level
     of a tree, whose leaf values go to the scores straight from the parents.
@@ -51,7 +51,7 @@ class SortedRows:
         self._is_divided = False
 
     def copied(self, scores: Scores) -> SortedRows:
-        """The same rows with these scores, which go their own way from here on; bins are shared."""
+        """Independent copy with these scores; bins are shared."""
         twin = SortedRows.__new__(SortedRows)
         twin._bins, twin.scores = self._bins, scores
         twin.numbers, twin.gradients = self.numbers.copy(), self.gradients.copy()

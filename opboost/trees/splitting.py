@@ -1,4 +1,4 @@
-"""Rules that choose where nodes split."""
+"""Split rules."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
-from opboost.trees.constraints import Constraints, Limits
+from opboost.trees.constraints import Constraints, NodeLimits
 from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 
 _NONE = np.empty(0, dtype=np.intp)
 
@@ -70,14 +70,14 @@ class Children:
     parents : ndarray of int64, shape (n_parents, 2, n_bins)
     parent_of : ndarray of int64, shape (n_asked,)
         Where in `parents` the parent of each pair of siblings is.
-    limits : Limits
+    limits : NodeLimits
     """
 
     totals: Sums
     histograms: Sums
     parents: Sums
     parent_of: NDArray[np.int64]
-    limits: Limits
+    limits: NodeLimits
 
 
 @dataclass(frozen=True)
@@ -91,21 +91,24 @@ class GreedySplitter:
     Parameters
     ----------
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     constraints : Constraints
     reg_lambda, gamma, min_child_weight : float
     max_cat_to_onehot : int
         Up to so many categories, each stands alone against the others; more are put in order of their mean gradient
         and cut like numbers.
+    reg_alpha : float
+        Every G is moved towards zero by so much.
     """
 
     axes: HistogramAxes
-    grid: Grid
+    grid: GradientGrid
     constraints: Constraints
     reg_lambda: float
     gamma: float
     min_child_weight: float
     max_cat_to_onehot: int
+    reg_alpha: float = 0.0
 
     def choose(self, children: Children) -> BestCuts:
         """The best cut of each node."""
@@ -127,7 +130,7 @@ class GreedySplitter:
             children.limits.upper,
             self.constraints.is_bounded,
             *self._steps,
-            float(self.reg_lambda),
+            self._penalty,
             float(self.min_child_weight),
             gains,
             columns,
@@ -139,7 +142,7 @@ class GreedySplitter:
         return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
 
     def part_categories(self, splits: Splits, histogram_of: Callable[[int], Sums]) -> dict[int, tuple[int, ...]]:
-        """Put right which bins go left, for the splits on columns of categories.
+        """Set which bins go left, for the splits on columns of categories.
 
         Parameters
         ----------
@@ -169,7 +172,7 @@ class GreedySplitter:
     def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
         """The bins of the categories left of a cut."""
         here = histogram[:, self.axes.offsets[column] : self.axes.offsets[column + 1]]
-        order = category_order(here[0], here[1], *self._steps, self.reg_lambda)
+        order = category_order(here[0], here[1], *self._steps, self._penalty)
         is_alone = self._category_modes[column] == 2
         return order[cut : cut + 1] if is_alone else order[: cut + 1]
 
@@ -186,6 +189,10 @@ class GreedySplitter:
     def _least_gain(self) -> float:
         """The smallest gain that is worth a split."""
         return max(self.gamma, math.nextafter(MIN_GAIN, math.inf))
+
+    @cached_property
+    def _penalty(self) -> tuple[float, float]:
+        return float(self.reg_lambda), float(self.reg_alpha)
 
     @cached_property
     def _steps(self) -> tuple[float, float]:

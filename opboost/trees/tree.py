@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Nodes, Values
 from opboost.errors import DataError, ModelFileError, ParameterError
+from opboost.trees.explanation import shapley_values
 from opboost.trees.kernels.prediction import has_one_parent_each, predict_scores
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
@@ -20,10 +21,11 @@ from opboost.trees.losses import Loss
 # Categories are numbered 0, 1, 2, ...
 MAX_CATEGORIES = 1 << 16
 
+# A threshold for "every present value goes left": finite, so that model files need no infinity.
+PRESENT = float(np.finfo(np.float64).max)
+
 # What of a tree refers to other nodes.
 _LINKS = ("lefts", "rights", "left_categories")
-
-_NUMBERS = ("thresholds", "values", "gains", "covers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +64,15 @@ class Tree:
     left_categories: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse anything that a walk from the root could not finish, as a file might hold."""
-        numbers = self.thresholds, self.values, self.gains, self.covers
+        """Validate the tree: every walk from the root must end in a leaf."""
+        numbers = {name: getattr(self, name) for name in ("thresholds", "values", "gains", "covers")}
         links = self.columns, self.lefts, self.rights
-        lengths = {len(array) for array in (*links, *numbers, self.missing_left)}
+        lengths = {len(array) for array in (*links, *numbers.values(), self.missing_left)}
         if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
         if not has_one_parent_each(np.array(links, np.int64)):
-            raise ModelFileError(
-                "a tree's children must come after their parent, each with exactly one parent; a leaf has none"
-            )
-        if not np.isfinite(np.array(numbers)).all():
-            wrong = [name for name in _NUMBERS if not np.isfinite(getattr(self, name)).all()]
+            raise ModelFileError("children must come after their parent and have exactly one parent; a leaf has none")
+        if wrong := [name for name, array in numbers.items() if not np.isfinite(array).all()]:
             raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
         if self.columns.min() < -1:
             raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
@@ -125,7 +124,16 @@ class Tree:
 
     def scaled(self, factor: float) -> Tree:
         """The same tree with every leaf's value multiplied."""
-        return replace(self, values=self.values * factor)
+        return self if factor == 1 else replace(self, values=self.values * factor)
+
+    def with_children_swapped(self, nodes: Mask) -> Tree:
+        """The tree with left and right exchanged at some nodes, for missing values too; tests stay as they are."""
+        lefts, rights = np.where(nodes, (self.rights, self.lefts), (self.lefts, self.rights))
+        return replace(self, lefts=lefts, rights=rights, missing_left=self.missing_left ^ nodes)
+
+
+_LINK, _ZERO = np.zeros(1, np.int32), np.zeros(1)
+LEAF = Tree(_LINK - np.int32(1), _ZERO, _LINK > 0, _LINK, _LINK, _ZERO, _ZERO, _ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,11 @@ class Feature:
         is_named = isinstance(self.name, str) and (self.owner is None or isinstance(self.owner, str))
         if not is_named or not is_rank or not isinstance(self.missing_left, bool):
             raise ModelFileError("a feature needs a name, and an owner's test an owner, a rank and a way for missing")
+
+    @property
+    def column(self) -> Feature:
+        """What is asked, for an owner's test: its column."""
+        return replace(self, rank=None, missing_left=False)
 
 
 @dataclass(frozen=True)
@@ -196,22 +209,32 @@ class Ensemble:
     @cached_property
     def inputs(self) -> Mapping[str | None, NDArray[np.int64]]:
         """Which features are each party's, in their order; under None those whose columns A holds."""
-        owners = [feature.owner for feature in self.features]
-        return {
-            owner: np.array([i for i, other in enumerate(owners) if other == owner], np.int64)
-            for owner in dict.fromkeys(owners)
-        }
+        owners = np.array([feature.owner for feature in self.features], dtype=object)
+        return {owner: np.flatnonzero(owners == owner) for owner in dict.fromkeys(owners)}
+
+    @cached_property
+    def columns(self) -> Mapping[Feature, int]:
+        """The columns behind the features, own ones and those that owners are asked about, and their order."""
+        return {column: i for i, column in enumerate(dict.fromkeys(feature.column for feature in self.features))}
 
     def scores(self, features: Values) -> Values:
         """Raw scores, shape ``(n_rows, n_outputs)``, of a matrix of shape ``(n_rows, n_features)``."""
-        if features.ndim != 2 or features.shape[1] != len(self.features):
-            raise DataError(f"the model has {len(self.features)} features; got an array of shape {features.shape}")
+        self._check(features)
         out = np.tile(self.base_scores, (len(features), 1))
-        if self.trees:
-            # A walk looks at a few cells of a row, however many columns there are.
-            with threads_for(3 * len(features) * len(self.trees)):
-                predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat, out)
+        # A walk looks at a few cells of a row, however many columns there are.
+        with threads_for(3 * len(features) * len(self.trees)):
+            predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat[:-1], out)
         return out
+
+    def contributions(self, features: Values, *, in_pairs: bool = False) -> Values:
+        """Shapley values of the columns for the scores of rows, shape ``(n_rows, n_outputs, n_columns + 1)``.
+
+        They add up to the scores; the last one is the mean score. All tests of an owner's column count as one column.
+        `in_pairs` gives ``(n_rows, n_outputs, n_columns + 1, n_columns + 1)``, which adds up to the same.
+        """
+        self._check(features)
+        players = np.array([self.columns[feature.column] for feature in self.features], np.int64)
+        return shapley_values(features, self._flat, players, self.base_scores, in_pairs=in_pairs)
 
     def predict(self, features: Values) -> Values:
         """Probabilities or values, as the loss defines them."""
@@ -220,28 +243,19 @@ class Ensemble:
     def importance(self, kind: Literal["gain", "total_gain", "cover", "total_cover", "split"] = "gain") -> Values:
         """How much each feature matters, shape ``(n_features,)``.
 
-        Parameters
-        ----------
-        kind : {"gain", "total_gain", "cover", "total_cover", "split"}
-            Mean or total gain of the splits on a feature, mean or total sum of Hessians that they divide, or how many
-            there are. XGBoost calls the last one weight.
+        `kind` is the mean or total gain of the splits on a feature, the mean or total sum of Hessians that they divide,
+        or how many there are. XGBoost calls the last one weight.
         """
         columns, gains, covers = (
             np.concatenate([getattr(tree, name)[~tree.is_leaf] for tree in self.trees] or [np.empty(0)])
             for name in ("columns", "gains", "covers")
         )
-        columns = columns.astype(np.int64)
-        counts = np.bincount(columns, minlength=len(self.features)).astype(np.float64)
-        match kind:
-            case "split":
-                return counts
-            case "gain" | "total_gain":
-                total = np.bincount(columns, gains.astype(np.float64), len(self.features))
-            case "cover" | "total_cover":
-                total = np.bincount(columns, covers.astype(np.float64), len(self.features))
-            case other:
-                raise ParameterError(f"importance must be gain, total_gain, cover, total_cover or split; got {other!r}")
-        return np.asarray(total if kind.startswith("total") else total / np.maximum(counts, 1))
+        weights = {"split": None, "gain": gains, "total_gain": gains, "cover": covers, "total_cover": covers}
+        if kind not in weights:
+            raise ParameterError(f"importance must be gain, total_gain, cover, total_cover or split; got {kind!r}")
+        at, n = columns.astype(np.int64), len(self.features)
+        counts, total = (np.bincount(at, of, n).astype(np.float64) for of in (None, weights[kind]))
+        return total / np.maximum(counts, 1) if kind in ("gain", "cover") else total
 
     @cached_property
     def _flat(self) -> tuple[NDArray[np.generic], ...]:
@@ -249,38 +263,38 @@ class Ensemble:
 
         Siblings lie side by side. A leaf is its own left child; nothing is greater than its threshold or missing to it.
         """
-        trees = [tree.in_levels() for tree in self.trees]
+        trees = [tree.in_levels() for tree in self.trees or (LEAF,) * self.loss.n_outputs]
         starts = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in trees])]).astype(np.int32)
-        columns, thresholds, missing_left, values, is_leaf = (
+        columns, thresholds, missing_left, values, covers, is_leaf = (
             np.concatenate([getattr(tree, name) for tree in trees])
-            for name in ("columns", "thresholds", "missing_left", "values", "is_leaf")
+            for name in ("columns", "thresholds", "missing_left", "values", "covers", "is_leaf")
         )
         lefts = np.concatenate([tree.lefts + start for tree, start in zip(trees, starts, strict=False)])
-        depths = np.array([tree.depth for tree in trees])
-        outputs = np.arange(len(trees)) % self.loss.n_outputs
         return (
             starts[:-1],
-            depths,
-            outputs,
+            np.array([tree.depth for tree in trees]),
+            np.arange(len(trees)) % self.loss.n_outputs,
             np.where(is_leaf, 0, columns).astype(np.int32),
             np.where(is_leaf, np.inf, thresholds),
             missing_left | is_leaf,
             np.where(is_leaf, np.arange(starts[-1]), lefts).astype(np.int32),
             *self._category_sets(trees, starts),
             values,
+            covers,
         )
 
     @staticmethod
     def _category_sets(trees: Sequence[Tree], starts: Nodes) -> tuple[Nodes, Mask]:
         """Which row of a table of sets each node asks, -1 for none, and that table."""
-        splits = [
-            (start + node, categories)
-            for tree, start in zip(trees, starts, strict=False)
-            for node, categories in tree.left_categories.items()
-        ]
+        of_trees = zip(trees, starts, strict=False)
+        splits = [(start + node, left) for tree, start in of_trees for node, left in tree.left_categories.items()]
         places = np.full(starts[-1], -1, np.int32)
         sets = np.zeros((len(splits), max((categories[-1] + 1 for _, categories in splits), default=0)), np.bool_)
         for place, (node, categories) in enumerate(splits):
             places[node] = place
             sets[place, list(categories)] = True
         return places, sets
+
+    def _check(self, features: Values) -> None:
+        if features.ndim != 2 or features.shape[1] != len(self.features):
+            raise DataError(f"the model has {len(self.features)} features; got an array of shape {features.shape}")

@@ -1,4 +1,4 @@
-"""Rows that nobody trains on: scored after every round, so that training can stop in time."""
+"""Validation rows: scored after every round, for early stopping."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opboost.arrays import Nodes, Sums, Values
+from opboost.arrays import Values
 from opboost.trees.binning import BinnedTable
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.losses import Loss
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
@@ -18,7 +18,7 @@ from opboost.trees.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A score of predictions.
+    """An evaluation metric.
 
     Attributes
     ----------
@@ -34,12 +34,13 @@ class Metric:
 
 
 class ValidationRows:
-    """Rows that follow the trees which others grow.
+    """Rows that are not trained on, routed through the trees as they grow.
 
     Parameters
     ----------
     table : BinnedTable
-        In the bins of the training table.
+        In the bins of the training table; several times the rows, one version after the other, where they are known
+        in several versions. Raw scores are then averaged over the versions.
     labels : ndarray of float64, shape (n_rows,)
     loss : Loss
     initial_scores : ndarray of float64, shape (n_outputs,)
@@ -52,14 +53,15 @@ class ValidationRows:
     ) -> None:
         self._labels = labels
         self._loss = loss
-        scores = np.repeat(initial_scores[:, None], len(labels), axis=1)
+        scores = np.repeat(initial_scores[:, None], table.n_rows, axis=1)
         self._rows = SortedRows(table.bins, scores, has_gradients=False)
         self._output = 0
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
         """Every metric of the predictions so far."""
-        predictions = self._loss.predictions(self._rows.scores.T)
+        scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
+        predictions = self._loss.predictions(scores.T)
         return {metric.name: metric.of(self._labels, predictions) for metric in self.metrics}
 
     def start_tree(self, output: int) -> None:
@@ -76,29 +78,23 @@ class ValidationRows:
         self._rows.finish_tree(tree, self._output)
 
 
-class FollowedHolder:
-    """A holder whose splits and trees validation rows follow; sums come from the holder alone."""
+class FollowedHolder(ForwardingHolder):
+    """A row holder whose splits and trees validation rows follow; sums come from the holder alone."""
 
     def __init__(self, holder: RowHolder, followers: ValidationRows) -> None:
-        self._holder = holder
+        super().__init__(holder)
         self._followers = followers
 
     def start_tree(self, output: int) -> None:
-        self._holder.start_tree(output)
+        super().start_tree(output)
         self._followers.start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._holder.add_histograms(nodes, out)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        return self._holder.totals(nodes)
-
     def divide(self, splits: Splits) -> None:
-        self._holder.divide(splits)
+        super().divide(splits)
         self._followers.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
+        super().finish_tree(tree)
         self._followers.finish_tree(tree)
 
 

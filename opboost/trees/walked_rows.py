@@ -1,4 +1,4 @@
-"""Rows that wait at the root until a complete tree is known, and then walk through it at once."""
+"""Rows routed through a complete tree in one pass, once its shape is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_NODES = np.zeros(0, np.int32)
 
 
 class WalkedRows:
-    """What `SortedRows` is where histograms are asked for, for trees of which only the leaves' sums are.
+    """Counterpart of `SortedRows` for complete trees of which only the leaves' sums are asked for.
 
     All nodes of a level split, level by level, and the last level alone is asked for; and histograms of the root.
 
@@ -58,7 +58,7 @@ class WalkedRows:
         self._waiting: deque[NDArray[np.uint8] | NDArray[np.uint16]] = deque()
 
     def copied(self, scores: Values) -> WalkedRows:
-        """The same rows with these scores, which go their own way from here on; bins are shared."""
+        """Independent copy with these scores; bins are shared."""
         twin = WalkedRows(self._bins, self._axes, scores)
         twin.gradients, twin._places = self.gradients.copy(), self._places.copy()
         twin._levels, twin._waiting = self._levels.copy(), self._waiting.copy()
@@ -119,7 +119,8 @@ class WalkedRows:
         # Behind the cut lie the values' bins that go right, and the missing bin. Behind a category lie all others: the
         # walk counts on from the highest number of a bin at 0.
         spans = self._axes.sizes[columns] - 1 - cuts - missing_left
-        spans = np.where(self._axes.is_categorical[columns], np.iinfo(self._bins.dtype).max, spans)
+        highest = np.iinfo(self._bins.dtype).max
+        spans = np.where(self._axes.is_categorical[columns], highest, np.minimum(spans, highest - cuts))
         if self._places.itemsize == 1 and 2 * n_inner > 255:
             self._places = self._places.astype(np.uint16)
         walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, self._places, sums)

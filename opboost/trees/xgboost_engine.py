@@ -1,10 +1,9 @@
-"""Let XGBoost grow the trees: the same bins, parameters and kind of result as `boosting.boost`."""
+"""XGBoost as training engine: the same bins, parameters and kind of result as `boosting.boost`."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,12 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
 from opboost.trees.kernels.threads import n_threads
-from opboost.trees.losses import Loss
+from opboost.trees.losses import Custom, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
 from opboost.trees.xgboost_trees import tree_from_dict
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import xgboost
 
 _VALIDATION = "validation"
+
+# Versions of the rows in one matrix, at most.
+MOST_STACKED = 4
 
 
 def boost_with_xgboost(
@@ -38,6 +41,7 @@ def boost_with_xgboost(
     base_scores: Values,
     constraints: Constraints,
     held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    alternates: Alternates | None = None,
     seed: int | None,
     on_round: OnRound,
 ) -> tuple[list[Tree], History]:
@@ -52,7 +56,10 @@ def boost_with_xgboost(
     base_scores : ndarray of float64, shape (n_outputs,)
     constraints : Constraints
     held_out : tuple of BinnedTable, labels and metrics, optional
-        Validation rows; XGBoost computes its own metrics of these names.
+        Validation rows, and how predictions for them are scored.
+    alternates : Alternates, optional
+        Versions of some columns. XGBoost grows trees on one matrix, so the first `MOST_STACKED` turns are stacked in
+        it, each row with its share of the weight.
     seed : int, optional
         For sampling.
     on_round : callable
@@ -75,15 +82,21 @@ def boost_with_xgboost(
         raise ParameterError(
             "engine: xgboost needs XGBoost, which is not installed; `pip install 'opboost[xgboost]'` installs it"
         ) from None
-    matrix = _matrix(xgboost, table, labels, weights, base_scores)
-    evals = []
+    if isinstance(loss, Ordinal):
+        raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
+    if alternates is not None:
+        table, labels, weights = _stacked(table, labels, weights, alternates)
+    matrix = _matrix(xgboost, table, loss.labels_of_xgboost(labels), weights, base_scores)
+    evals, metrics = [], held_out[2] if held_out else ()
     if held_out is not None:
         rows, truth, _ = held_out
-        evals = [(_matrix(xgboost, rows, truth, np.ones(len(truth)), base_scores, like=matrix), _VALIDATION)]
+        truth = np.tile(truth, rows.n_rows // len(truth))
+        of = loss.labels_of_xgboost(truth)
+        evals = [(_matrix(xgboost, rows, of, np.ones(len(truth)), base_scores, like=matrix), _VALIDATION)]
     watch = _watch(xgboost, on_round, parameters.n_estimators)
     booster = xgboost.train(
         {
-            **training_settings(parameters, constraints, loss, held_out[2] if held_out else (), seed),
+            **training_settings(parameters, constraints, loss, seed),
             "max_bin": _max_bin(table),
             # The margins stand for it; of one class alone XGBoost would estimate what it then refuses.
             "base_score": 0.5,
@@ -91,23 +104,38 @@ def boost_with_xgboost(
         matrix,
         num_boost_round=parameters.n_estimators,
         evals=evals,
+        obj=_objective(loss, labels, weights),
+        custom_metric=(lambda predicted, _: _scored(metrics, truth, predicted)) if held_out else None,
+        maximize=metrics[-1].is_higher_better if metrics else None,
         early_stopping_rounds=parameters.early_stopping_rounds,
         callbacks=[watch],
         verbose_eval=False,
     )
     document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
-    history = History({name: [_told(name, score) for score in scores] for name, scores in watch.scores.items()})
-    if parameters.early_stopping_rounds is not None and parameters.n_estimators:
-        history.best_round = booster.best_iteration + 1
+    history = History()
+    for scores in zip(*watch.scores.values(), strict=True):
+        history.add(dict(zip(watch.scores, scores, strict=True)), metrics[-1])
+    if parameters.early_stopping_rounds is not None:
         trees = trees[: history.best_round * loss.n_outputs]
     return trees, history
+
+
+def _stacked(
+    table: BinnedTable, labels: Values, weights: Values, alternates: Alternates
+) -> tuple[BinnedTable, Values, Values]:
+    """The rows once per version that the first turns look at."""
+    turns = alternates.turns[:MOST_STACKED]
+    bins: Any = np.tile(table.bins, (1, len(turns)))
+    versions = np.swapaxes(alternates.versions[list(turns)], 0, 1)
+    bins[alternates.columns] = versions.reshape(len(alternates.columns), -1)
+    return replace(table, bins=bins), np.tile(labels, len(turns)), np.tile(weights / len(turns), len(turns))
 
 
 def _matrix(
     library: Any,
     table: BinnedTable,
-    labels: Values,
+    labels: Mapping[str, Values],
     weights: Values,
     base_scores: Values,
     *,
@@ -120,7 +148,7 @@ def _matrix(
     margins = np.tile(base_scores, (len(rows), 1))
     return library.QuantileDMatrix(
         rows,
-        labels,
+        **labels,
         weight=weights,
         base_margin=margins if margins.shape[1] > 1 else margins[:, 0],
         feature_types=kinds,
@@ -135,11 +163,12 @@ def _max_bin(table: BinnedTable) -> int:
 
 
 def training_settings(
-    parameters: BoostingParameters, constraints: Constraints, loss: Loss, metrics: tuple[Metric, ...], seed: int | None
+    parameters: BoostingParameters, constraints: Constraints, loss: Loss, seed: int | None
 ) -> dict[str, Any]:
     """XGBoost's names and values for what trees are to be grown by; the bins are the caller's."""
     settings = {
-        "objective": loss.name,
+        **({} if isinstance(loss, Custom) else {"objective": loss.name}),
+        **loss.settings,
         "tree_method": "hist",
         "seed": 0 if seed is None else seed,
         "eta": parameters.learning_rate,
@@ -147,18 +176,19 @@ def training_settings(
         "max_leaves": parameters.max_leaves,
         "grow_policy": "lossguide" if parameters.max_leaves else "depthwise",
         "lambda": parameters.reg_lambda,
+        "alpha": parameters.reg_alpha,
         "gamma": parameters.gamma,
         "min_child_weight": parameters.min_child_weight,
         "max_delta_step": constraints.max_delta_step,
         "subsample": parameters.subsample,
         "colsample_bytree": parameters.colsample_bytree,
+        "colsample_bylevel": parameters.colsample_bylevel,
+        "colsample_bynode": parameters.colsample_bynode,
         "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
         "disable_default_eval_metric": True,
         "nthread": n_threads(),
     }
-    if metrics:
-        settings["eval_metric"] = [metric.name for metric in metrics]
-    if loss.n_outputs > 1:
+    if isinstance(loss, Softmax):
         settings["num_class"] = loss.n_outputs
     if constraints.monotone.any():
         settings["monotone_constraints"] = tuple(constraints.monotone.tolist())
@@ -178,18 +208,21 @@ def _watch(library: Any, on_round: OnRound, n_rounds: int) -> Any:
 
         def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
             self.scores = evals_log.get(_VALIDATION, {})
-            return bool(
-                on_round(RoundReport(epoch + 1, n_rounds, {m: _told(m, s[-1]) for m, s in self.scores.items()}))
-            )
+            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: s[-1] for m, s in self.scores.items()})))
 
     return Watch()
 
 
-def _told(metric: str, score: float) -> float:
-    """A score as a finite number; XGBoost's AUC of rows of one class is NaN, which stands for chance."""
-    if math.isfinite(score):
-        return float(score)
-    return 0.5 if metric == "auc" else sys.float_info.max
+def _objective(loss: Loss, labels: Values, weights: Values) -> Any:
+    """XGBoost's form of an objective that the caller computes; None for its own ones."""
+    if not isinstance(loss, Custom):
+        return None
+    return lambda scores, _: [weights * each for each in loss.pairs(labels, scores.astype(np.float64))]
+
+
+def _scored(metrics: tuple[Metric, ...], labels: Values, predicted: Values) -> list[tuple[str, float]]:
+    """The metrics of XGBoost's predictions; of infinite ones the largest number."""
+    return [(m.name, float(np.nan_to_num(m.of(labels, predicted.astype(np.float64))))) for m in metrics]
 
 
 def _in_bins(tree: Tree, table: BinnedTable) -> Tree:

@@ -25,7 +25,7 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
-from opboost.trees.tree import Ensemble, Tree
+from opboost.trees.tree import LEAF, Ensemble, Tree
 from opboost.trees.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
@@ -40,7 +40,7 @@ OBJECTIVES = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 BASE_TOLERANCE = 2.0**-21
 
 # More features or classes than this are taken for a damaged file.
-MAX_CATEGORIES = 2**24
+MAX_SIZE = 2**24
 
 
 def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
@@ -184,23 +184,9 @@ def _with_rest(ensemble: Ensemble, rest: Values) -> tuple[Tree, ...]:
     """The trees, their first round raised by the rest of the base scores."""
     if not rest.any():
         return ensemble.trees
-    first = ensemble.trees[: len(rest)] or (_lone_leaf(),) * len(rest)
+    first = ensemble.trees[: len(rest)] or (LEAF,) * len(rest)
     raised = (replace(t, values=np.where(t.is_leaf, t.values + r, 0)) for t, r in zip(first, rest, strict=True))
     return (*raised, *ensemble.trees[len(rest) :])
-
-
-def _lone_leaf() -> Tree:
-    none, zero = np.zeros(1, np.int32), np.zeros(1)
-    return Tree(
-        columns=none - np.int32(1),
-        thresholds=zero,
-        missing_left=np.zeros(1, np.bool_),
-        lefts=none,
-        rights=none,
-        values=zero,
-        gains=zero,
-        covers=zero,
-    )
 
 
 def _document(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Any:
@@ -262,8 +248,8 @@ def _loss(name: str, n_classes: int) -> Loss:
 
 def _count(text: str) -> int:
     count = int(text)
-    if not 0 <= count <= MAX_CATEGORIES:
-        raise ModelFileError(f"it counts {count} features or classes; {MAX_CATEGORIES} at most are read")
+    if not 0 <= count <= MAX_SIZE:
+        raise ModelFileError(f"it counts {count} features or classes; {MAX_SIZE} at most are read")
     return count
 
 

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.trees.tree import PRESENT
 
 Singles = NDArray[np.float32]
-
-# "Every present value goes left": a finite threshold, so that model files need no infinity.
-PRESENT = float(np.finfo(np.float64).max)
 
 # Base probabilities that every version of XGBoost takes as they are; 3.2 and later clip others to them.
 PROBABILITIES = np.float32(1e-6), np.float32(1 - 1e-6)

@@ -7,7 +7,6 @@ seen. So that these go the same way too, a split by category changes its childre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,13 +94,7 @@ def tree_from_dict(document: Mapping[str, Any], *, n_features: int) -> Tree:
 
 def _with_changed_sides(tree: Tree) -> Tree:
     """The tree with the children of splits by category exchanged."""
-    by_category = np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
-    return replace(
-        tree,
-        lefts=np.where(by_category, tree.rights, tree.lefts),
-        rights=np.where(by_category, tree.lefts, tree.rights),
-        missing_left=tree.missing_left ^ by_category,
-    )
+    return tree.with_children_swapped(np.isin(np.arange(tree.n_nodes), list(tree.left_categories)))
 
 
 def _categories_to_dict(tree: Tree) -> dict[str, list[int]]:

@@ -74,6 +74,7 @@ class PartitionedPassive:
             rng=bits(run),
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
+            share_codes=run.share_codes,
             alignment=self.words,
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),

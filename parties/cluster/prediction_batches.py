@@ -231,6 +231,6 @@ def _score(
     """Write the predictions of a partition, keyed by id."""
     predictions = score_part(ensemble, schema.columns, part, answers)
     predictions[status != RecordStatus.ANSWERED] = np.nan
-    table = reveal.apply(prediction_table(ids_of(part, schema.id_columns), predictions, status))
+    table = reveal.apply(prediction_table(ids_of(part, schema.id_columns), predictions, status, loss=ensemble.loss))
     with replacing(target) as unfinished:
         with_parts(table, schema.id_columns).to_parquet(unfinished, index=False)

@@ -21,11 +21,11 @@ from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Logistic, Loss
+from opboost.trees.losses import Loss
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
 from opboost.trees.xgboost_model import from_xgboost
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, TrainingColumn
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
 from parties.tables.parquet import read_stored
@@ -137,8 +137,7 @@ def train_on_partitions(
     """
     if parameters.early_stopping_rounds is not None:
         raise ParameterError("engine: dask holds no rows out, so early_stopping_rounds cannot be kept")
-    if parameters.scale_pos_weight != 1 and not isinstance(loss, Logistic):
-        raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
+    parameters.check_objective(loss)
     if any(len(other.paths) != len(own.paths) for other in released):
         raise DataError(f"every party must have {len(own.paths)} partitions, as the active party has")
     columns = _columns(own, released)
@@ -148,7 +147,7 @@ def train_on_partitions(
     limits = (constraints or ColumnConstraints()).on(
         [column.name for column in columns], are_categorical=[False] * len(columns), max_delta_step=step
     )
-    settings = training_settings(parameters, limits, loss, (), seed)
+    settings = training_settings(parameters, limits, loss, seed)
     settings |= {"max_bin": parameters.max_bin, "scale_pos_weight": parameters.scale_pos_weight, "nthread": None}
     if parameters.base_score is not None:
         settings["base_score"] = parameters.base_score
@@ -216,7 +215,7 @@ def _has_lost(client: Client, workers: set[str]) -> bool:
     return False
 
 
-def _columns(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[TrainingColumn, ...]:
+def _columns(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[Column, ...]:
     """All columns in the order of the features, without their rows."""
     mine = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
     theirs = (

@@ -9,10 +9,10 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.trees.tree import Tree
-from opboost.vertical import RankColumn, TrainingColumn
+from opboost.vertical import Column, RankColumn
 
 
-def by_cuts(trees: Sequence[Tree], columns: Sequence[TrainingColumn]) -> tuple[tuple[Tree, ...], tuple[Values, ...]]:
+def by_cuts(trees: Sequence[Tree], columns: Sequence[Column]) -> tuple[tuple[Tree, ...], tuple[Values, ...]]:
     """The trees with numbers of cuts in place of thresholds, and per column the thresholds that these stand for."""
     trees = [_on_ranks(tree, columns) for tree in trees]
     used: list[list[float]] = [[] for _ in columns]
@@ -23,7 +23,7 @@ def by_cuts(trees: Sequence[Tree], columns: Sequence[TrainingColumn]) -> tuple[t
     return tuple(_numbered(tree, cuts) for tree in trees), cuts
 
 
-def _on_ranks(tree: Tree, columns: Sequence[TrainingColumn]) -> Tree:
+def _on_ranks(tree: Tree, columns: Sequence[Column]) -> Tree:
     """The tree with whole ranks as thresholds. Where all present values go right, its children are exchanged."""
     of_ranks = np.array([isinstance(column, RankColumn) for column in columns])
     highest = np.array([column.n_ranks - 1 if isinstance(column, RankColumn) else 0 for column in columns])

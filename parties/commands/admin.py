@@ -105,7 +105,7 @@ def restore(
     folder: Annotated[Path, typer.Argument(help="Where the copy lies.")],
     run_file: LedgerOf = None,
     path: LedgerPath = None,
-    older: Annotated[bool, typer.Option("--older", help="Though it lacks lines that the ledger had.")] = False,
+    older: Annotated[bool, typer.Option("--older", help="Though it may lack lines that the ledger had.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Put a copy back where the ledger is lost or damaged; stop what uses it before."""

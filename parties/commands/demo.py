@@ -18,6 +18,7 @@ import yaml
 from opboost import rng
 from opboost.arrays import Values
 from opboost.metrics import evaluate
+from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
 from parties.config.desensitize_section import DesensitizeSection
@@ -43,8 +44,11 @@ MARKER = "README.txt"
 TEST_SHARE = 0.2
 SEED = 7
 
-# Points of a cell of the mechanisms that divide the domain: a tenth of its 1000.
-THETA = 100
+# Points of the mapped domain, and of a cell of the mechanisms that divide it: a tenth of them.
+POINTS, THETA = 100, 10
+
+# Budget per point: any two values of a column lose 99 times as much, 7.92.
+EPSILON = 0.08
 
 # A step that takes longer than this on the sample has gone wrong.
 STEP_LIMIT_S = 300
@@ -80,7 +84,8 @@ def release_settings(epsilon: float, mechanism: str) -> dict[str, Any]:
     ------
     ConfigError
     """
-    desensitize = {"mechanism": mechanism, "epsilon": epsilon, **({} if mechanism == "global" else {"theta": THETA})}
+    desensitize = {"mechanism": mechanism, "epsilon": epsilon, "domain_size": POINTS}
+    desensitize |= {} if mechanism == "global" else {"theta": THETA}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
 
@@ -155,7 +160,7 @@ def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
     _write_ids(folders)
     address = f"tcp://127.0.0.1:{free_port()}"
     shared = {"run_id": "demo", "data": "data.csv.gz", "schema": "schema.yaml", "align": {"method": "psi"}}
-    bank = {
+    bank: dict[str, Any] = {
         "role": "active",
         "party": BANK,
         **shared,
@@ -163,7 +168,7 @@ def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
         "listen": address,
         "secret_key": f"keys/{BANK}.secret",
         "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
-        "model": {"objective": "binary:logistic", "n_estimators": 100, "max_depth": 4, "learning_rate": 0.1},
+        "model": {"objective": "binary:logistic", **CALM, "max_depth": 3},
     }
     retailer = {
         "role": "passive",
@@ -284,4 +289,4 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
 
 
 def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
-    return evaluate(job.loss.name, labels, predictions)["auc"]
+    return evaluate(job.loss, labels, predictions)["auc"]

@@ -206,4 +206,4 @@ def _score(values: Values, labels: Values, test: OwnerRows) -> float:
 
 
 def _auc(test: OwnerRows, predictions: Values) -> float:
-    return evaluate(Logistic().name, test.labels, predictions)["auc"]
+    return evaluate(Logistic(), test.labels, predictions)["auc"]

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from opboost.privacy.laws import Law
+from opboost.trees.losses import Objective
 from parties.config.protection import Epsilon, Finite
 from parties.config.section import Section
 from protocols.messages.vertical import Terms
@@ -21,9 +22,7 @@ class AgreedSection(Section):
     one step of its own in every column, and whether it shares its thresholds.
     """
 
-    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] | None = Field(
-        None, description="The active party's objective."
-    )
+    objective: Objective | None = Field(None, description="The active party's objective.")
     tests: Annotated[int, Field(ge=0)] | None = Field(
         None, description="Most split tests that its model asks the passive party for."
     )

@@ -16,7 +16,7 @@ from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.horizontal import HorizontalRun, WorkerLedgerSection
 from parties.config.party_run import NamedKey, Wiring
 from parties.config.protection import GivenBudget, given_budgets
-from parties.config.section import Name, NonNegative, Positive, Section
+from parties.config.section import NonNegative, PlainName, Positive, Section
 from parties.config.training_section import TaskSection
 
 # An owner's tree goes to all others, so that connections grow with the square of their number.
@@ -41,7 +41,7 @@ class ChainSection(TaskSection):
     """The `training` section of a chain, the same at all owners; `order` lists them in the order of their turns."""
 
     recipe: Literal["inprivate"] = Field("inprivate", description="The training algorithm.")
-    order: Annotated[tuple[Name, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
+    order: Annotated[tuple[PlainName, ...], Field(min_length=2, max_length=MAX_OWNERS)] = Field(
         description="The owners, in the order of their turns."
     )
     broadcast: bool = Field(True, description="Whether a tree goes to all owners at once, or along the order.")

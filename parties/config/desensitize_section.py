@@ -20,7 +20,7 @@ from parties.errors import ConfigError
 # The most points of a mapped domain: some steps take memory for each of them.
 MAX_POINTS = 1_000_000
 
-Cells = Annotated[int, Field(ge=1)]
+CellCount = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=1e-6, le=1e6)]
 Points = Annotated[int, Field(ge=2, le=MAX_POINTS)]
 
@@ -33,7 +33,7 @@ class ColumnBudget(Section):
     per: Finite | None = Field(None, description="Difference in the column's own unit.")
     mechanism: Literal["global", "local", "adj"] | None = Field(None, description="The order-preserving mechanism.")
     law: Law | None = Field(None, description="The noise distribution.")
-    theta: Cells | None = Field(None, description="Width of cells, in points.")
+    theta: CellCount | None = Field(None, description="Width of cells, in points.")
     alpha: Share | None = Field(
         None, description="Weight of the budget between cells over that inside them, for `adj`."
     )
@@ -47,7 +47,7 @@ class DesensitizeSection(Section):
     mechanism: Literal["global", "local", "adj"] = Field("global", description="The order-preserving mechanism.")
     epsilon: Epsilon = Field(0.1, description="Budget per point of the mapped domain.")
     law: Law = Field(Law.CLAMPED, description="The noise distribution.")
-    theta: Cells | None = Field(None, description="Width of cells in points, for `local` and `adj`.")
+    theta: CellCount | None = Field(None, description="Width of cells in points, for `local` and `adj`.")
     alpha: Share = Field(1.0, description="Weight of the budget between cells over that inside them, for `adj`.")
     domain_size: Points = Field(1000, description="Points of the mapped domain.")
     category_epsilon: Epsilon | None = Field(

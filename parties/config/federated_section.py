@@ -85,7 +85,9 @@ class FederatedSection(Section):
                 update.clipping, epsilon=task.epsilon, delta=delta, n_trees=choices.n_trees, n_honest=n_honest
             )
             update, std = replace(update, clipping=noise.clipping), noise.grad_std
-        strength = strength_for(std) if self.reg_lambda is None else self.reg_lambda
+        strength = self.reg_lambda
+        if strength is None:
+            strength = strength_for(std, is_classification=update.is_classification)
         leaf = LeafRule(learning_rate=self.learning_rate, reg_lambda=strength, max_leaf=self.max_leaf)
         return FederatedAmongOwners(
             task=task,

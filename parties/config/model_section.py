@@ -11,26 +11,43 @@ from pydantic import Field
 from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Loss, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.validation import Metric
 from opboost.vertical import Engine, ValidationPlan
 from parties.config.section import Section
 from parties.errors import ConfigError
 
+_OF_LOSSES = {
+    "quantile_alpha",
+    "tweedie_variance_power",
+    "huber_slope",
+    "aft_loss_distribution",
+    "aft_loss_distribution_scale",
+}
+_ON_PARTITIONS = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
+
 
 class ModelSection(Section):
     """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
 
-    objective: Literal["binary:logistic", "reg:squarederror", "count:poisson", "multi:softprob"] = Field(
-        "binary:logistic", description="The loss."
+    objective: Objective = Field("binary:logistic", description="The loss.")
+    n_classes: int = Field(0, description="Number of classes, for `multi:softprob` and `ordinal:logistic`.")
+    quantile_alpha: tuple[float, ...] | None = Field(
+        None, description="Quantiles, for `reg:quantileerror`; by default the median."
     )
-    n_classes: int = Field(0, description="Number of classes, for `multi:softprob`.")
+    tweedie_variance_power: float | None = Field(None, description="For `reg:tweedie`; by default 1.5.")
+    huber_slope: float | None = Field(None, description="For `reg:pseudohubererror`; by default 1.")
+    aft_loss_distribution: Literal["normal", "logistic", "extreme"] | None = Field(
+        None, description="Noise of log times, for `survival:aft`; by default normal."
+    )
+    aft_loss_distribution_scale: float | None = Field(None, description="Its scale; by default 1.")
     engine: Engine = Field("native", description="What grows the trees.")
     n_estimators: int = Field(100, description="Rounds of boosting.")
     max_depth: int = Field(6, description="Most levels of a tree; 0: no limit, with `max_leaves`.")
     max_leaves: int = Field(0, description="Most leaves; growth is then by largest gain. 0: no limit.")
     learning_rate: float = Field(0.3, description="Factor of every leaf value.")
     reg_lambda: float = Field(1.0, description="L2 regularisation of leaf values.")
+    reg_alpha: float = Field(0.0, description="L1 regularisation of leaf values.")
     gamma: float = Field(0.0, description="Least gain of a split.")
     min_child_weight: float = Field(1.0, description="Least sum of Hessians in a child.")
     max_delta_step: float | None = Field(
@@ -38,6 +55,8 @@ class ModelSection(Section):
     )
     subsample: float = Field(1.0, description="Share of the rows of each round.")
     colsample_bytree: float = Field(1.0, description="Share of the columns of each tree.")
+    colsample_bylevel: float = Field(1.0, description="Share of these columns at each level of a tree.")
+    colsample_bynode: float = Field(1.0, description="Share of these columns at each node.")
     max_bin: int = Field(256, description="Most bins of a column.")
     max_cat_to_onehot: int = Field(4, description="Up to so many categories, a split separates one from the others.")
     scale_pos_weight: float = Field(1.0, description="Weight of positive records.")
@@ -64,6 +83,8 @@ class ModelSection(Section):
         ------
         ValueError
         """
+        if self.objective not in _ON_PARTITIONS:
+            raise ValueError(f"engine: dask has the objectives {', '.join(_ON_PARTITIONS)}; found {self.objective}")
         held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
         if held_out:
             raise ValueError(f"engine: dask holds no rows out: leave model.{' and model.'.join(sorted(held_out))} out")
@@ -79,6 +100,11 @@ class ModelSection(Section):
         self.metrics()
         names = {field.name for field in fields(BoostingParameters)}
         return BoostingParameters(**self.model_dump(include=names))
+
+    @property
+    def left_open(self) -> frozenset[str]:
+        """The hyperparameters that the run file does not name."""
+        return frozenset(type(self).model_fields) - self.model_fields_set
 
     @property
     def constraints(self) -> ColumnConstraints:
@@ -99,4 +125,5 @@ class ModelSection(Section):
 
     def loss(self) -> Loss:
         """The objective."""
-        return loss_by_name(self.objective, self.n_classes)
+        given = self.model_dump(include=_OF_LOSSES, exclude_none=True)
+        return loss_by_name(self.objective, self.n_classes, **given)

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
-from parties.config.section import Name, Section
+from parties.config.section import PlainName, Section
 from parties.errors import ConfigError
 from protocols.transport.channel import Timing
 
@@ -34,7 +34,7 @@ def _default_folder(given: dict[str, Any]) -> Path:
 class NamedKey(Section):
     """Another party: its name and its public key file."""
 
-    name: Name = Field(description="The other party's name.")
+    name: PlainName = Field(description="The other party's name.")
     public_key: Path | None = Field(None, description="Its public key file.")
 
 
@@ -72,8 +72,8 @@ class PartyRun(Section):
     """The keys that run files of all roles have."""
 
     role: str = Field(description="The role.")
-    party: Name = Field(description="This party's name.")
-    run_id: Name = Field(description="Name of the run, the same on all sides.")
+    party: PlainName = Field(description="This party's name.")
+    run_id: PlainName = Field(description="PlainName of the run, the same on all sides.")
     table_schema: Path = Field(alias="schema", description="Schema file of the data.")
     secret_key: Path | None = Field(None, description="This party's secret key file.")
     timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")

@@ -16,7 +16,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from opboost.arrays import Values
-from opboost.trees.losses import Logistic, Loss, Softmax
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from parties.config.section import Section
 from parties.errors import ConfigError
 
@@ -67,11 +67,11 @@ class RevealSection(Section):
         ------
         ConfigError
         """
-        if self.top is not None and isinstance(loss, Softmax):
+        if self.top is not None and loss.n_outputs > 1:
             raise ConfigError(
-                f"reveal.top needs one score per record, but the model has {loss.n_outputs} classes. Nothing was sent"
+                f"reveal.top needs one score per record, but the model has {loss.n_outputs} scores. Nothing was sent"
             )
-        if isinstance(self.bins, int) and not isinstance(loss, (Logistic, Softmax)):
+        if isinstance(self.bins, int) and not isinstance(loss, (Logistic, Ordinal, Softmax)):
             raise ConfigError(
                 f"reveal.bins divides probabilities evenly, but the objective is {loss.name}; list the edges of the "
                 "bins. Nothing was sent"
@@ -84,7 +84,7 @@ class RevealSection(Section):
         ----------
         predictions : DataFrame
             With the columns ``id``, ``prediction``, ``status``, and ``probability_k`` for several classes: then these
-            are made coarse, and ``prediction`` stays the most probable class.
+            are made coarse, and ``prediction`` stays the most probable class; or with ``quantile_alpha`` alone.
 
         Returns
         -------
@@ -92,7 +92,9 @@ class RevealSection(Section):
             With `top`, its rows are in the order of the rank; equal written scores share a rank, and of records with
             equal exact scores those that come first are kept.
         """
-        scores = [name for name in predictions.columns if name.startswith("probability_")] or ["prediction"]
+        scores = [name for name in predictions.columns if name.startswith(("probability_", "quantile_"))] or [
+            "prediction"
+        ]
         if self.top is not None:
             predictions = predictions[predictions["status"] == "ok"]
             predictions = predictions.nlargest(self.top, "prediction", keep="first")

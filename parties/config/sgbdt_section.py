@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import Field
 
-from opboost.horizontal.sgbdt.training import Shape
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
+from opboost.horizontal.sgbdt.training import SGBDTSettings
 from parties.config.section import NonNegative, Positive, Section
 
-# What the estimators of this recipe have been tuned to; a test compares the two.
-_DEFAULTS: dict[str, dict[str, float]] = {
-    "binary:logistic": {
-        "n_estimators": 300,
-        "learning_rate": 0.4,
-        "max_grad": 0.5,
-        "denominator_noise": 2.0,
-        "noise_lambda": 10.0,
-        "columns_per_tree": 1,
-        "max_cells": 16,
-    },
-    "reg:squarederror": {
-        "n_estimators": 150,
-        "learning_rate": 1.0,
-        "max_grad": 0.25,
-        "denominator_noise": 6.0,
-        "noise_lambda": 35.0,
-        "columns_per_tree": 0,
-        "max_cells": 16,
-    },
-}
+# The estimators' defaults; a test compares the two.
+_DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
 
 
 class SGBDTSection(Section):
@@ -40,7 +23,7 @@ class SGBDTSection(Section):
     use_filter: bool | None = Field(
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
-    max_depth: int = Field(3, ge=0, le=12, description="Levels of a tree.")
+    max_depth: int = Field(0, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers.")
     learning_rate: Positive = Field(
         0.0, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
     )
@@ -52,28 +35,30 @@ class SGBDTSection(Section):
     )
     reg_lambda: NonNegative = Field(1.0, description="L2 regularisation of leaf values.")
     noise_lambda: NonNegative = Field(
-        0.0, description="Least regularisation per unit of noise; left out: 10 for classes, 35 for numbers."
+        0.0, description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers."
     )
     max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
-    columns_per_tree: int = Field(0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes.")
+    columns_per_tree: int = Field(
+        0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
+    )
     subsample: float = Field(1.0, gt=0, le=1, description="Share of the records of each tree.")
-    max_cells: int = Field(0, ge=2, le=65535, description="Cells of a column's public grid; left out: 16.")
+    max_cells: int = Field(
+        0, ge=2, le=65535, description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers."
+    )
 
     def completed(self, objective: str) -> SGBDTSection:
         """The section with the defaults of an objective for what was left out."""
-        update: dict[str, Any] = {
-            name: value for name, value in _DEFAULTS[objective].items() if name not in self.model_fields_set
-        }
-        return self.model_copy(update=update)
+        left_out = _DEFAULTS[objective].keys() - self.model_fields_set
+        return self.model_copy(update={name: _DEFAULTS[objective][name] for name in left_out})
 
     @property
     def has_filter(self) -> bool:
         """Whether records have individual privacy filters."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
-    def shape(self, n_columns: int, *, is_printed: bool) -> Shape:
+    def shape(self, n_columns: int, *, is_printed: bool) -> SGBDTSettings:
         """The shape of the trees."""
-        return Shape(
+        return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,
             reg_lambda=self.reg_lambda,

@@ -103,6 +103,9 @@ class ActiveRun(_Run):
     listen: ListenAddress = Field(description="Address that passive parties connect to.")
     passive: Annotated[tuple[Peer, ...], Field(min_length=1)] = Field(description="The passive parties.")
     model: ModelSection = Field(ModelSection(), description="Objective and hyperparameters.")
+    correct_noise: bool = Field(
+        True, description="Whether to learn through the noise of columns whose codes are shared."
+    )
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
 
     @property
@@ -132,6 +135,9 @@ class PassiveRun(_Run):
     desensitize: DesensitizeSection = Field(DesensitizeSection(), description="Mechanisms and budgets of the columns.")
     opaque_names: bool = Field(True, description="Whether columns are offered under names that say nothing.")
     share_thresholds: bool = Field(False, description="Whether the active party gets thresholds.")
+    share_codes: bool = Field(
+        True, description="Whether the active party gets the released codes of the ranks, which costs no privacy."
+    )
     allow_routed: bool = Field(True, description="Whether new records may be answered from exact values.")
     changed_values: Literal["redraw", "keep"] = Field(
         "redraw", description="Draw changed values anew, or keep the first draw."

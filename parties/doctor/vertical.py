@@ -16,7 +16,7 @@ from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, chec
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
 from parties.ledger.budget import Balances, Budget
-from parties.ledger.ledger_lines import Release
+from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
@@ -134,7 +134,9 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
             checks.add("budget", Status.PROBLEM, str(error))
 
 
-def _check_before_alignment(ledger: Ledger, releases: Sequence[Release], budget: Budget, checks: Checklist) -> None:
+def _check_before_alignment(
+    ledger: Ledger, releases: Sequence[ChargedColumn], budget: Budget, checks: Checklist
+) -> None:
     """Check that all columns could be drawn: what is stored for the common records shows only after alignment."""
     verified = f"{ledger.n_lines} lines, verified; {len(releases)} columns to draw unless they are stored already for "
     checks.add("ledger", Status.OK, f"{verified}the records that turn out to be common")

@@ -255,7 +255,7 @@ class PartedRows:
     def own_fit(self, model: Ensemble) -> FitQuality | None:
         """How a model fits the rows, from 16 bytes a row; None where labels cannot tell anything."""
         labels, predicted = (np.concatenate(each) for each in zip(*self._parts.predictions(model), strict=True))
-        return fit_quality(model.loss.name, labels, predicted, basis=OWN_ROWS, metric=default_metric(model.loss))
+        return fit_quality(model.loss, labels, predicted, basis=OWN_ROWS, metric=default_metric(model.loss))
 
     def start_tree(self, output: int) -> None:
         self._told.append(methodcaller("start_tree", output))

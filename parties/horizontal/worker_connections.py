@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.errors import DecodeError, ProtocolError, SumRefused
+from protocols.errors import DecodeError, ProtocolError, SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Join
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
@@ -106,7 +106,7 @@ class Connections:
         """The next message of a worker; None if it is gone."""
         try:
             message = worker.channel.receive()
-        except DecodeError as error:
+        except (DecodeError, UnexpectedMessage) as error:
             self.expel(worker, str(error))
             return None
         except ProtocolError as error:

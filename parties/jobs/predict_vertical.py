@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from opboost.schema import TableSchema
+from opboost.trees.tree import Ensemble
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused
@@ -21,18 +22,27 @@ from parties.session.connections import open_connections
 from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
-from parties.vertical.prediction_client import Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
+from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from parties.vertical.release_accounts import answerer_of
 from protocols.messages.vertical import RecordStatus
 
 
 def predict_active(
-    path: Path, *, data: Path | None, ids: Path | None, mode: str, out: Path | None, insecure: bool, terminal: Terminal
+    path: Path,
+    *,
+    data: Path | None,
+    ids: Path | None,
+    mode: str,
+    out: Path | None,
+    reasons: int = 0,
+    insecure: bool,
+    terminal: Terminal,
 ) -> Path:
-    """Score records with the run's model; returns the file of predictions.
+    """Score records with the run's model, with so many `reasons` each; returns the file of predictions.
 
     In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
     mode ``local`` the data file holds the passive parties' columns too, in clear.
@@ -42,8 +52,14 @@ def predict_active(
     folder = RunFolder(run.run_folder)
     model = folder.load_joint_model()
     run.reveal.check(model.ensemble.loss)
+    evaluate: Evaluation = Ensemble.predict
+    if reasons:
+        check_reasons(model.ensemble, run.reveal)
+        evaluate = predicted_and_explained
     source = data or run.data
     if _is_partitioned(run, source):
+        if reasons:
+            raise ConfigError(f"--reasons are for one file, and {source} is a folder of partitions. Nothing was sent")
         return _predict_partitions(
             run,
             folder,
@@ -69,7 +85,8 @@ def predict_active(
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal))
         if mode == "local":
-            predictions, status = predict_locally(model, own, table.frame), np.zeros(table.n_rows, np.uint8)
+            predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
+            status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
             predictions, status = predict_jointly(
@@ -82,8 +99,13 @@ def predict_active(
                 desensitized=mode == "desensitized",
                 reveal=run.reveal.words(),
                 progress=terminal.progress,
+                evaluate=evaluate,
             )
-        written = run.reveal.apply(prediction_table(table.index, predictions, status))
+        if reasons:
+            predictions, contributions = predictions[:, 0], predictions[:, 1:]
+        written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
+        if reasons:
+            written = written.join(reason_table(model.ensemble, contributions, reasons))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)

@@ -139,7 +139,9 @@ def _train(
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-    train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    if model.choice is not None:
+        place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
     return channels, job.n_rows
 
 

@@ -49,7 +49,7 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     path : Path
         Of the ledger.
     older : bool
-        Whether a copy may be put back that lacks lines which the ledger's head says there were.
+        Whether a copy may be put back that lacks lines which the ledger's head says there were, or where no head says.
 
     Raises
     ------
@@ -60,11 +60,12 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     n_lines = _verified(source)
     if path.exists() and _is_sound(path):
         raise LedgerError(f"{path} is sound: a copy would forget what was released since. Nothing was restored")
-    if not older and (n_known := _lines_of(_head(path))) > n_lines:
+    n_known = _lines_of(_head(path))
+    if not older and (n_known is None or n_known > n_lines):
+        known = f"nothing tells how many lines {path} had" if n_known is None else f"{path} had {n_known} lines"
         raise LedgerError(
-            f"{_head(path)} says that the ledger had {n_known} lines, and the copy has {n_lines}: what the others "
-            "released would be released again and not be counted. Take a later copy, or say --older. Nothing was "
-            "restored"
+            f"{known}, and the copy has {n_lines}: what others released would be released again and not be counted. "
+            "Take the latest copy, and say --older if it may lack lines. Nothing was restored"
         )
     make_folder(path.parent)
     with reporting(path):
@@ -95,8 +96,8 @@ def _head(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def _lines_of(head: Path) -> int:
+def _lines_of(head: Path) -> int | None:
     try:
         return int(json.loads(head.read_text())["lines"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return 0
+        return None

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
+from parties.ledger.ledger_lines import Fields, family_of
 from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
 from parties.tables.blocks import NAME_BYTES
 
@@ -59,6 +60,7 @@ class Contents(Protocol):
     @property
     def n_stored(self) -> int: ...
     def content(self, charge: int, names: str) -> str | None: ...
+    def line(self, number: int) -> Fields: ...
     def note_stored(self, charge: int, names: str, content: str) -> None: ...
 
 
@@ -112,16 +114,16 @@ class CellStore:
         charges: set[int] = set()
         drawn_under: dict[int, list[NDArray[np.intp]]] = {}
         draws = [
-            (number, charge, digest, places, hit)
+            (charge, digest, places, hit)
             for hit in hits
-            for number, charge, digest, places in self._database.execute(
-                "SELECT draws.number, charge, digest, draws.places FROM draws JOIN name_sets "
+            for charge, digest, places in self._database.execute(
+                "SELECT charge, digest, draws.places FROM draws JOIN name_sets "
                 "ON name_sets.number = draws.names WHERE names = ? AND family = ?",
                 (hit.names, _short(family)),
             )
         ]
-        for _, charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
-            self._check(charge, digest, places)
+        for charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
+            self._check(charge, _short(family), digest, places)
             drawn_under.setdefault(charge, []).append(hit.rows)
             # A whole block is not gathered row by row.
             rows, at = every if len(hit.rows) == len(exact) else hit.rows, hit.places
@@ -194,12 +196,15 @@ class CellStore:
         LedgerError
         """
         self.check()
-        for number, digest, places in self._database.execute("SELECT number, digest, places FROM name_sets").fetchall():
+        sets = "SELECT number, digest, length, places FROM name_sets"
+        for number, digest, length, places in self._database.execute(sets).fetchall():
             for _ in self.names.pieces_of(digest, places):
                 pass
-            draws = "SELECT charge, places FROM draws WHERE names = ?"
-            for charge, packed in self._database.execute(draws, (number,)).fetchall():
-                self._check(charge, digest, packed)
+            if length <= PIECE:
+                self.names.check_index(number)
+            draws = "SELECT charge, family, places FROM draws WHERE names = ?"
+            for charge, family, packed in self._database.execute(draws, (number,)).fetchall():
+                self._check(charge, family, digest, packed)
                 for i in range(0, len(packed), 32):
                     self.names.piece(packed[i : i + 32])
 
@@ -214,8 +219,9 @@ class CellStore:
                 found.append(both if is_whole else both[:, places[start:end] - piece * CODES])
         return np.concatenate(found, axis=1)
 
-    def _check(self, charge: int, digest: bytes, places: bytes) -> None:
-        if self._ledger.content(charge, digest.hex()) != _content(digest, places):
+    def _check(self, charge: int, family: bytes, digest: bytes, places: bytes) -> None:
+        is_drawn = self._ledger.content(charge, digest.hex()) == _content(digest, places)
+        if not is_drawn or _short(family_of(self._ledger.line(charge))) != family:
             raise self.names.damaged(f"cells that line {charge} charged")
 
 

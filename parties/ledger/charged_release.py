@@ -31,7 +31,7 @@ from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
 from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
@@ -46,7 +46,7 @@ class DueCells:
 
     Attributes
     ----------
-    release : Release
+    release : ChargedColumn
         Of the records that are to be charged.
     n_found : int
         Cells that were drawn before.
@@ -56,7 +56,7 @@ class DueCells:
         Earlier charges with their keys of which something is to be drawn.
     """
 
-    release: Release
+    release: ChargedColumn
     n_found: int
     charges: tuple[int, ...]
     unfinished: tuple[tuple[int, bytes], ...]

@@ -50,7 +50,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class ChargedColumn:
     """One column of some records as it is about to leave: a name for what is drawn, and its cost.
 
     Attributes
@@ -81,7 +81,7 @@ class Reuse:
     n_records: int
 
 
-def charge_fields(release: Release, charge: Charge, occasion: Occasion) -> Fields:
+def charge_fields(release: ChargedColumn, charge: Charge, occasion: Occasion) -> Fields:
     """The line of a charge; its epsilon is the loss over `points` of the release's own domain, which are one `unit`."""
     return {
         "kind": "charge",
@@ -173,6 +173,12 @@ def _bits_before(line: Mapping[str, Any]) -> float:
     if "points" in line or line["terms"].get("mechanism") != "local":
         return 0.0
     return math.log2(math.ceil(line["terms"]["domain_size"] / line["terms"]["theta"]))
+
+
+def family_of(line: Fields) -> str:
+    """`Release.family` of a line that charges, also where an earlier version wrote it."""
+    terms = {name: value for name, value in line["terms"].items() if name != "changed_values"}
+    return digest_of([line["column"], line["schema"], digest_of(terms)])
 
 
 def canonical(document: JsonValue) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from opboost.arrays import KeptCodes, Mask
 from opboost.preprocess import EncodedColumn
 from parties.errors import LedgerError
-from parties.ledger.ledger_lines import Fields, digest_of, migrated_fields
+from parties.ledger.ledger_lines import Fields, family_of, migrated_fields
 from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_ledger import Ledger
 from parties.storage.sqlite import connect, reporting
@@ -98,7 +98,6 @@ def _take(ledger: Ledger, charge: int, content: bytes, table: OldTable | None) -
     """Store what an entry holds under its records' names; False if these are not known."""
     line, file = ledger.line(charge), io.BytesIO(content)
     drawn, old_names = np.load(file), np.load(file).reshape(-1).view(NAME)
-    terms = {key: value for key, value in line["terms"].items() if key != "changed_values"}
     if len(old_names) and "changed_values" in line["terms"]:
         found = old_names, drawn, np.full(len(drawn), _UNKNOWN)
     elif table is None or line["column"] not in table.columns:
@@ -112,8 +111,7 @@ def _take(ledger: Ledger, charge: int, content: bytes, table: OldTable | None) -
         found = known
     names, codes, exact = found
     order = np.argsort(names)
-    family = digest_of([line["column"], line["schema"], digest_of(terms)])
-    ledger.cells.put(charge, family, ledger.cells.names.put(names[order]), codes[order], exact[order])
+    ledger.cells.put(charge, family_of(line), ledger.cells.names.put(names[order]), codes[order], exact[order])
     return True
 
 

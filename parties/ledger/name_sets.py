@@ -92,6 +92,10 @@ class NameSets:
             rows_of.setdefault(number, []).append((row, place))
         for number, pairs in rows_of.items():
             rows, places = np.array(sorted(pairs), np.int64).T
+            stored = self._names_of(number)
+            at = np.minimum(np.searchsorted(stored, names[rows]), len(stored) - 1)
+            if (stored[at] != names[rows]).any() or (at != places).any():
+                raise self.damaged("names of records")
             hits.append(Hit(number, rows, places))
         return [hit for hit in hits if len(hit.rows)]
 
@@ -117,6 +121,31 @@ class NameSets:
         for row, is_asked, (_, number, place) in zip(rows.tolist(), names[rows] == wanted, found, strict=True):
             if is_asked:
                 yield row, number, place
+
+    def check_index(self, number: int) -> None:
+        """Compare the index with the names of a small set.
+
+        Raises
+        ------
+        LedgerError
+            If it lacks one or has one in another place.
+        """
+        names = _as_bytes(self._names_of(number))
+        for start in range(0, len(names), _BATCH):
+            batch = names[start : start + _BATCH]
+            found = self._database.execute(
+                f"SELECT name, place FROM members WHERE number = ? AND name IN ({', '.join('?' * len(batch))})",
+                (number, *batch),
+            )
+            if dict(found) != {name: start + i for i, name in enumerate(batch)}:
+                raise self.damaged("names of records")
+
+    def _names_of(self, number: int) -> Names:
+        """All names of a small set, verified."""
+        row = self._database.execute("SELECT digest, places FROM name_sets WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            raise self.damaged("names of records")
+        return np.frombuffer(b"".join(self.pieces_of(*row)), NAME)
 
     def put(self, names: Names) -> NameSet:
         """Keep a set of records, whose names ascend."""

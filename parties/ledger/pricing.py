@@ -13,17 +13,17 @@ from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
 from parties.ledger.costs import Cells, Cost, Unit
-from parties.ledger.ledger_lines import Release, digest_of
+from parties.ledger.ledger_lines import ChargedColumn, digest_of
 from parties.storage.serialization import mechanism_to_dict
 from parties.tables.key_sets import KeySet
 
 
-def planned(mechanisms: Sequence[ColumnMechanism], records: KeySet, *, is_secure: bool) -> list[Release]:
+def planned(mechanisms: Sequence[ColumnMechanism], records: KeySet, *, is_secure: bool) -> list[ChargedColumn]:
     """What releasing columns of some records would be entered as, and what it would cost, if nothing was drawn."""
     return [priced(unpriced(mechanism, is_secure=is_secure), records) for mechanism in mechanisms]
 
 
-def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> Release:
+def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
     """The release of a column that has no rows yet: its terms, and what each row will cost."""
     promise, document = mechanism.guarantee(), mechanism_to_dict(mechanism)
     terms: dict[str, JsonValue] = {
@@ -52,10 +52,10 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> Release:
     assert isinstance(described, dict)
     described.pop("step", None)
     schema = digest_of([document["name"], described])
-    return Release(schema=schema, mechanism=digest_of(terms), terms=terms, cost=cost)
+    return ChargedColumn(schema=schema, mechanism=digest_of(terms), terms=terms, cost=cost)
 
 
-def priced(offer: Release, records: KeySet) -> Release:
+def priced(offer: ChargedColumn, records: KeySet) -> ChargedColumn:
     """The release of these records of a column."""
     return replace(offer, cost=replace(offer.cost, records=records))
 

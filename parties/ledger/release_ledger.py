@@ -24,9 +24,9 @@ from parties.ledger.budget import Balances, Budget
 from parties.ledger.cell_store import CELL_TABLES, CellStore
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import (
+    ChargedColumn,
     Fields,
     Occasion,
-    Release,
     ResolvedTest,
     Reuse,
     cells_fields,
@@ -109,13 +109,13 @@ class Ledger:
         return self._lines.n_lines
 
     def charge(
-        self, releases: Sequence[Release], reuses: Mapping[str, Reuse], occasion: Occasion, budget: Budget
+        self, releases: Sequence[ChargedColumn], reuses: Mapping[str, Reuse], occasion: Occasion, budget: Budget
     ) -> list[int]:
         """Enter what is about to be drawn, and what is used again; all of it or, over budget, nothing.
 
         Parameters
         ----------
-        releases : sequence of Release
+        releases : sequence of ChargedColumn
         reuses : mapping of str to Reuse
             By column.
         occasion : Occasion
@@ -204,7 +204,7 @@ class Ledger:
         """Read and verify what other processes have added."""
         self._lines.refresh()
 
-    def _enter(self, add: Callable[[Fields], int], release: Release, occasion: Occasion) -> int:
+    def _enter(self, add: Callable[[Fields], int], release: ChargedColumn, occasion: Occasion) -> int:
         """Enter a release's charge and, of a Local-Map, its cells; returns the number of the charge."""
         charge = self.balances.charge_of(release.cost)
         line = charge_fields(release, charge, occasion)

@@ -14,7 +14,7 @@ import numpy as np
 
 from opboost.errors import AccountError
 from opboost.privacy.accounting import (
-    Account,
+    Accountant,
     by_gaussian,
     by_loss_distribution,
     by_pure,
@@ -25,7 +25,6 @@ from opboost.privacy.accounting import (
 )
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
@@ -34,19 +33,18 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
-    SkellamRelease,
     SkellamRounds,
 )
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Block, Figure, FigureGrid, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
 from parties.reports.words import number
 
 # Orders and deltas at which the curves are shown.
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 SHOWN_DELTAS = (1e-4, 1e-6, 1e-8, 1e-10)
 
-_ACCOUNTS: dict[str, Account] = {
+_ACCOUNTS: dict[str, Accountant] = {
     "pure composition": by_pure,
     "exact Gaussian": by_gaussian,
     "Renyi": by_renyi,
@@ -116,8 +114,10 @@ def account_facts(guarantee: RecordGuarantee, releases: Sequence[Release] = ()) 
     )
 
 
-def _profile(account: Account, releases: Sequence[Release], deltas: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """Epsilon at each delta; empty if the account does not support these releases."""
+def _profile(
+    account: Accountant, releases: Sequence[Release], deltas: Sequence[float]
+) -> tuple[tuple[float, float], ...]:
+    """Epsilon at each delta; nothing if the account does not know these releases."""
     try:
         if account is by_loss_distribution:
             return tuple(zip(deltas, loss_distribution_profile(releases, deltas), strict=True))
@@ -141,11 +141,9 @@ def _kind(release: Release) -> str:
             return "discrete Laplace"
         case GaussianRelease():
             return "Gaussian"
-        case DiscreteGaussianRelease():
-            return "discrete Gaussian"
         case SampledGaussianRelease():
             return "Gaussian on sampled records"
-        case SkellamRelease() | SkellamRounds():
+        case SkellamRounds():
             return "Skellam"
         case FilteredRelease():
             return "everything behind an individual filter"
@@ -159,12 +157,10 @@ def _noise(release: Release) -> str:
             return f"epsilon {number(epsilon)}"
         case LaplaceRelease(l1=l1, scale=scale):
             return f"scale {number(scale / l1)} sensitivities"
-        case GaussianRelease(mu=mu) | DiscreteGaussianRelease(mu=mu):
+        case GaussianRelease(mu=mu):
             return f"sigma {number(1 / mu)} sensitivities"
         case SampledGaussianRelease(rate=rate, mu=mu):
             return f"sigma {number(1 / mu)} sensitivities, each record with probability {number(rate)}"
-        case SkellamRelease(variance=variance, l2_squared=squared):
-            return f"sigma {number(math.sqrt(variance / squared))} sensitivities"
         case SkellamRounds(mu=mu):
             return f"in all as one Gaussian release of sigma {number(1 / mu)} sensitivities"
         case FilteredRelease(order=order, rho=rho):
@@ -198,7 +194,10 @@ def account_section(facts: AccountFacts) -> PageSection:
     rows += [(f"epsilon against {one.against}", number(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
-    blocks: list[Block] = [Prose(str(promise), is_strong=True), FigureGrid("The promise", ("", "value"), tuple(rows))]
+    blocks: list[PageBlock] = [
+        Prose(str(promise), is_strong=True),
+        FigureGrid("The promise", ("", "value"), tuple(rows)),
+    ]
     if facts.queries:
         queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
         blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from parties.reports.horizontal_account import account_section
 from parties.reports.horizontal_facts import RecordFacts
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_page import fit_sections, history_sections, importance_blocks
 from parties.reports.words import number, size
 
@@ -52,7 +52,7 @@ def _no_rows() -> PageSection:
     return PageSection("Quality", (Prose(told),))
 
 
-def _part_blocks(facts: RecordFacts) -> Iterator[Block]:
+def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     history = facts.history
     if facts.role != "coordinator":
         yield Prose(f"{history.party} took part with {history.n_records:,} rows, which it told nobody.")

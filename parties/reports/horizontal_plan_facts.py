@@ -31,7 +31,7 @@ from parties.progress import Progress, no_progress
 from parties.reports.horizontal_facts import RecordTerms, record_terms, releases_of
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
-MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
+NOISE_MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ def _noises(
         return ()
     agreed, noise = training.epsilon, recipe.noise
     is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
-    wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in MULTIPLES}
+    wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in NOISE_MULTIPLES}
     found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
     for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
         with suppress(OpBoostError, PartyError):

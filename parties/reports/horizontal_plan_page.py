@@ -9,7 +9,7 @@ from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.horizontal_account import account_section, uncertified
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
-from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.sentences import odds
 from parties.reports.words import number, size
 
@@ -37,7 +37,7 @@ def record_plan_page(plan: RecordPlan) -> Page:
     )
 
 
-def _plain_blocks(plan: RecordPlan) -> Iterator[Block]:
+def _plain_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     promise = plan.account.guarantee
     rows = "" if plan.n_records is None else f", with {plan.n_records:,} rows of its own that stay where they are"
     kind = "adds up answers" if plan.role == "coordinator" else "answers" if plan.role == "worker" else "trains in turn"
@@ -62,7 +62,7 @@ def _size(plan: RecordPlan) -> str:
     return f"The model has {plan.n_trees} trees on {plan.n_columns} columns, whose bounds are public."
 
 
-def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
+def _noise_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     agreed = plan.settings["epsilon"]
     rows = tuple(
         (number(one.epsilon) + (" (agreed)" if one.epsilon == agreed else ""), number(one.multiplier))
@@ -85,7 +85,7 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[Block]:
         yield from _share_blocks(plan)
 
 
-def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
+def _share_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     honest, fewest = plan.settings["honest"], plan.settings["threshold"]
     marks = {honest: " (counted on)", fewest: " (fewest that are summed)"}
     if honest == fewest:
@@ -115,7 +115,7 @@ def _share_blocks(plan: RecordPlan) -> Iterator[Block]:
     )
 
 
-def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[Block]:
+def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[PageBlock]:
     yield Prose(
         "For a run in which nobody drops out, without handshakes; counted by running the recipe on answers of nothing. "
         "Random trees take just so much; trees that are chosen by noisy answers are "

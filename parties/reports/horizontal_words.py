@@ -10,7 +10,7 @@ from parties.config.chain import ChainSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.training_section import TrainingSection, flat
 from parties.ledger.model_ledger import LedgerPosition
-from parties.reports.page import Block, FigureGrid, PageSection, Prose
+from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 from parties.reports.words import number
 
 
@@ -150,7 +150,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
             ("epsilon", "delta"), position.spent, position.cost, position.remaining, strict=True
         )
     )
-    blocks: list[Block] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
+    blocks: list[PageBlock] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
     if not is_over and any(left is not None and left < 0 for left in position.remaining):
         blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
     return PageSection("Ledger", tuple(blocks))

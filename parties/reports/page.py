@@ -60,7 +60,7 @@ class Figure:
     caption: str
 
 
-Block = Prose | FigureGrid | Figure
+PageBlock = Prose | FigureGrid | Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class PageSection:
     """A section of a page: a heading and its blocks."""
 
     heading: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[PageBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def to_markdown(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _markdown_of(block: Block) -> list[str]:
+def _markdown_of(block: PageBlock) -> list[str]:
     match block:
         case Prose(text, is_strong):
             return [f"**{_escaped(text)}**" if is_strong else _escaped(text)]

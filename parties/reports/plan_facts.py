@@ -127,7 +127,7 @@ class Plan:
     columns : tuple of ColumnPlan
     ledger : Statement or None
         What was spent before; None if there is no ledger yet.
-    opaque_names, share_thresholds, allow_routed : bool
+    opaque_names, share_thresholds, share_codes, allow_routed : bool
         What else the run file lets out.
     most_tests : int or None
         Split tests that were agreed on as the most; None leaves the number to the active party.
@@ -144,6 +144,7 @@ class Plan:
     ledger: Statement | None
     opaque_names: bool
     share_thresholds: bool
+    share_codes: bool
     allow_routed: bool
     most_tests: int | None
     redraws: bool
@@ -188,6 +189,7 @@ def plan_of(
         ledger=read_statement(path, None) if run.ledger.path.exists() else None,
         opaque_names=run.opaque_names,
         share_thresholds=run.share_thresholds,
+        share_codes=run.share_codes,
         allow_routed=run.allow_routed,
         most_tests=run.active.agreed.tests,
         redraws=run.changed_values == "redraw",

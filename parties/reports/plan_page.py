@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
 from parties.reports.choices import label
 from parties.reports.figures import Axis, Series, bars, lines
-from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.plan_facts import Candidate, ColumnPlan, Plan
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent
 
@@ -44,8 +44,9 @@ def _summary(plan: Plan) -> PageSection:
     routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
     lets_out = (
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
-        f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; exact routing bits for new records are "
-        f"{routed}."
+        f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
+        f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
+        f"from the release, they cost no privacy); exact routing bits for new records are {routed}."
     )
     changes = (
         f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "
@@ -89,7 +90,7 @@ def _example_record(plan: Plan) -> PageSection:
     )
 
 
-def _column_blocks(column: ColumnPlan) -> Iterator[Block]:
+def _column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
     yield Prose(column.sentence, is_strong=True)
     yield _facts_grid(column)
     yield _comparison_grid(column)

@@ -60,6 +60,8 @@ class ActiveFacts:
         In training, and of predictions where labels were known.
     importance : tuple of Importance
         Most important first.
+    noise : str
+        What was made of noised columns, in words; empty if nothing was.
     shares_thresholds : tuple of str
         Passive parties that let A score alone.
     """
@@ -71,6 +73,7 @@ class ActiveFacts:
     settings: dict[str, Any]
     fits: tuple[FitQuality, ...]
     importance: tuple[Importance, ...]
+    noise: str
     shares_thresholds: tuple[str, ...]
 
 
@@ -131,8 +134,13 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         settings=run.model.model_dump(exclude_unset=True),
         fits=folder.load_fits(),
         importance=importance_of(model.ensemble)[0],
+        noise=_words_on_noise(folder),
         shares_thresholds=tuple(sorted(model.routers)),
     )
+
+
+def _words_on_noise(folder: RunFolder) -> str:
+    return str(folder.read_json("noise.json").get("words", "")) if (folder.path / "noise.json").exists() else ""
 
 
 def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
-from parties.reports.page import Block, Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
@@ -67,7 +67,7 @@ def passive_page(facts: PassiveFacts) -> Page:
     )
 
 
-def _promises(facts: ActiveFacts) -> Iterator[Block]:
+def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, guarantee in facts.guarantees.items():
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
@@ -83,7 +83,7 @@ def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:
     return (PageSection(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
 
 
-def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
+def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
@@ -139,16 +139,18 @@ def _fit_blocks(fit: FitQuality) -> Iterator[Block]:
         )
 
 
-def _importance_blocks(facts: ActiveFacts) -> Iterator[Block]:
+def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
     yield Prose(
         "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
     )
+    if facts.noise:
+        yield Prose(f"Noised columns: {facts.noise}.")
     yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
 
 
 def importance_blocks(
     importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
-) -> Iterator[Block]:
+) -> Iterator[PageBlock]:
     """Importance of columns; with their owners, where these are several parties."""
     shown = importance[:MOST_COLUMNS]
     names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
@@ -186,7 +188,7 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
     return PageSection("Model and settings", (FigureGrid("Settings", ("setting", "value"), rows),))
 
 
-def _prediction_blocks(history: RunHistory) -> Iterator[Block]:
+def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
     told = (
@@ -217,7 +219,7 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         sizes[one.kind] += one.bytes
     by_kind = tuple((kind, str(count), size(sizes[kind])) for kind, count in counts.items())
     listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         Prose(
             f"Everything that left {history.party} in this run and in predictions since, by size and digest: "
             f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "

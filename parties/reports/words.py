@@ -6,7 +6,7 @@ import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from parties.reports.ledger_statement import Spending, Statement
-from parties.reports.page import Block, FigureGrid, PageSection, Prose
+from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
@@ -68,9 +68,9 @@ def leakage_section() -> PageSection:
     return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
-def guarantee_blocks(guarantee: Guarantee) -> tuple[Block, ...]:
+def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
     """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
-    blocks: list[Block] = [Prose(guarantee.protected, is_strong=True)]
+    blocks: list[PageBlock] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
             ("definition", guarantee.notion),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from opboost.fit_quality import FitQuality
+from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.tree import Ensemble
@@ -27,6 +28,9 @@ class JointModel:
         Scores of the rows that were held out, round by round.
     fit : FitQuality or None
         How the model fits the held-out rows, or else those that it was trained on.
+    choice : NoiseChoice or None
+        What of noised columns the trees were grown on; None if there are none whose release is known. Not
+        read back from disk.
     """
 
     ensemble: Ensemble
@@ -34,3 +38,4 @@ class JointModel:
     routers: dict[str, Router] = field(default_factory=dict)
     history: History = field(default_factory=History)
     fit: FitQuality | None = None
+    choice: NoiseChoice | None = None

@@ -13,6 +13,7 @@ file                content
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
+``noise.json``      A only: what of noised columns the trees were grown on, in words
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
@@ -216,6 +217,8 @@ class RunFolder:
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
         if model.history.scores:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
+        if model.choice is not None:
+            self.write_json("noise.json", {"words": model.choice.sentence})
         if model.fit is not None:
             self.note_fit(model.fit)
         self.save_ensemble(model.ensemble)

@@ -28,7 +28,7 @@ from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
 from parties.tables.party_table import PartyTable
 from parties.tables.record_ids import each_id
-from protocols.alignment.private_set_intersection import SHARE_BYTES, Common, SetTerms, psi_initiate, psi_respond
+from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 from protocols.transport.keys import read_shared
@@ -125,7 +125,7 @@ class Aligner:
             theirs = greet_all(channels, hellos)
             sizes = [theirs[channel.peer].n_rows for channel in channels]
 
-            def find(terms: SetTerms) -> Common:
+            def find(terms: AlignmentTerms) -> Common:
                 return psi_initiate(channels, _keys(table), sizes=sizes, terms=terms)
 
             aligned = self._align(table, find, place, phase)
@@ -141,7 +141,7 @@ class Aligner:
             phase.enter("greeting")
             size = greet(channel, hello).n_rows
 
-            def find(terms: SetTerms) -> Common:
+            def find(terms: AlignmentTerms) -> Common:
                 return psi_respond(channel, _keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase)
@@ -149,7 +149,7 @@ class Aligner:
         return aligned
 
     def _align(
-        self, table: PartyTable, find: Callable[[SetTerms], Common], place: AlignmentPlace, phase: Phase
+        self, table: PartyTable, find: Callable[[AlignmentTerms], Common], place: AlignmentPlace, phase: Phase
     ) -> Aligned:
         if self.secret is not None:
             place.log.step(
@@ -159,7 +159,7 @@ class Aligner:
             )
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
-        common = find(SetTerms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        common = find(AlignmentTerms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
         phase.enter("checking the common records")
         return Aligned(table.take(common.positions), common.orders)
 

@@ -13,7 +13,7 @@ from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
 from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
-from opboost.vertical import RankColumn, TrainedTrees, TrainingColumn, train
+from opboost.vertical import Column, RankColumn, TrainedTrees, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
@@ -45,7 +45,7 @@ def train_jointly(
     """
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
-        received = [column for receipt in receipts.values() for column in receipt.columns]
+        received = [column for receipt in receipts.values() for column in receipt.released()]
         phase.enter("growing trees")
         trained = _grow(job, channels, received, progress)
         tests = list_tests(trained)
@@ -64,7 +64,14 @@ def train_jointly(
         is_held_out = job.validation.is_held_out if job.validation is not None else None
         # Trees that were grown elsewhere have their rows there.
         fit = training_quality(trained, ensemble, job.labels, is_held_out) if job.grow is None else None
-        model = JointModel(ensemble=ensemble, guarantees=guarantees, routers=routers, history=trained.history, fit=fit)
+        model = JointModel(
+            ensemble=ensemble,
+            guarantees=guarantees,
+            routers=routers,
+            history=trained.history,
+            fit=fit,
+            choice=trained.choice,
+        )
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -77,7 +84,7 @@ def _grow(
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
-    columns: list[TrainingColumn] = [*job.own, *received]
+    columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
     return train(
@@ -89,6 +96,8 @@ def _grow(
         constraints=job.constraints,
         validation=job.validation,
         engine=job.engine,
+        correct_noise=job.correct_noise,
+        left_open=job.left_open,
         seed=job.seed,
         on_round=_watch(channels, job.on_round, progress),
     )

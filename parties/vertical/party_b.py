@@ -30,7 +30,7 @@ from parties.vertical.prediction_server import (
     answer_session,
     prediction_hello,
 )
-from parties.vertical.rank_sender import send_ranks
+from parties.vertical.rank_sender import RankWindow, send_ranks
 from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.alignment.id_proof import password_of
@@ -70,6 +70,9 @@ class PassiveJob:
         Whether the columns travel under numbers instead of their names.
     share_thresholds : bool
         Whether the active party may have the thresholds and the public encoding, and so score alone.
+    share_codes : bool
+        Whether the active party may know which codes of the mapped domain the ranks stand for, as it needs to learn
+        through the noise: a function of the release.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
     alignment : str
@@ -99,6 +102,7 @@ class PassiveJob:
     rng: BitSource
     opaque_names: bool = True
     share_thresholds: bool = False
+    share_codes: bool = True
     bounds_are_public: bool = True
     alignment: str = "prealigned"
     order: NDArray[np.int64] | None = None
@@ -207,13 +211,16 @@ def train(
             progress("desensitizing", column.number + 1, len(job.mechanisms))
         guarantee = job.guarantee()
         phase.enter("sending ranks")
-        offer = make_offer(job.mechanisms, columns, guarantee, opaque_names=job.opaque_names)
+        offer = make_offer(
+            job.mechanisms, columns, guarantee, opaque_names=job.opaque_names, share_codes=job.share_codes
+        )
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
-        n_rows = job.n_rows
+        n_rows, window = job.n_rows, RankWindow(channel)
         for c, column in enumerate(columns):
-            send_ranks(channel, c, column, rows=range(first_row(held, c, n_rows), n_rows))
+            send_ranks(window, c, column, rows=range(first_row(held, c, n_rows), n_rows))
             progress("sending ranks", c + 1, len(columns))
+        window.close()
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
         wanted = expect(channel, SplitRanks)

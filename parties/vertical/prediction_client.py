@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.split_tests import feature_matrix
+from opboost.trees.tree import Ensemble
 from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel
@@ -28,6 +29,9 @@ _SCORED_ROWS = 256
 
 Statuses = NDArray[np.uint8]
 """Per record a `RecordStatus`: of several passive parties' words the one that counts."""
+
+Evaluation = Callable[[Ensemble, Values], Values]
+"""What is computed of records: `Ensemble.predict`, or another method that takes a feature matrix."""
 
 
 class Session:
@@ -53,6 +57,7 @@ class Session:
         *,
         desensitized: bool,
         progress: Progress = no_progress,
+        evaluate: Evaluation = Ensemble.predict,
     ) -> tuple[Values, Statuses]:
         """Predict records with the answers of the passive parties, one round trip per batch.
 
@@ -63,6 +68,8 @@ class Session:
             The active party's columns.
         desensitized : bool
             Whether the passive parties are to desensitize the records before they answer.
+        evaluate : callable
+            What is computed in place of predictions.
 
         Returns
         -------
@@ -74,7 +81,7 @@ class Session:
         for start in range(0, max(1, len(ids)), self._batch_rows):
             batch = slice(start, start + self._batch_rows)
             mine = {name: values[batch] for name, values in own.items()}
-            parts.append(self._predict_batch(tuple(ids[batch]), mine, desensitized=desensitized))
+            parts.append(self._predict_batch(tuple(ids[batch]), mine, evaluate, desensitized=desensitized))
             progress("predicting", min(batch.stop, len(ids)), len(ids))
         predictions, statuses = zip(*parts, strict=True)
         return np.concatenate(predictions), np.concatenate(statuses)
@@ -112,15 +119,16 @@ class Session:
         return packed, status
 
     def _predict_batch(
-        self, ids: tuple[str, ...], own: Mapping[str, Values], *, desensitized: bool
+        self, ids: tuple[str, ...], own: Mapping[str, Values], evaluate: Evaluation, *, desensitized: bool
     ) -> tuple[Values, Statuses]:
         packed, status = self._ask_batch(ids, desensitized=desensitized)
         starts = range(0, max(1, len(ids)), _SCORED_ROWS)
-        predictions = np.concatenate([self._score(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts])
+        matrices = (self._matrix(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts)
+        predictions = np.concatenate([evaluate(self._ensemble, matrix) for matrix in matrices])
         predictions[status != RecordStatus.ANSWERED] = np.nan
         return predictions, status
 
-    def _score(
+    def _matrix(
         self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
     ) -> Values:
         answers = {
@@ -129,7 +137,7 @@ class Session:
         }
         mine = {name: values[rows] for name, values in own.items()}
         n_scored = min(rows.stop, n_rows) - rows.start
-        return self._ensemble.predict(feature_matrix(self._ensemble, mine, answers, n_scored))
+        return feature_matrix(self._ensemble, mine, answers, n_scored)
 
     def _n_tests(self, peer: str) -> int:
         return len(self._ensemble.inputs.get(peer, ()))
@@ -191,13 +199,16 @@ def predict_jointly(
     desensitized: bool,
     reveal: str | None = None,
     progress: Progress = no_progress,
+    evaluate: Evaluation = Ensemble.predict,
 ) -> tuple[Values, Statuses]:
     """Predict records in a `session` of their own; see `Session.predict` for what is returned."""
     with session(model, channels, party=party, run_id=run_id, reveal=reveal) as asking:
-        return asking.predict(ids, own, desensitized=desensitized, progress=progress)
+        return asking.predict(ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate)
 
 
-def predict_locally(model: JointModel, own: Mapping[str, Values], columns: pd.DataFrame) -> Values:
+def predict_locally(
+    model: JointModel, own: Mapping[str, Values], columns: pd.DataFrame, *, evaluate: Evaluation = Ensemble.predict
+) -> Values:
     """Predict records of which A holds every column in clear, with the thresholds that the passive parties shared.
 
     Raises
@@ -212,4 +223,4 @@ def predict_locally(model: JointModel, own: Mapping[str, Values], columns: pd.Da
                 f"{owner} keeps its thresholds, so A cannot score alone; predict in mode `routed` or `desensitized`"
             )
         answers[owner] = model.routers[owner].answer(columns, rng=None)
-    return model.ensemble.predict(feature_matrix(model.ensemble, own, answers, len(columns)))
+    return evaluate(model.ensemble, feature_matrix(model.ensemble, own, answers, len(columns)))

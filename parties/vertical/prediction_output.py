@@ -10,6 +10,7 @@ import pandas as pd
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
+from opboost.trees.losses import Loss, Quantiles
 from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -28,11 +29,19 @@ def status_word(status: RecordStatus) -> str:
     return _WORDS.get(status, status.name.lower())
 
 
-def prediction_table(ids: pd.Index, predictions: Values, statuses: Statuses) -> pd.DataFrame:
-    """Keyed by id, with a status each; multiclass gives one column per class beside the most probable one."""
+def prediction_table(
+    ids: pd.Index, predictions: Values, statuses: Statuses, *, loss: Loss | None = None
+) -> pd.DataFrame:
+    """Keyed by id, with a status each; several classes give a column each beside the most probable one.
+
+    Several quantiles give a column each.
+    """
     status = np.array([status_word(one) for one in RecordStatus], dtype=object)[statuses]
     if predictions.ndim == 1:
         return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
+    if isinstance(loss, Quantiles):
+        quantiles = zip(loss.quantile_alpha, predictions.T, strict=True)
+        return pd.DataFrame({"id": ids, **{f"quantile_{a:g}": column for a, column in quantiles}, "status": status})
     is_scored = statuses == RecordStatus.ANSWERED
     chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
     classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
@@ -46,9 +55,9 @@ def score(
     if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
         return
     loss = model.ensemble.loss
-    metrics = evaluate(loss.name, table.labels[known], predictions[known])
+    metrics = evaluate(loss, table.labels[known], predictions[known])
     basis = f"records scored in mode {mode}"
-    fit = fit_quality(loss.name, table.labels[known], predictions[known], basis=basis, metric=default_metric(loss))
+    fit = fit_quality(loss, table.labels[known], predictions[known], basis=basis, metric=default_metric(loss))
     if fit is not None:
         folder.note_fit(fit)
     metrics_path = folder.path / "metrics.json"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import RankRows
+from opboost.denoise.channel import ColumnRelease
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.errors import ConfigError, Disagreement, RunFolderError
@@ -17,10 +20,12 @@ from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
+from parties.vertical.rank_sender import MORE_EVERY
 from parties.vertical.release_offer import offer_digest, rank_type
+from parties.vertical.shared_codes import releases_of
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Held, Offer, OfferedColumn, RankChunk
+from protocols.messages.vertical import Held, MoreRanks, Offer, OfferedColumn, RankChunk
 from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode
@@ -68,6 +73,7 @@ class Receipt:
         self._folder = folder
         self._order = order
         self._is_offered = False
+        self._releases: tuple[ColumnRelease | None, ...] = ()
         self._ranks: NDArray[np.unsignedinteger] = np.empty(0, np.uint8)
         self._n_filled = 0
         self._digest = hashlib.sha256()
@@ -87,6 +93,10 @@ class Receipt:
         if self.offer is None:
             return None
         return Held(offer=offer_digest(self.offer), column=len(self.columns), row=self._n_filled)
+
+    def released(self) -> list[RankColumn]:
+        """The complete columns with the noise channels that they went through, where the peer shares its codes."""
+        return [replace(column, release=one) for column, one in zip(self.columns, self._releases, strict=True)]
 
     def take(self, message: Message) -> bool:
         """Take the peer's next message; True if it completed a column.
@@ -142,6 +152,7 @@ class Receipt:
         except ConfigError as error:
             raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
         self._check_size(self.guarantee, len(offer.columns))
+        self._releases = releases_of(offer, self.guarantee, peer=self.peer)
         if self.offer is None:
             self._keep_offer(offer)
             self.offer = offer
@@ -269,10 +280,16 @@ class Receipt:
 
 
 def collect(channels: Sequence[Channel], receipts: Mapping[str, Receipt], progress: Progress) -> None:
-    """Receive every rank of every offered column, from whichever peer is ready: none has to wait in memory."""
+    """Receive every rank of every offered column, from whichever peer is ready; ask for more as chunks are taken."""
+    n_taken = Counter[str]()
     while not all(receipt.is_complete for receipt in receipts.values()):
         channel, message = receive_any(channels)
         receipt = receipts[channel.peer]
-        if receipt.take(message):
+        is_column = receipt.take(message)
+        if isinstance(message, RankChunk):
+            n_taken[channel.peer] += 1
+            if n_taken[channel.peer] % MORE_EVERY == 0:
+                channel.send(MoreRanks())
+        if is_column:
             assert receipt.offer is not None
             progress(f"collecting ranks of {channel.peer}", len(receipt.columns), len(receipt.offer.columns))

@@ -17,9 +17,11 @@ from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.storage.spool import WINDOW_ROWS
 from parties.tables.blocks import Block, cut
+from parties.vertical.shared_codes import codes_that_occur
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS
 from protocols.messages.vertical import Held, Offer, OfferedColumn
+from protocols.transport.codec import encode
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
@@ -110,10 +112,16 @@ def rank_columns(released: ReleasedTable) -> Iterator[OfferedRanks]:
 
 
 def make_offer(
-    mechanisms: Sequence[ColumnMechanism], columns: Sequence[OfferedRanks], guarantee: Guarantee, *, opaque_names: bool
+    mechanisms: Sequence[ColumnMechanism],
+    columns: Sequence[OfferedRanks],
+    guarantee: Guarantee,
+    *,
+    opaque_names: bool,
+    share_codes: bool = False,
 ) -> Offer:
     """What is about to be released, column by column, and what that promises."""
     promises = {promise.column: promise for promise in guarantee.columns}
+    codes = codes_that_occur(mechanisms, [(column.source, column.table) for column in columns], are_shared=share_codes)
     offered = tuple(
         OfferedColumn(
             name=name,
@@ -123,8 +131,11 @@ def make_offer(
             mechanism=promises[column.source].mechanism,
             law=promises[column.source].law,
             epsilon=promises[column.source].epsilon,
+            codes=occurring,
         )
-        for name, column in zip(offered_names(mechanisms, opaque_names=opaque_names), columns, strict=True)
+        for name, column, occurring in zip(
+            offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True
+        )
     )
     public = _without_names(guarantee) if opaque_names else guarantee
     return Offer(columns=offered, guarantee=public.to_dict())
@@ -149,7 +160,7 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
 
 def offer_digest(offer: Offer) -> str:
     """Tells one release from every other: an offer names the digests of its columns."""
-    return hashlib.sha256(offer.model_dump_json().encode()).hexdigest()
+    return hashlib.sha256(encode(offer)[0]).hexdigest()
 
 
 def check_held(held: Held | None, offer: Offer, peer: str, *, n_rows: int) -> None:

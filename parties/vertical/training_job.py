@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.noise_correction import calmed
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
@@ -52,6 +53,10 @@ class ActiveJob:
         What grows the trees.
     grow : Grower, optional
         Grows them in place of `engine`: for rows that lie elsewhere.
+    correct_noise : bool
+        Whether to learn through the noise of columns whose owner shares the released codes.
+    left_open : frozenset of str
+        Names of the parameters that nobody chose, which may be set as suits noise.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -80,6 +85,8 @@ class ActiveJob:
     validation: ValidationPlan | None = None
     engine: Engine = "native"
     grow: Grower | None = None
+    correct_noise: bool = True
+    left_open: frozenset[str] = frozenset()
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -96,8 +103,9 @@ class ActiveJob:
     @property
     def most_tests(self) -> int:
         """How many split tests the model can ask a party for."""
-        n_trees = self.parameters.n_estimators * self.loss.n_outputs
-        return min(n_trees * self.parameters.max_splits, MAX_TESTS)
+        either = self.parameters, calmed(self.parameters, self.left_open)
+        n_splits = max(one.n_estimators * one.max_splits for one in either)
+        return min(n_splits * self.loss.n_outputs, MAX_TESTS)
 
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""

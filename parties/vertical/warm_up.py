@@ -15,7 +15,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn, TrainingColumn, train
+from opboost.vertical import Column, OwnColumn, RankColumn, train
 
 # Enough for one split, whatever the objective's labels.
 _N_ROWS = 64
@@ -33,7 +33,7 @@ def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:
 def warm_training(loss: Loss) -> None:
     """Grow one small tree on an own column and one of ranks."""
     steps = np.arange(_N_ROWS)
-    columns: list[TrainingColumn] = [
+    columns: list[Column] = [
         OwnColumn("own", steps.astype(np.float64)),
         RankColumn("peer", 0, "ranks", steps.astype(np.uint32), _N_ROWS),
     ]

@@ -1,4 +1,4 @@
-"""Record ids as points of the curve P-256 under a secret key, or as keyed hashes; and the comparison of either.
+"""Blinding of record ids, as points of the curve P-256 or as keyed hashes, and matching of blinded ids.
 
 Nothing else imports openmined-psi.
 The package multiplies points in compiled code and lets other threads run meanwhile. Its own protocol ends with the
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import DecodeError, UnexpectedMessage
+from protocols.messages.fields import ByteRows
 
 # A compressed point of P-256.
 POINT_BYTES = 33
@@ -28,21 +29,18 @@ POINT_BYTES = 33
 HASH_BYTES = 32
 
 # Threads to multiply with: more than this has never been measured.
-MAX_PROCESSES = 8
+MAX_THREADS = 8
 
-Points = NDArray[np.uint8]
-"""One entry per row, shape (n, bytes)."""
-
-Indices = NDArray[np.int64]
+IdPositions = NDArray[np.int64]
 
 
 class Cipher:
-    """A fresh secret key, which never leaves this object.
+    """Commutative cipher on P-256 with a fresh secret key, which never leaves this object.
 
     Parameters
     ----------
     n_workers : int, optional
-        Threads to multiply with; by default as many as there are cores, and at most `MAX_PROCESSES`.
+        Threads to multiply with; by default as many as there are cores, and at most `MAX_THREADS`.
 
     Notes
     -----
@@ -56,7 +54,7 @@ class Cipher:
         self._make_request = Request
         first = client.CreateWithNewKey(True)
         # The package's objects hold scratch memory, so every thread has its own.
-        n_workers = n_workers or min(os.cpu_count() or 1, MAX_PROCESSES)
+        n_workers = n_workers or min(os.cpu_count() or 1, MAX_THREADS)
         key = first.GetPrivateKeyBytes()
         self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
         self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]
@@ -68,13 +66,13 @@ class Cipher:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    def blind(self, ids: Sequence[bytes]) -> Points:
-        """Put ids under this key, in their order."""
+    def blind(self, ids: Sequence[bytes]) -> ByteRows:
+        """Blind ids with this key, in their order."""
         pieces = self._pool.map(lambda worker, piece: worker.CreateRequest(piece), self._clients, self._split(ids))
         return np.concatenate([_rows(piece.encrypted_elements) for piece in pieces])
 
-    def reblind(self, rows: Points) -> Points:
-        """Put points that are under another key under this one too, in their order.
+    def reblind(self, rows: ByteRows) -> ByteRows:
+        """Blind points with this key that are already blinded with another one, in their order.
 
         Raises
         ------
@@ -100,15 +98,15 @@ class Cipher:
         return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
 
 
-def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> Points:
+def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ByteRows:
     """Keyed hashes of ids, in their order: useless without the secret, a list to try ids on with it."""
     key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
     digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
     return np.frombuffer(digests, np.uint8).reshape(-1, HASH_BYTES)
 
 
-def match(mine: Points, theirs: Points, peer: str) -> Indices:
-    """Per own id, where it stands in the peer's list, or -1."""
+def match(mine: ByteRows, theirs: ByteRows, peer: str) -> IdPositions:
+    """Match ids: position of each own id in the peer's list, or -1."""
     own, others = _as_words(mine), _as_words(theirs)
     order = np.argsort(others, kind="stable")
     others = others[order]
@@ -122,10 +120,10 @@ def match(mine: Points, theirs: Points, peer: str) -> Indices:
     return where
 
 
-def _rows(elements: Sequence[bytes]) -> Points:
+def _rows(elements: Sequence[bytes]) -> ByteRows:
     return np.frombuffer(b"".join(elements), np.uint8).reshape(-1, POINT_BYTES)
 
 
-def _as_words(rows: Points) -> NDArray[np.bytes_]:
-    """Rows of bytes as words of one width, which are equal exactly if all their bytes are."""
+def _as_words(rows: ByteRows) -> NDArray[np.bytes_]:
+    """Rows as words of one width, which are equal exactly if all their bytes are."""
     return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)

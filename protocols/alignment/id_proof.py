@@ -28,7 +28,7 @@ from protocols.messages.vertical import Hello
 
 
 def password_of(id_digest: str, order: NDArray[np.int64] | None = None) -> bytes:
-    """What both sides must hold alike: the ids, and the order of their ranks, which the shares of both made."""
+    """Password of the key exchange: the ids, and the order of their ranks that both sides' shares made."""
     sent = b"" if order is None else order.astype("<i8").tobytes()
     return hashlib.sha256(b"opboost ids" + hashlib.sha256(id_digest.encode()).digest() + sent).digest()
 
@@ -54,7 +54,7 @@ class IdProof:
         self.point = cipher.blind([password]).tobytes()
 
     def confirmations(self, mine: Hello, theirs: Hello) -> tuple[IdConfirmation, IdConfirmation]:
-        """What this side sends after both greetings, and what the other side sends if it holds the same ids.
+        """Confirmations: this side's own, and the one the other side sends if it holds the same ids.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Which record ids do all parties know? Found without showing the others.
+"""Private set intersection of record ids, for record alignment.
 
 Private set intersection: every id becomes a point under the secret keys of both sides, and the points are compared
 (`protocols.alignment.blinding`). With three parties or more A does this with each B, and only ids that all know take
@@ -37,8 +37,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, Indices, Points, hashed, match
+from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, IdPositions, hashed, match
 from protocols.errors import DecodeError, NothingInCommon, UnexpectedMessage
+from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 from protocols.transport.channel import Channel, expect
 
@@ -53,13 +54,13 @@ MAX_IDS = 1 << 26
 
 SHARE_BYTES = 32
 
-StepProgress = Callable[[str, int, int], None]
+OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTerms:
-    """What both sides bring to an alignment beside their ids.
+class AlignmentTerms:
+    """Inputs of an alignment beside the ids.
 
     Attributes
     ----------
@@ -74,12 +75,12 @@ class SetTerms:
     run_id: str
     secret: bytes | None = field(default=None, repr=False)
     share: bytes = field(default_factory=lambda: secrets.token_bytes(SHARE_BYTES))
-    progress: StepProgress = lambda step, done, total: None
+    progress: OnStep = lambda step, done, total: None
 
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The outcome at one party.
+    """Result of an alignment at one party: the common ids, and the order of the ranks.
 
     Attributes
     ----------
@@ -89,12 +90,14 @@ class Common:
         By peer, the order in which ranks of the common ids travel: the first is that of id ``positions[order[0]]``.
     """
 
-    positions: Indices
-    orders: dict[str, Indices]
+    positions: IdPositions
+    orders: dict[str, IdPositions]
 
 
-def psi_initiate(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: SetTerms) -> Common:
-    """A's side: find the ids that it and the parties at the other ends all know, and tell those which they are.
+def psi_initiate(
+    channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: AlignmentTerms
+) -> Common:
+    """Active party's side of private set intersection: finds the common ids of all parties and tells the peers.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def psi_initiate(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Se
         Distinct.
     sizes : sequence of int
         How many ids each peer announced.
-    terms : SetTerms
+    terms : AlignmentTerms
 
     Raises
     ------
@@ -136,8 +139,8 @@ def psi_initiate(channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Se
     return Common(positions, {c.peer: keyed_order(common, seed) for c, seed in zip(channels, seeds, strict=True)})
 
 
-def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: SetTerms) -> Common:
-    """B's side: let A find the common ids, and be told which they are.
+def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: AlignmentTerms) -> Common:
+    """Passive party's side of private set intersection: answers A, and is told which ids are common.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Set
         Distinct.
     size : int
         How many ids A announced.
-    terms : SetTerms
+    terms : AlignmentTerms
 
     Notes
     -----
@@ -159,7 +162,7 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Set
         if terms.secret is None:
             cipher = stack.enter_context(Cipher())
             _answer(channel, size, cipher, terms.progress)
-            hidden: Callable[[Sequence[bytes]], Points] = cipher.blind
+            hidden: Callable[[Sequence[bytes]], ByteRows] = cipher.blind
         else:
             secret = terms.secret
             hidden = lambda some: hashed(some, secret, seed)  # noqa: E731
@@ -174,14 +177,14 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Set
     return Common(positions, {channel.peer: keyed_order(common, seed)})
 
 
-def keyed_order(ids: Sequence[bytes], key: bytes) -> Indices:
+def keyed_order(ids: Sequence[bytes], key: bytes) -> IdPositions:
     """A pseudo-random order that depends on the *set* of ids and the key alone: that of their keyed hashes."""
     digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
     return np.argsort(np.frombuffer(digests, f"S{HASH_BYTES}"), kind="stable")
 
 
-def _exchange_shares(channel: Channel, terms: SetTerms, *, speaks_first: bool) -> bytes:
-    """The seed that both sides make from their random bytes.
+def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: bool) -> bytes:
+    """Exchange random bytes; returns the seed made of both sides' bytes.
 
     Nobody commits to a share before seeing the other's: whoever speaks last could choose between orders, but every one
     of them is a function of ids that both know, so there is nothing to gain.
@@ -196,10 +199,10 @@ def _exchange_shares(channel: Channel, terms: SetTerms, *, speaks_first: bool) -
 
 
 def _blinded_by_all(
-    channels: Sequence[Channel], ids: Sequence[bytes], cipher: Cipher, progress: StepProgress
-) -> list[Points]:
-    """Per peer, the own ids under both keys. One chunk is on its way while the next is being computed."""
-    answers: list[list[Points]] = [[] for _ in channels]
+    channels: Sequence[Channel], ids: Sequence[bytes], cipher: Cipher, progress: OnStep
+) -> list[ByteRows]:
+    """Own ids blinded with both keys, per peer. One chunk is in transit while the next is computed."""
+    answers: list[list[ByteRows]] = [[] for _ in channels]
     starts = range(0, len(ids), CHUNK_IDS)
     for start in starts:
         rows = cipher.blind(ids[start : start + CHUNK_IDS])
@@ -212,7 +215,7 @@ def _blinded_by_all(
     return [np.concatenate(chunks) for chunks in answers]
 
 
-def _read_answers(channels: Sequence[Channel], answers: Sequence[list[Points]], start: int, n_rows: int) -> None:
+def _read_answers(channels: Sequence[Channel], answers: Sequence[list[ByteRows]], start: int, n_rows: int) -> None:
     for channel, chunks in zip(channels, answers, strict=True):
         answer = expect(channel, ReblindedIds)
         if answer.start != start or answer.rows.shape != (n_rows, POINT_BYTES):
@@ -223,15 +226,15 @@ def _read_answers(channels: Sequence[Channel], answers: Sequence[list[Points]], 
         chunks.append(answer.rows)
 
 
-def _answer(channel: Channel, size: int, cipher: Cipher, progress: StepProgress) -> None:
-    """Put the peer's ids under the own key too, and send them back."""
+def _answer(channel: Channel, size: int, cipher: Cipher, progress: OnStep) -> None:
+    """Blind the peer's ids with the own key too, and send them back."""
     for start, rows in _receive(channel, size, POINT_BYTES):
         channel.send(ReblindedIds(start=start, rows=_reblind(channel, cipher, rows)))
         progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
 
 
-def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: StepProgress) -> Points:
-    """The peer's ids as they are to be compared with the own ones."""
+def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: OnStep) -> ByteRows:
+    """Receive the peer's ids, blinded for comparison with the own ones."""
     collected = []
     for start, rows in _receive(channel, size, POINT_BYTES if cipher else HASH_BYTES):
         if start + WINDOW * CHUNK_IDS < size:
@@ -241,8 +244,8 @@ def _collect(channel: Channel, size: int, cipher: Cipher | None, progress: StepP
     return np.concatenate(collected)
 
 
-def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, Points]]:
-    """Every chunk of a peer's blinded ids, in order, with the position of its first."""
+def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, ByteRows]]:
+    """Receive a peer's blinded ids by chunks, in order, with the position of each chunk."""
     start = 0
     while start < size:
         chunk = expect(channel, BlindedIds)
@@ -256,7 +259,7 @@ def _receive(channel: Channel, size: int, n_bytes: int) -> Iterator[tuple[int, P
         start += due[0]
 
 
-def _reblind(channel: Channel, cipher: Cipher, rows: Points) -> Points:
+def _reblind(channel: Channel, cipher: Cipher, rows: ByteRows) -> ByteRows:
     try:
         return cipher.reblind(rows)
     except DecodeError as error:
@@ -264,7 +267,7 @@ def _reblind(channel: Channel, cipher: Cipher, rows: Points) -> Points:
 
 
 def _read_flags(channel: Channel, size: int, *, most: int) -> NDArray[np.bool_]:
-    """Which of so many ids the peer calls common: not more than it has itself."""
+    """Receive the flags of common ids; refuses more of them than the peer has ids."""
     bits = expect(channel, CommonIds).bits
     if len(bits) != -(-size // 8) or np.unpackbits(bits)[size:].any():
         raise UnexpectedMessage(f"{channel.peer} sent {8 * len(bits)} bits about {size} ids, or bits beyond the last")

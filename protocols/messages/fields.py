@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from pydantic import Field, PlainValidator
 
 # Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
-COUNT_LIMIT = 1 << 32
+MAX_COUNT = 1 << 32
 
 
 # Columns of ranks that a party may release: each of them is a name, an entry of the offer, and a file at the receiver.
 MAX_COLUMNS = 1 << 16
+
+
+# Packed bits of which codes of a mapped domain occur: of a million points at most, and one bit to spare.
+MAX_CODE_BYTES = 125_001
 
 
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
@@ -55,14 +59,14 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Word = Annotated[str, Field(max_length=200)]
 
 
-Names = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+ColumnNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
 
 
-Count = Annotated[int, Field(ge=0, lt=COUNT_LIMIT)]
+Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
 # A privacy loss: not NaN, and infinite where there is no noise.
-LossBound = Annotated[float, Field(ge=0)]
+PrivacyLoss = Annotated[float, Field(ge=0)]
 
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]

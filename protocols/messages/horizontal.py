@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, JsonValue, model_validator
 
-from protocols.messages.fields import ByteRows, Count, FlagArray, LossBound, Name, RandomBytes, array_of
+from protocols.messages.fields import ByteRows, Count, FlagArray, Name, PrivacyLoss, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
@@ -67,7 +67,7 @@ SealedBytes = Annotated[bytes, Field(max_length=4096)]
 
 
 class Join(Message):
-    """A worker is there. `answered` is the number of trees that an earlier process of it answered for."""
+    """Handshake of a worker. `answered` is the number of trees that an earlier process of it answered for."""
 
     kind: ClassVar[str] = "join"
     party: Name
@@ -110,7 +110,7 @@ class Reveals(Message):
 
 
 class Members(Message):
-    """Who takes part from now on, with keys of 32 bytes, and the number of the round that comes next."""
+    """Members of secure aggregation from now on, their keys of 32 bytes, and the number of the next round."""
 
     kind: ClassVar[str] = "members"
     epoch: EpochNumber
@@ -208,7 +208,7 @@ class Masked(Message):
 
 
 class Survivors(Message):
-    """Whose vectors came."""
+    """Survivors of a round: the workers whose masked vectors arrived."""
 
     kind: ClassVar[str] = "survivors"
     epoch: EpochNumber
@@ -217,7 +217,7 @@ class Survivors(Message):
 
 
 class Confirmed(Message):
-    """Who was present and who survived, as the sender was told: a MAC per worker, for its eyes."""
+    """Confirmation of who was present and who survived, as the sender was told: one MAC per worker."""
 
     kind: ClassVar[str] = "confirmed"
     epoch: EpochNumber
@@ -246,7 +246,7 @@ class Shares(Message):
 
 
 class TakeTurns(Message):
-    """An owner of a chain is there. It holds the trees of the first `n_held` turns."""
+    """Handshake of a chain owner, which holds the trees of the first `n_held` turns."""
 
     kind: ClassVar[str] = "take turns"
     party: Name
@@ -260,7 +260,7 @@ class PassTree(Message):
 
     kind: ClassVar[str] = "pass tree"
     turn: Count
-    epsilon: LossBound
+    epsilon: PrivacyLoss
     is_secure: bool
     columns: NodeArray
     thresholds: NumberArray

@@ -39,7 +39,7 @@ class ReblindedIds(Message):
 
 
 class MoreIds(Message):
-    """A has taken a chunk of `BlindedIds`; B may send another one beyond the first few."""
+    """Flow control: A has taken a chunk of `BlindedIds`, and B may send another one."""
 
     kind: ClassVar[str] = "more ids"
 

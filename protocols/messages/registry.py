@@ -1,4 +1,4 @@
-"""Every message that can come over a channel, by its kind."""
+"""Registry of all messages that can come over a channel, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every message, in the order of the protocol. A is the active party; each passive party B talks to A alone.
+"""Messages of vertical training, in the order of the protocol. A is the active party; each passive party B talks to A.
 
 Training; what is in brackets is left out where the files are aligned already (`protocols.alignment`)::
 
@@ -18,6 +18,7 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────── IdConfirmation ────────► │
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
+    │ ──────────── [MoreRanks] ─ · · · ► │   one per so many chunks that were taken, so that few wait
     │              (A grows trees)       │
     │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
     │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
@@ -51,17 +52,18 @@ from typing import Annotated, ClassVar, Self
 from pydantic import Field, JsonValue, model_validator
 
 from protocols.messages.fields import (
-    COUNT_LIMIT,
+    MAX_CODE_BYTES,
     MAX_COLUMNS,
+    MAX_COUNT,
     MAX_REASON,
+    ColumnNames,
     Count,
     CurvePoint,
     Digest,
     IndexArray,
-    LossBound,
     Name,
-    Names,
     PackedBits,
+    PrivacyLoss,
     RankArray,
     StatusArray,
     TestFlags,
@@ -112,8 +114,8 @@ class Terms(Message):
     columns: Count | None = None
     mechanism: Name | None = None
     law: Name | None = None
-    epsilon: LossBound | None = None
-    total_epsilon: LossBound | None = None
+    epsilon: PrivacyLoss | None = None
+    total_epsilon: PrivacyLoss | None = None
     share_thresholds: bool | None = None
     reveal: Annotated[str, Field(max_length=1000)] | None = None
 
@@ -128,7 +130,7 @@ class Held(Message):
 
 
 class Hello(Message):
-    """Who speaks, what must be the same on both sides, and what each was told that the other will do.
+    """Handshake message: who speaks, what must agree on both sides, and what each expects the other to do.
 
     `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
     and whether it serves, that is, looks for the active party again whatever comes of this conversation.
@@ -149,14 +151,18 @@ class Hello(Message):
     plan: Terms = Terms()
     agreed: Terms = Terms()
     held: Held | None = None
-    max_rows: Annotated[int, Field(ge=1, lt=COUNT_LIMIT)] | None = None
+    max_rows: Annotated[int, Field(ge=1, lt=MAX_COUNT)] | None = None
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
-    names: Names = ()
+    names: ColumnNames = ()
 
 
 class OfferedColumn(Message):
-    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories."""
+    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories.
+
+    `codes` says which codes of the mapped domain occur among the released ones, one bit each, packed: rank r stands for
+    the r-th of them. None if B does not share them, or there is no noise.
+    """
 
     kind: ClassVar[str] = "offered column"
     name: Name
@@ -165,7 +171,8 @@ class OfferedColumn(Message):
     digest: Digest
     mechanism: Word
     law: Word
-    epsilon: LossBound
+    epsilon: PrivacyLoss
+    codes: Annotated[bytes, Field(max_length=MAX_CODE_BYTES)] | None = None
 
 
 class Offer(Message):
@@ -183,6 +190,12 @@ class RankChunk(Message):
     column: Count
     start: Count
     ranks: RankArray
+
+
+class MoreRanks(Message):
+    """A has taken so many chunks (`parties.vertical.rank_sender`) since the last such word; B may send as many more."""
+
+    kind: ClassVar[str] = "more ranks"
 
 
 class SplitRanks(Message):
@@ -233,7 +246,7 @@ class Answers(Message):
 
 
 class Heartbeat(Message):
-    """The sender's program goes on: it works or waits, and has nothing else to say."""
+    """Application-level heartbeat: the sender's program works or waits."""
 
     kind: ClassVar[str] = "heartbeat"
 
@@ -245,7 +258,7 @@ class Done(Message):
 
 
 class Abort(Message):
-    """The run is over; `reason` is a sentence without any value from the data."""
+    """Termination message: the run is over; `reason` is a sentence without any value from the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name
@@ -264,6 +277,7 @@ MESSAGES: dict[str, type[Message]] = {
         CommonIds,
         Offer,
         RankChunk,
+        MoreRanks,
         SplitRanks,
         Thresholds,
         Ask,

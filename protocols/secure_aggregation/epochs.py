@@ -1,4 +1,4 @@
-"""Who takes part in secure aggregation, and what a worker sends ahead of a round."""
+"""Epochs of secure aggregation: members, keys and threshold; and the parcel a worker sends ahead of a round."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
-from protocols.messages.fields import ByteRows
+from protocols.messages.fields import ByteRows as ByteRows
 from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
 
 Flags = NDArray[np.bool_]
@@ -23,7 +23,7 @@ SEALED_BYTES = 2 * SECRET_BYTES + TAG_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """Who takes part, and under which keys; the same at everybody's.
+    """Members of secure aggregation and their public keys, identical at all parties.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What secure aggregation is made of: keys that two workers share, streams of masks, and secrets in shares.
+"""Primitives of secure aggregation: pairwise keys, mask streams, authenticated encryption, secret sharing.
 
 Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode, ChaCha20-Poly1305 and Shamir's scheme are
 those of pycryptodome, HMAC-SHA256 is Python's.
@@ -47,7 +47,7 @@ def derive(secret: bytes, purpose: str, *context: bytes, n_bytes: int = SEED_BYT
 
 
 def mask(seed: bytes, length: int) -> Vector:
-    """So many uniform numbers from a seed of 32 bytes that serves once."""
+    """Expand a one-time seed of 32 bytes to a mask of uniform numbers."""
     out = np.zeros(length, "<u8")
     if length:
         view = memoryview(out).cast("B")
@@ -98,7 +98,7 @@ def is_confirmation(key: bytes, view: bytes, found: bytes) -> bool:
 
 
 def split(secret: bytes, *, threshold: int, n_shares: int) -> list[bytes]:
-    """Shares of 16 bytes, any `threshold` of which give the secret back and fewer nothing."""
+    """Shamir secret sharing: shares of 16 bytes, any `threshold` of which give the secret, and fewer nothing."""
     return [share for _, share in Shamir.split(threshold, n_shares, secret)]
 
 
@@ -109,7 +109,7 @@ def combine(shares: Mapping[int, bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class PairKeys:
-    """What two workers share and nobody else has, 32 bytes each.
+    """Pairwise keys of two workers, 32 bytes each.
 
     Attributes
     ----------

@@ -10,8 +10,7 @@ from Crypto.Random import get_random_bytes
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
-from protocols.messages.fields import ByteRows
-from protocols.secure_aggregation.epochs import SEALED_BYTES, Epoch, Flags, Parcel, check_enough
+from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
 from protocols.secure_aggregation.masking import (
     CONFIRMATION_BYTES,
     SECRET_BYTES,

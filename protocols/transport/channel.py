@@ -1,4 +1,4 @@
-"""What a channel can do, whatever carries it, and the reading of a sequence from it."""
+"""Channel interface of every transport, and reading an expected message sequence from it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_PHASE = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How patient a party is.
+    """Timeouts of a party.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over a channel.
+    """Traffic counters of a channel, and callbacks for the audit log.
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ class Traffic:
     on_look: Callable[[str], None] = field(default=lambda sentence: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
-        """Note an outgoing message."""
+        """Count an outgoing message."""
         self.sent_bytes += size_bytes(frames)
         self.on_send(message.kind, frames)
 
     def decode_received(self, frames: Sequence[Frame]) -> Message:
-        """Note an incoming message, and read it."""
+        """Count and decode an incoming message."""
         self.received_bytes += size_bytes(frames)
         message = decode(frames)
         self.on_receive(message.kind, frames)
@@ -81,7 +81,7 @@ class Traffic:
 
 
 class Channel(Protocol):
-    """A conversation with one peer.
+    """Bidirectional message channel to one peer.
 
     Attributes
     ----------
@@ -126,14 +126,14 @@ class Channel(Protocol):
         """
 
     def begin_again(self) -> None:
-        """Forget who was there, such as a peer that only looked, and wait for the peer to come."""
+        """Reset the channel after a peer that only checked, and wait for the peer to connect."""
 
     def close(self) -> None:
         """Let go of the peer; messages that were sent are still delivered."""
 
 
 def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
-    """What to raise when a peer is gone: its own last words if they are among the messages that still wait."""
+    """Exception for a lost peer: its termination message, if one is among the waiting messages."""
     for frames in waiting:
         try:
             message = decode(frames)
@@ -180,7 +180,6 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
     PeerAborted, PeerLost, DecodeError
     """
     while True:
-        # All are asked, so that none is read ahead of without end while others are served.
         ready = list(channels) if len(channels) == 1 else [channel for channel in channels if channel.is_ready()]
         if ready:
             message = ready[0].receive()
@@ -191,7 +190,7 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
 
 
 def aborted(peer: str, message: Abort) -> PeerAborted:
-    """What to raise when a peer ended the run: who, where and why; its words made fit for a log."""
+    """Exception for a peer that ended the run, with its sanitized phase and reason."""
     phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
     return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
 

@@ -1,4 +1,4 @@
-"""A message as frames: one MessagePack header, then one frame per array, without a copy.
+"""Message codec: one MessagePack header frame, then one frame per array, without a copy.
 
 The header is ``{"version", "kind", "fields", "arrays"}``; an array field holds None there, and ``arrays`` lists its
 name, dtype and shape in the order of the frames. Nothing executable is ever encoded or decoded.
@@ -36,7 +36,7 @@ Frame = bytes | memoryview
 
 
 def encode(message: Message) -> list[Frame]:
-    """Frames of a message."""
+    """Encode a message to frames."""
     fields: dict[str, object] = {}
     arrays: list[tuple[str, NDArray[np.generic]]] = []
     for name in type(message).model_fields:
@@ -55,7 +55,7 @@ def encode(message: Message) -> list[Frame]:
 
 
 def decode(frames: Sequence[Frame]) -> Message:
-    """The message that frames stand for.
+    """Decode and validate frames to a message.
 
     Raises
     ------

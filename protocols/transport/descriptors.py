@@ -1,4 +1,4 @@
-"""File descriptors: how many there may be, and a look at the TCP connections behind those that ZeroMQ owns.
+"""File descriptors: their limit, and inspection of the TCP connections behind those that ZeroMQ owns.
 
 A look takes no descriptor of its own, since it must be possible when none is left.
 """
@@ -10,12 +10,14 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 
 # Descriptors that a listening party asks for, where it may have so many: systems grant 1024 at first.
 WANTED = 1 << 16
 
-# Place of `tcpi_bytes_received` in the kernel's `struct tcp_info`; Linux has it since version 4.1.
-_RECEIVED = struct.Struct("<120x8x Q")
+# Places of `tcpi_bytes_received` and `tcpi_notsent_bytes` in the kernel's `struct tcp_info`; Linux has them since
+# versions 4.1 and 4.6.
+_RECEIVED, _UNSENT = struct.Struct("<120x8x Q"), struct.Struct("<144x I")
 
 
 def raise_limit() -> int:
@@ -37,7 +39,7 @@ def raise_limit() -> int:
 
 
 def remote(descriptor: int) -> object:
-    """What tells a connection from every other one at this party: its other end; None if there is none."""
+    """Remote address of a connection, which identifies it at this party; None if there is none."""
     with suppress(OSError), _borrowed(descriptor) as connection:
         return connection.getpeername()
     return None
@@ -45,11 +47,26 @@ def remote(descriptor: int) -> object:
 
 def received_bytes(descriptor: int) -> int:
     """Bytes that came over a TCP connection; 0 if it is none, or the kernel does not tell."""
-    if sys.platform != "linux":
-        return 0
-    with suppress(OSError, struct.error), _borrowed(descriptor) as connection:
-        return int(_RECEIVED.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))[0])
-    return 0
+    return _counted(descriptor, _RECEIVED)
+
+
+def unsent_bytes(descriptor: int) -> int:
+    """Bytes that wait in the kernel for the other end to have room; 0 if it is none, or the kernel does not tell."""
+    return _counted(descriptor, _UNSENT)
+
+
+@cache
+def counts_bytes() -> bool:
+    """Whether the kernel tells how much came over a connection: tried out, since a sandbox may keep it back."""
+    with (
+        suppress(OSError),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), 5) as near,
+        server.accept()[0] as far,
+    ):
+        near.sendall(b"x")
+        return far.recv(1) == b"x" and received_bytes(far.fileno()) == 1
+    return False
 
 
 def shut(descriptor: int) -> None:
@@ -58,6 +75,14 @@ def shut(descriptor: int) -> None:
         # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RDWR)
+
+
+def _counted(descriptor: int, place: struct.Struct) -> int:
+    if sys.platform != "linux":
+        return 0
+    with suppress(OSError, struct.error), _borrowed(descriptor) as connection:
+        return int(place.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, place.size))[0])
+    return 0
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Application-level liveness: whether a peer's program goes on, and not its sockets alone.
+"""Application-level liveness: heartbeats of the program itself, and detection of a stalled peer.
 
 ZeroMQ's own thread answers transport heartbeats while the program behind it hangs. So the thread that does a party's
 work sends a `Heartbeat` now and then wherever it works in steps or waits. A party that waits, and hears nothing else
@@ -35,7 +35,7 @@ def is_heartbeat(frames: Sequence[Frame]) -> bool:
 
 @dataclass(slots=True)
 class Pulse:
-    """When the next heartbeat to a peer is due; never before the two have begun to talk.
+    """Timer of heartbeats to a peer, started by the first message.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class BeatCount:
 
 @dataclass(slots=True)
 class Silence:
-    """How long a peer has said nothing while this party listened.
+    """Timer of a peer's silence while this party listens.
 
     Parameters
     ----------
@@ -108,5 +108,5 @@ class Blocked(Silence):
 
 
 def stalled(stall_s: float) -> str:
-    """What is wrong with a peer whose silence is a stall."""
+    """Error words for a stalled peer."""
     return f"is connected, but its program has said nothing for {stall_s:g} s; it hangs, or is busy with a longer step"

@@ -1,4 +1,4 @@
-"""Events that strangers can cause as often as they like: each kind is told once, and counted."""
+"""Rate-limited notices of events that strangers can cause: each kind is logged once, and counted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Notices:
-    """Passes events on so that a scanner does not fill a log.
+    """Deduplicates events, so that a scanner does not fill a log.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Notices:
             self._on_event(event)
 
     def close(self) -> None:
-        """Tell the numbers."""
+        """Report the counts."""
         for event, n_times in self._n_times.items():
             if n_times > 1:
                 self._on_event(f"{event} ({n_times} times in all)")

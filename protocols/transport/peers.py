@@ -1,4 +1,4 @@
-"""Who speaks to a listening party over which connection, and what was said but not yet asked for. No sockets in here.
+"""State of a listener's peers: their connections, and their received but unread messages. No sockets.
 
 A peer is known by its key, never by the name a connection gives itself. The first of its connections that speaks holds
 its place until that connection ends; another one at the same time is turned away. Until the peer was heard it may
@@ -15,7 +15,6 @@ from protocols.errors import UnexpectedMessage
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.liveness import BeatCount, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.zmq_socket import HIGH_WATER_MARK
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take. Whoever says more is cut off, and so
 # is a peer that says as many things after nothing more was expected of it.
@@ -52,7 +51,6 @@ class _Peer:
     is_heard: bool = False
     is_released: bool = False
     n_dropped: int = 0
-    asked: int = 0
     cut: str = ""
     flood: str = ""
 
@@ -79,7 +77,6 @@ class Peers:
         self._descriptors: dict[int, _Descriptor] = {}
         self._timing = timing
         self._to_shut: list[_Connection] = []
-        self._n_asked = 0
 
     def note_event(self, descriptor: int, *, is_accepted: bool) -> None:
         """A connection began or ended."""
@@ -190,16 +187,6 @@ class Peers:
         """Whether a message of the peer waits."""
         return bool(self._peers[name].inbox)
 
-    def ask(self, name: str) -> bool:
-        """Note that this peer is asked for; returns whether more may be read for it.
-
-        Not while much waits of those who are asked for in turn with it: what is not read holds its senders back.
-        """
-        last = self._peers[name].asked
-        self._n_asked += 1
-        self._peers[name].asked = self._n_asked
-        return not any(one.asked > last and len(one.inbox) >= HIGH_WATER_MARK for one in self._peers.values())
-
     def is_lost(self, name: str) -> bool:
         """Whether the peer came and its connection has ended, or it was given up."""
         connection = self._peers[name].connection
@@ -234,12 +221,12 @@ class Peers:
         self._peers[name].clear()
 
     def lost(self, name: str, otherwise: str) -> Exception:
-        """What to raise when a peer is gone: its last words, if it left any."""
+        """Exception for a lost peer, with its termination message if there is one."""
         peer = self._peers[name]
         return farewell(name, peer.inbox, peer.cut or otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read but its last words, or any peer ended the run.
+        """Raise if this peer is gone and left nothing to read but a termination message, or any peer ended the run.
 
         Raises
         ------

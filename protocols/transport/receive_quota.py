@@ -1,10 +1,14 @@
-"""What the connections of one socket make this party hold: bytes that were not taken yet, and file descriptors.
+"""Receive quotas per connection: unread bytes and file descriptors; connections that exceed them are cut off.
 
-ZeroMQ bounds the size of a frame and the number of *whole* messages in a queue. It bounds neither the number of frames
-of a message, which it keeps from the first to the last, nor the bytes of a queue, nor the number of connections. The
-kernel counts the bytes of every connection; what was taken is subtracted, and a connection that is too far ahead is cut
-off, upon which ZeroMQ lets go of all that it kept of it. The count is had on Linux alone; elsewhere bytes are not
-bounded.
+ZeroMQ bounds the size of a frame. It bounds neither the number of frames of a message, which it keeps from the first to
+the last, nor the bytes of a queue, nor the number of connections; and its bound on the messages of a queue is no good
+(`zmq_socket.open_socket`). The kernel counts the bytes of every connection; what was taken is subtracted, and a
+connection that is too far ahead is cut off. Honest peers never are: whoever sends more than a few messages waits until
+it is asked for more (`MoreIds`, `MoreRanks`).
+
+A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
+64 in the queue, and its content. So a peer costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what comes between
+two looks. The count is had on Linux alone; elsewhere bytes are not bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +17,16 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.transport.descriptors import received_bytes, remote, shut
+from protocols.transport.descriptors import received_bytes, remote, shut, unsent_bytes
+
+# What a connection may have sent that is not read yet. The most that honest peers do: two messages with an array of
+# `codec.MAX_ARRAY_BYTES`, or a window of chunks of ranks, 1 MiB each.
+MAX_AHEAD_BYTES = 256 << 20
+
+# Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
+# have come over all of them: a peer says no more than its greeting before it is answered.
+MAX_OUTSIDERS = 128
+MAX_OUTSIDE_BYTES = 64 << 20
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42
@@ -22,12 +35,12 @@ FRAME_BYTES = 42
 HANDSHAKE_BYTES = 525
 
 # How often to look: asking the kernel costs some microseconds per connection.
-LOOK_S = 0.05
+QUOTA_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Outsiders:
-    """What connections that no peer speaks over may have together.
+    """Quota of all connections that belong to no peer.
 
     Attributes
     ----------
@@ -68,7 +81,7 @@ class _Connection:
 
 
 class Arrivals:
-    """The connections of one socket, by file descriptor.
+    """Receive quotas of one socket's connections, by file descriptor.
 
     Parameters
     ----------
@@ -111,7 +124,7 @@ class Arrivals:
         """End the connections that are too far ahead, and of those that no peer speaks over the oldest, if too many."""
         if time.monotonic() < self._next_look:
             return []
-        self._next_look = time.monotonic() + LOOK_S
+        self._next_look = time.monotonic() + QUOTA_LOOK_S
         for descriptor, connection in self._open.items():
             connection.received = received_bytes(descriptor)
             # What was taken may have come over an earlier connection on this descriptor.
@@ -125,6 +138,13 @@ class Arrivals:
         for cut in found:
             self._shut(cut.descriptor)
         return found
+
+    def cut_stuck(self, *, is_over: bool) -> bool:
+        """Whether connections that peers speak over have no room for what is sent; when time is over, end these."""
+        found = [one for one in self._open if one in self._kept and unsent_bytes(one)]
+        for descriptor in found if is_over else ():
+            self._shut(descriptor)
+        return bool(found)
 
     def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int) -> Iterator[int]:
         total = sum(self._open[descriptor].ahead for descriptor in descriptors)

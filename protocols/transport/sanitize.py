@@ -1,4 +1,4 @@
-"""A peer's words made fit for a log or a terminal: one line, printable, bounded."""
+"""Sanitizing of a peer's text for logs and terminals: one line, printable, bounded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A passive party's end over ZeroMQ with CURVE: connects to the active party and waits for it to appear.
+"""ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
-Used by the thread that made it.
+Used by the thread that made it. Between two of its looks at the connection the active party is not held back, and an
+active party that resets the connection while this end closes can end this process (`zmq_socket.open_socket`): no more
+than its leaving does, since this end has no other peer.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.receive_quota import Arrivals
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
 from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
 # The server says what is wrong with a connection, or the two do not speak the same protocol.
@@ -31,12 +33,9 @@ _CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 # off, too, until the peer behind it is there.
 MAX_CUT = 3
 
-# What may have come and not be read yet: more than any message of the active party, which seldom sends two in a row.
-MAX_AHEAD_BYTES = 256 << 20
-
 
 class ConnectedChannel:
-    """A passive party's end: connects to the active party and waits for it to appear.
+    """Channel of a passive party: connects to the active party and waits for it.
 
     Parameters
     ----------
@@ -87,6 +86,7 @@ class ConnectedChannel:
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
+        self._follow_events()
         while not self._listen():
             self.check()
             self._socket.poll(int(POLL_S * 1000))
@@ -176,7 +176,7 @@ class ConnectedChannel:
             self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
-        """Whether a message waits; takes no more than one of them, so that the others hold their sender back."""
+        """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
         while not (self._inbox or self._is_flooding) and self._socket.poll(0):
             frames = self._take()
             self._silence.end()
@@ -201,11 +201,11 @@ class ConnectedChannel:
         self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
 
     def _refuse_to_wait(self) -> None:
-        """Raise if the peer will not come, did not come in time, or sends without end."""
+        """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
             raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end, "
-                "and was cut off"
+                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
+                "end, and was cut off"
             )
         if self._is_refused:
             raise PeerLost(

@@ -1,4 +1,4 @@
-"""The connections of a listening socket, followed by a thread of its own while the party is busy.
+"""Monitor thread of a listening socket's connections: events and receive quotas.
 
 ZeroMQ tells of connections that begin and end through a queue of a thousand events, and stops where that is full: then
 no heartbeat goes out any more. It accepts whoever connects, as long as there are file descriptors. So somebody has to
@@ -12,21 +12,22 @@ from collections.abc import Iterable, Sequence
 
 import zmq
 
-from protocols.transport.receive_quota import LOOK_S, Arrivals, Cut
+from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
 from protocols.transport.zmq_socket import events
+
+NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+FAILED = NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
 MAX_NEWS = 10_000
 
 
 class WatchedConnections:
-    """Follows the connections of a socket until it is closed; what it found is fetched by the party's own thread.
+    """Monitors the connections of a socket; its findings are fetched by the party's own thread.
 
     Parameters
     ----------
     socket : zmq.Socket
-    watched : int
-        Events to follow, among them that a connection was accepted and that one ended.
     arrivals : Arrivals
         Not to be used by anybody else.
 
@@ -36,9 +37,9 @@ class WatchedConnections:
         Connections that began and ended while nobody fetched the news, and are in none.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], watched: int, arrivals: Arrivals) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], arrivals: Arrivals) -> None:
         self._socket = socket
-        self._monitor = socket.get_monitor_socket(watched)
+        self._monitor = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | FAILED)
         self._arrivals = arrivals
         self._news: list[dict[str, int]] = []
         self.n_forgotten = 0
@@ -71,6 +72,12 @@ class WatchedConnections:
         with self._lock:
             self._arrivals.keep(descriptors)
 
+    def cut_stuck(self, *, is_over: bool) -> bool:
+        """Whether peers have not taken yet what was sent to them; when time is over, these are cut off."""
+        with self._lock:
+            self._follow()
+            return self._arrivals.cut_stuck(is_over=is_over)
+
     def close(self) -> None:
         """Follow them no longer; before the socket is closed."""
         self._is_over.set()
@@ -79,7 +86,7 @@ class WatchedConnections:
         self._monitor.close(linger=0)
 
     def _watch(self) -> None:
-        while not self._is_over.wait(LOOK_S):
+        while not self._is_over.wait(QUOTA_LOOK_S):
             with self._lock:
                 self._follow()
                 self._cut += self._arrivals.cut_off()
@@ -102,6 +109,22 @@ def latest(news: Sequence[dict[str, int]]) -> list[dict[str, int]]:
     told = [event for event in news if event["event"] in (zmq.Event.ACCEPTED, zmq.Event.DISCONNECTED)]
     begun = {event["value"]: i for i, event in enumerate(told) if event["event"] == zmq.Event.ACCEPTED}
     return [event for i, event in enumerate(told) if i >= begun.get(event["value"], 0)]
+
+
+def due_news(news: Sequence[dict[str, int]], *, is_all: bool) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+    """The events that may be noted, and those that wait: ends of connections, unless all was read that came over them.
+
+    What happened on a descriptor after such an end waits for it.
+    """
+    due: list[dict[str, int]] = []
+    waiting: list[dict[str, int]] = []
+    ended: set[int] = set()
+    for event in news:
+        if event["event"] == zmq.Event.DISCONNECTED:
+            ended.add(event["value"])
+        is_held = not is_all and not event["event"] & FAILED and event["value"] in ended
+        (waiting if is_held else due).append(event)
+    return due, waiting
 
 
 def _count_ended(news: Sequence[dict[str, int]]) -> int:

@@ -9,7 +9,6 @@ listener and its channels are used by the thread that made them.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -26,29 +25,13 @@ from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import Arrivals, Outsiders
-from protocols.transport.zmq_authenticator import allow
-from protocols.transport.zmq_connections import WatchedConnections
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES, MAX_OUTSIDERS, Arrivals, Outsiders
+from protocols.transport.zmq_authenticator import Allowlist, authenticate
+from protocols.transport.zmq_connections import FAILED, NO_PROOF, WatchedConnections, due_news
 from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
-
-# A listener takes more than others: a full queue would stop the heartbeats too, and a peer that waits its turn would
-# seem lost.
-LISTENER_HIGH_WATER_MARK = 1000
 
 # Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
 BACKLOG = 1024
-
-# What a connection may have sent that is not read yet: a full queue of chunks of ranks, 1 MiB each, and the kernel's.
-MAX_AHEAD_BYTES = 1100 << 20
-
-# Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
-# have come over all of them: a peer says no more than its greeting before it is answered.
-MAX_OUTSIDERS = 128
-MAX_OUTSIDE_BYTES = 64 << 20
-
-_NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-_FAILED = _NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
-_WATCHED = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | _FAILED
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
@@ -86,19 +69,19 @@ class Listener:
         self._notices = Notices(on_event)
         self._n_failed = 0
         self._spoken: set[int] = set()
-        self._news: deque[dict[str, int]] = deque()
+        self._news: list[dict[str, int]] = []
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
         self._is_encrypted = keys is not None
         self._timing = timing
         self._context = zmq.Context()
-        allowed = [key for key in peers.values() if key is not None]
-        self._authenticator = None if keys is None else allow(allowed, self._context, on_event=self._notices.note)
+        self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
+        self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = self._open_router(keys)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
-        self._connections = WatchedConnections(self._socket, _WATCHED, arrivals)
+        self._connections = WatchedConnections(self._socket, arrivals)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:
@@ -116,8 +99,9 @@ class Listener:
         """Deliver what was sent, then let go of all peers."""
         if self._socket.closed:
             return
+        self._deliver()
         self._connections.close()
-        drain(self._socket, LISTENER_HIGH_WATER_MARK * (len(self._traffic) + 1))
+        drain(self._socket, self._socket.rcvhwm * (len(self._traffic) + 1))
         self._socket.close()
         if self._authenticator is not None:
             self._authenticator.stop()
@@ -125,10 +109,18 @@ class Listener:
         self._notices.note(NO_HANDSHAKE, self._connections.n_forgotten)
         self._notices.close()
 
+    def _deliver(self) -> None:
+        """Wait until the peers take what was sent to them, and cut those off who do not.
+
+        libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
+        """
+        deadline = time.monotonic() + int(self._socket.linger) / 1000
+        while self._connections.cut_stuck(is_over=time.monotonic() >= deadline):
+            self._pump(POLL_S)
+
     def _open_router(self, keys: KeyPair | None) -> zmq.Socket[bytes]:
         socket = open_socket(self._context, zmq.ROUTER, self._timing)
         socket.router_mandatory = True
-        socket.rcvhwm = LISTENER_HIGH_WATER_MARK
         socket.backlog = BACKLOG
         if keys is not None:
             socket.curve_server = True
@@ -175,9 +167,8 @@ class Listener:
         return self._peers.pop(peer)
 
     def _is_ready(self, peer: str) -> bool:
-        """Never takes in more than is asked for: what waits unread on the socket holds its senders back."""
         self._beat()
-        if self._peers.ask(peer) and not self._peers.has_waiting(peer):
+        if not self._peers.has_waiting(peer):
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
 
@@ -189,7 +180,8 @@ class Listener:
         """Take what has arrived: messages, and the news of connections that began and ended.
 
         The end of a connection is not noted before the last message that came over it is taken in: it waits while
-        messages wait, and what came between the last look at the messages and the news is taken in as well.
+        messages wait, and what came between the last look at the messages and the news is taken in as well. What
+        happened to other connections does not wait for it.
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
@@ -200,7 +192,12 @@ class Listener:
         arrived = self._arrived()
         self._news.extend(self._connections.news())
         arrived += self._arrived()
-        self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=not self._socket.poll(0))
+        # Of whoever spoke is known that it connected.
+        self._news.extend(self._connections.news())
+        is_all = not self._socket.poll(0)
+        if is_all:
+            self._allowlist.forget()
+        self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)
         for descriptor in self._peers.listen():
@@ -230,12 +227,12 @@ class Listener:
         A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the
         connection just ends. A refused key was told by the authenticator.
         """
-        while self._news and (is_all or self._news[0]["event"] != zmq.Event.DISCONNECTED):
-            event = self._news.popleft()
+        due, self._news = due_news(self._news, is_all=is_all)
+        for event in due:
             kind, descriptor = event["event"], event["value"]
-            if kind & _FAILED:
+            if kind & FAILED:
                 self._n_failed += 1
-                if kind & _NO_PROOF:
+                if kind & NO_PROOF:
                     self._notices.note(NO_HANDSHAKE)
                 continue
             self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)

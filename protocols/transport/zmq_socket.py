@@ -7,9 +7,14 @@ from zmq.utils.monitor import recv_monitor_message
 
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS
+from protocols.transport.descriptors import counts_bytes
 
-# Messages that ZeroMQ may hold per direction and peer: bounds the memory that a slow peer costs.
+# Messages that ZeroMQ may hold for a slow peer, and that are read in one go.
 HIGH_WATER_MARK = 64
+
+# Incoming messages that ZeroMQ holds where the system does not count bytes. A full queue stops the heartbeats, too, and
+# a peer that waits its turn would seem lost.
+MAX_UNREAD = 1000
 
 # How long a party that ends a run, or could not connect yet, tries to deliver its last words.
 FAREWELL_S = 1.0
@@ -19,11 +24,18 @@ POLL_S = 0.05
 
 
 def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timing) -> zmq.Socket[bytes]:
-    """A socket with bounded queues, bounded messages and transport heartbeats."""
+    """A socket with bounded messages, a bounded queue of outgoing ones, and transport heartbeats.
+
+    libzmq stops to read from a connection when the queue of incoming messages is full, and ends the process (assertion
+    of `out_event`) when it beats over such a connection after its peer has reset it. So that queue has no bound of its
+    own where `receive_quota` bounds its bytes. Elsewhere, as on macOS and Windows, it is bounded by messages, and a
+    listed peer can end this process.
+    """
     socket = context.socket(kind)
     timeout_ms = int(timing.timeout_s * 1000)
     socket.linger = timeout_ms
-    socket.sndhwm = socket.rcvhwm = HIGH_WATER_MARK
+    socket.sndhwm = HIGH_WATER_MARK
+    socket.rcvhwm = 0 if counts_bytes() else MAX_UNREAD
     socket.maxmsgsize = MAX_ARRAY_BYTES
     socket.heartbeat_ivl = max(1, timeout_ms // 4)
     socket.heartbeat_timeout = timeout_ms

@@ -21,7 +21,7 @@ import numpy as np
 from measuring import peak_bytes, say
 
 from protocols.alignment.blinding import Cipher
-from protocols.alignment.private_set_intersection import Common, SetTerms, psi_initiate, psi_respond
+from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import generate, read_secret
@@ -92,7 +92,7 @@ def follow(folder: str, method: str, n_ids: int, pipe: Connection) -> None:
 
 def run(channel: Channel, party: str, method: str, n_ids: int) -> dict[str, object]:
     """Align once and tell what it took."""
-    ids, terms = ids_of(party, n_ids), SetTerms(run_id="bench", secret=SECRETS[method])
+    ids, terms = ids_of(party, n_ids), AlignmentTerms(run_id="bench", secret=SECRETS[method])
     with Cipher():
         before_bytes = peak_bytes()
     started, cpu_started = time.monotonic(), time.process_time()

@@ -34,7 +34,7 @@ from opboost.metrics import auc
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble, Feature
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 # Table, epsilon, and for hist, pr, tr by gradient, averaging, newton: mean and standard deviation.
 SPLITS = {

@@ -24,7 +24,7 @@ import pandas as pd
 from opboost import DPBoostRegressor, InPrivateClassifier, InPrivateRegressor, SGBDTClassifier, SGBDTRegressor
 from opboost.metrics import auc, error_rate, rmse
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 DELTA = 5e-8
 
 ABALONE_BOUNDS = {

@@ -32,7 +32,7 @@ from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law
 from parties.reports.figures import Axis, Series, lines, standalone
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 DOMAIN = IntegerDomain(0, 10)
 EPSILONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)
 THETAS = (2, 4)

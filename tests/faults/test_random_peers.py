@@ -35,7 +35,7 @@ from parties.vertical import party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
-from protocols.alignment.private_set_intersection import CHUNK_IDS, SetTerms, psi_initiate, psi_respond
+from protocols.alignment.private_set_intersection import CHUNK_IDS, AlignmentTerms, psi_initiate, psi_respond
 from protocols.errors import PeerAborted, PeerLost
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
 from protocols.messages.message import Message
@@ -47,6 +47,7 @@ from protocols.messages.vertical import (
     Heartbeat,
     Held,
     Hello,
+    MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
@@ -235,6 +236,7 @@ KIN: dict[str, st.SearchStrategy[Message]] = {
     "blinded ids": st.builds(BlindedIds, start=counts, rows=id_rows),
     "reblinded ids": st.builds(ReblindedIds, start=counts, rows=id_rows),
     "more ids": st.just(MoreIds()),
+    "more ranks": st.just(MoreRanks()),
     "common ids": st.builds(CommonIds, bits=arrays("|u1")),
 }
 
@@ -486,7 +488,7 @@ def aligned(call: Callable[[], Any]) -> Any:
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data(), size=counts)
 def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | None, data: Any, size: int) -> None:
-    terms = SetTerms(run_id="spring", secret=secret)
+    terms = AlignmentTerms(run_id="spring", secret=secret)
     leading, following = _sound_alignment(recital, secret)
     n_ids = 7 if data.draw(st.booleans()) else size
     script = data.draw(scripts(leading))
@@ -517,7 +519,7 @@ def _sound_alignment(recital: Any, secret: bytes | None) -> tuple[list[Message],
 def test_more_ids_than_a_chunk_are_due_in_order(recital: Any) -> None:
     """Chunks that overlap, leave a gap, or are twice as long."""
     rows = np.zeros((2 * CHUNK_IDS, 32), np.uint8)
-    terms = SetTerms(run_id="spring", secret=SECRET)
+    terms = AlignmentTerms(run_id="spring", secret=SECRET)
     for start, n_rows in itertools.product((0, 1, CHUNK_IDS - 1, CHUNK_IDS, 2**31), (1, CHUNK_IDS, 2 * CHUNK_IDS)):
         script = [OrderShare(random=bytes(32)), BlindedIds(start=start, rows=rows[:n_rows])]
         channel = recital("shop", script)

@@ -20,10 +20,10 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
 from opboost.vertical import (
+    Column,
     Engine,
     OwnColumn,
     RankColumn,
-    TrainingColumn,
     ValidationPlan,
     check_own_rows,
     check_single_precision,
@@ -93,7 +93,7 @@ class Draw:
             settings["early_stopping_rounds"] = 1
         return settings
 
-    def selection(self) -> tuple[list[TrainingColumn], np.ndarray]:
+    def selection(self) -> tuple[list[Column], np.ndarray]:
         """Some of the rows, with one column of ranks more: of one value, of several, with or without missing cells."""
         rows = np.flatnonzero(self.rng.random(len(self.labels)) < 0.5)
         rows = rows if len(rows) else np.array([0])

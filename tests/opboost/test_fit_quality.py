@@ -9,7 +9,7 @@ from opboost.fit_quality import MOST_POINTS, fit_quality, training_quality
 from opboost.metrics import auc, log_loss, metric_by_name
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, SquaredError
+from opboost.trees.losses import Logistic, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn, ValidationPlan, train
 
 N = 200
@@ -83,19 +83,19 @@ def test_the_roc_curve_lies_over_the_area_that_the_metric_says() -> None:
     draw = np.random.default_rng(0)
     labels = (draw.random(5000) < 0.4).astype(float)
     scores = np.clip(0.3 * labels + draw.random(5000) * 0.7, 0, 1)
-    found = fit_quality("binary:logistic", labels, scores, basis="b", metric="auc")
+    found = fit_quality(Logistic(), labels, scores, basis="b", metric="auc")
     assert found is not None
     x, y = np.array(found.roc).T
     assert np.trapezoid(y, x) == pytest.approx(auc(labels, scores), abs=5e-3)
 
 
 def test_a_single_class_of_labels_tells_nothing() -> None:
-    assert fit_quality("binary:logistic", np.ones(5), np.full(5, 0.5), basis="b", metric="auc") is None
+    assert fit_quality(Logistic(), np.ones(5), np.full(5, 0.5), basis="b", metric="auc") is None
 
 
 def test_several_classes_have_metrics_alone() -> None:
     predicted = np.eye(3)[[0, 1, 2, 2]]
-    found = fit_quality("multi:softprob", np.array([0.0, 1, 2, 1]), predicted, basis="b", metric="mlogloss")
+    found = fit_quality(Softmax(3), np.array([0.0, 1, 2, 1]), predicted, basis="b", metric="mlogloss")
     assert found is not None
     assert found.metrics["accuracy"] == 0.75
     assert (found.roc, found.calibration, found.residuals) == ((), (), ())

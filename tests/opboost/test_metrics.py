@@ -12,9 +12,12 @@ from sklearn import metrics as sklearn_metrics
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import (
     auc,
+    concordance,
     default_metric,
     error_rate,
     evaluate,
+    gini,
+    ks,
     log_loss,
     mae,
     metric_by_name,
@@ -22,7 +25,20 @@ from opboost.metrics import (
     r2,
     rmse,
 )
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses import (
+    AbsoluteError,
+    AcceleratedFailure,
+    Cox,
+    Gamma,
+    Logistic,
+    Loss,
+    Poisson,
+    PseudoHuber,
+    Quantiles,
+    Softmax,
+    SquaredError,
+    Tweedie,
+)
 
 # Both sides sum at most 60 doubles, in another order.
 ROUNDING = 1e-9
@@ -108,16 +124,13 @@ def test_the_error_rate_is_one_minus_scikit_learns_accuracy(seed):
 
 def test_a_regression_is_headed_by_the_share_of_variance_explained():
     labels, predicted = numbers(1)
-    assert evaluate("reg:squarederror", labels, predicted) == {
-        "r2": r2(labels, predicted),
-        "rmse": rmse(labels, predicted),
-    }
-    assert next(iter(evaluate("reg:squarederror", labels, predicted))) == "r2"
+    assert evaluate(SquaredError(), labels, predicted) == {"r2": r2(labels, predicted), "rmse": rmse(labels, predicted)}
+    assert next(iter(evaluate(SquaredError(), labels, predicted))) == "r2"
 
 
 def test_two_classes_are_headed_by_the_area_under_the_curve_and_cut_at_one_half():
     labels, probabilities = np.array([0.0, 1.0, 1.0, 0.0]), np.array([0.5, 0.51, 0.2, 0.1])
-    scores = evaluate("binary:logistic", labels, probabilities)
+    scores = evaluate(Logistic(), labels, probabilities)
     assert list(scores) == ["auc", "error", "logloss"]
     assert scores["auc"] == auc(labels, probabilities)
     assert scores["error"] == 0.25
@@ -126,7 +139,7 @@ def test_two_classes_are_headed_by_the_area_under_the_curve_and_cut_at_one_half(
 
 def test_many_classes_are_headed_by_the_accuracy_of_the_likeliest_class():
     labels, probabilities = many_classes(2)
-    scores = evaluate("multi:softprob", labels, probabilities)
+    scores = evaluate(Softmax(3), labels, probabilities)
     assert list(scores) == ["accuracy", "mlogloss"]
     assert scores["accuracy"] == pytest.approx(np.mean(probabilities.argmax(axis=1) == labels))
     assert scores["mlogloss"] == log_loss(labels, probabilities)
@@ -147,7 +160,7 @@ def test_a_mean_of_zero_costs_much_and_not_infinity():
 
 LOSSES: list[Loss] = [Logistic(), SquaredError(), Softmax(3), Poisson()]
 SCORES = {
-    "binary:logistic": {"auc", "error", "logloss", "mae", "rmse"},
+    "binary:logistic": {"auc", "aucpr", "error", "gini", "ks", "logloss", "mae", "rmse"},
     "reg:squarederror": {"mae", "rmse", "poisson-nloglik"},
     "count:poisson": {"mae", "rmse", "poisson-nloglik"},
     "multi:softprob": {"merror", "mlogloss"},
@@ -156,10 +169,10 @@ SCORES = {
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_a_metric_is_refused_for_an_objective_whose_predictions_it_does_not_score(loss):
-    for name in sorted({name for names in SCORES.values() for name in names} | {"aucpr", "", "RMSE"}):
+    for name in sorted({name for names in SCORES.values() for name in names} | {"", "RMSE"}):
         if name in SCORES[loss.name]:
             metric = metric_by_name(name, loss)
-            assert (metric.name, metric.is_higher_better) == (name, name == "auc")
+            assert (metric.name, metric.is_higher_better) == (name, name in ("auc", "aucpr", "gini", "ks"))
         else:
             with pytest.raises(ParameterError, match=f"eval_metric '{name}' does not score .* {loss.name} predicts"):
                 metric_by_name(name, loss)
@@ -184,7 +197,8 @@ def test_every_metric_is_xgboosts(loss):
     labels = rng.integers(0, n_classes, 200).astype(float)
     scores = rng.normal(size=(200, loss.n_outputs)).round(1)
     rows = xgboost.DMatrix(np.zeros((200, 1)), labels, base_margin=scores if loss.n_outputs > 1 else scores[:, 0])
-    parameters = {"objective": loss.name, "nthread": 1, "eta": 0.0, "eval_metric": sorted(SCORES[loss.name])}
+    names = sorted(SCORES[loss.name] - {"gini", "ks"})
+    parameters = {"objective": loss.name, "nthread": 1, "eta": 0.0, "eval_metric": names}
     found: dict = {}
     xgboost.train(
         parameters | ({"num_class": 3} if loss.n_outputs > 1 else {}),
@@ -195,7 +209,7 @@ def test_every_metric_is_xgboosts(loss):
         verbose_eval=False,
     )
     predictions = loss.predictions(scores)
-    ours = {name: metric_by_name(name, loss).of(labels, predictions) for name in sorted(SCORES[loss.name])}
+    ours = {name: metric_by_name(name, loss).of(labels, predictions) for name in names}
     if loss.name == "reg:squarederror":
         # Here some of the predicted numbers are no means of counts; XGBoost's floor under them is another.
         ours.pop("poisson-nloglik")
@@ -209,6 +223,70 @@ def test_probabilities_of_exactly_one_half_count_as_label_zero():
 
 def test_counts_are_headed_by_their_likelihood():
     labels, means = np.array([0.0, 3.0, 1.0]), np.array([0.5, 2.0, 1.5])
-    scores = evaluate("count:poisson", labels, means)
+    scores = evaluate(Poisson(), labels, means)
     assert list(scores) == ["poisson-nloglik", "rmse"]
     assert scores == {"poisson-nloglik": poisson_nloglik(labels, means), "rmse": rmse(labels, means)}
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_gini_and_ks_are_scikit_learns_and_scipys(seed):
+    labels, scores = two_classes(seed)
+    assert gini(labels, scores) == pytest.approx(2 * sklearn_metrics.roc_auc_score(labels, scores) - 1, abs=ROUNDING)
+    expected = stats.ks_2samp(scores[labels == 1], scores[labels == 0], method="asymp").statistic
+    assert ks(labels, scores) == pytest.approx(expected, abs=ROUNDING)
+
+
+@given(seeds)
+@settings(max_examples=50, deadline=None)
+def test_concordance_counts_the_pairs_that_are_in_order(seed):
+    """A row without an event outlives those of its own time."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 40))
+    labels = rng.integers(1, 8, n) * rng.choice([-1.0, 1.0], n)
+    predicted = rng.integers(0, 6, n) * 1.0
+    n_pairs, n_ordered = 0, 0.0
+    for i in np.flatnonzero(labels > 0):
+        for j in range(n):
+            if labels[i] < abs(labels[j]) or (labels[j] == -labels[i]):
+                n_pairs += 1
+                n_ordered += 0.5 * (predicted[i] == predicted[j]) + (predicted[i] < predicted[j])
+    assert concordance(labels, predicted) == pytest.approx(n_ordered / n_pairs if n_pairs else 0.5, abs=ROUNDING)
+
+
+OTHERS = [
+    (Gamma(), "gamma-deviance"),
+    (Tweedie(1.3), "tweedie-nloglik@1.3"),
+    (Quantiles((0.1, 0.6)), "quantile"),
+    (PseudoHuber(0.7), "mphe"),
+    (AbsoluteError(), "mae"),
+]
+
+
+@pytest.mark.parametrize(("loss", "name"), OTHERS, ids=lambda value: getattr(value, "name", None))
+def test_the_likelihood_of_an_objective_is_xgboosts(loss, name):
+    xgboost = pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    labels, scores = rng.gamma(2.0, size=200), rng.normal(size=(200, loss.n_outputs))
+    rows = xgboost.DMatrix(np.zeros((200, 1)), labels, base_margin=scores if loss.n_outputs > 1 else scores[:, 0])
+    found: dict = {}
+    xgboost.train(
+        {"objective": loss.name, "nthread": 1, "eta": 0.0, **loss.settings, "eval_metric": name},
+        rows,
+        1,
+        evals=[(rows, "v")],
+        evals_result=found,
+        verbose_eval=False,
+    )
+    assert default_metric(loss) == name
+    metric = metric_by_name(name, loss)
+    assert metric.of(labels, loss.predictions(scores)) == pytest.approx(found["v"][name][0], rel=1e-5)
+    assert not metric.is_higher_better
+    assert next(iter(evaluate(loss, labels, loss.predictions(scores)))) == name
+
+
+@pytest.mark.parametrize("loss", [Cox(), AcceleratedFailure()], ids=lambda loss: loss.name)
+def test_survival_is_scored_by_concordance(loss):
+    labels, scores = np.array([1.0, -2.0, 3.0]), np.array([[2.0], [1.0], [0.5]])
+    right = 1.0 if loss.name == "survival:cox" else 0.0
+    assert evaluate(loss, labels, loss.predictions(scores)) == {"cindex": right}

@@ -10,8 +10,9 @@ from scipy.stats import rankdata
 
 from opboost.desensitize import ReleasedColumn
 from opboost.errors import RankError
-from opboost.ranking import RankTable, dense_ranks, indicator, rank
+from opboost.ranking import RankTable, indicator
 from opboost.schema import ColumnSchema, Kind, Missing
+from tests.support.ranked_columns import dense_ranks, rank
 
 AGE = ColumnSchema(name="age", lower=0, upper=9, missing=Missing.CATEGORY)
 CITY = ColumnSchema(name="city", kind=Kind.UNORDERED, categories=("a", "b", "c"), missing=Missing.CATEGORY)

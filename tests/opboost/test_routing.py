@@ -14,10 +14,10 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import RankError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.ranking import RankedColumn, rank
 from opboost.rng import seeded
 from opboost.routing import PackedAnswers, Router, SplitTests, answer, resolve
 from opboost.schema import ColumnSchema, Kind, Missing
+from tests.support.ranked_columns import RankedColumn, rank
 
 AGE = ColumnSchema(name="age", lower=0, upper=9, missing=Missing.CATEGORY)
 SIZE = ColumnSchema(name="size", lower=0, upper=9)

@@ -14,7 +14,7 @@ from opboost.split_tests import PRESENT, ListedTests, bind, feature_matrix, list
 from opboost.trees.binning import bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, TrainingColumn, train
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees, train
 
 N_ROWS = 200
 SEEDS = st.integers(0, 2**32 - 1)
@@ -31,7 +31,7 @@ def _ranks(rng: np.random.Generator, n_ranks: int, *, missing: float = 0.0) -> n
     return np.where(is_missing, n_ranks, ranks).astype(np.uint32)
 
 
-def _columns(seed: int) -> list[TrainingColumn]:
+def _columns(seed: int) -> list[Column]:
     """Own columns and those of two owners side by side, some with gaps."""
     rng = np.random.default_rng(seed)
     gappy = rng.normal(size=N_ROWS).round(1)
@@ -45,7 +45,7 @@ def _columns(seed: int) -> list[TrainingColumn]:
     ]
 
 
-def _labels(columns: list[TrainingColumn], loss: Loss, seed: int) -> np.ndarray:
+def _labels(columns: list[Column], loss: Loss, seed: int) -> np.ndarray:
     """Labels that depend on every column's order, and on its gaps as on high or as on low values."""
     signal = np.random.default_rng(seed).normal(size=N_ROWS)
     for column in columns:
@@ -61,13 +61,13 @@ def _labels(columns: list[TrainingColumn], loss: Loss, seed: int) -> np.ndarray:
 
 
 def _train(
-    columns: list[TrainingColumn], labels: np.ndarray, loss: Loss, *, seed: int | None = None, **changes: Any
+    columns: list[Column], labels: np.ndarray, loss: Loss, *, seed: int | None = None, **changes: Any
 ) -> TrainedTrees:
     parameters = BoostingParameters(**{"n_estimators": 5, "max_depth": 4} | changes)
     return train(columns, labels, np.ones(len(labels)), loss=loss, parameters=parameters, seed=seed)
 
 
-def _answers(columns: list[TrainingColumn], tests: dict[str, ListedTests]) -> dict[str, np.ndarray]:
+def _answers(columns: list[Column], tests: dict[str, ListedTests]) -> dict[str, np.ndarray]:
     """What every owner answers: whether the rank is at most the asked one, and for gaps what the test says."""
     held = {(c.owner, c.index): c for c in columns if isinstance(c, RankColumn)}
     answers = {}
@@ -192,7 +192,7 @@ def test_tests_have_the_types_of_the_wire_even_when_there_are_none() -> None:
 @given(SEEDS, st.integers(3, 40), st.sampled_from([SquaredError(), Logistic(), Softmax(3)]))
 def test_a_column_and_its_ranks_give_the_same_trees(seed: int, max_bin: int, loss: Loss) -> None:
     rng = np.random.default_rng(seed)
-    columns: list[TrainingColumn] = []
+    columns: list[Column] = []
     for k, column in enumerate(_columns(seed)):
         if isinstance(column, RankColumn):
             values = np.append(np.sort(rng.normal(size=column.n_ranks)), np.nan)[column.ranks]
@@ -252,7 +252,7 @@ def test_a_base_score_that_is_no_probability_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("columns", "n_labels"), [([], 5), ([OwnColumn("x", np.empty(0))], 0)])
-def test_training_without_columns_or_rows_is_refused(columns: list[TrainingColumn], n_labels: int) -> None:
+def test_training_without_columns_or_rows_is_refused(columns: list[Column], n_labels: int) -> None:
     with pytest.raises(DataError, match=f"at least one column and one row; got {len(columns)} and {n_labels}"):
         _train(columns, np.zeros(n_labels), SquaredError())
 

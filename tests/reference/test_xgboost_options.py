@@ -193,6 +193,43 @@ def test_growth_by_leaves_under_constraints_is_xgboosts() -> None:
     assert problem.difference(problem.ours(constraints, max_leaves=7, max_depth=0), theirs) < TOLERANCE
 
 
+@pytest.mark.parametrize("bounds", [{}, {"max_delta_step": 0.3}], ids=str)
+@pytest.mark.parametrize("objective", ["reg:squarederror", "binary:logistic", "multi:softprob"])
+def test_reg_alpha_is_xgboosts(objective: str, bounds: dict[str, float]) -> None:
+    problem = Problem(objective, has_categories=True)
+    settings = {"reg_alpha": 3.0, "min_child_weight": 0.0, **bounds}
+    theirs = problem.theirs(**settings)
+    for engine in ("native", "xgboost"):
+        assert problem.difference(problem.ours(engine=engine, **settings), theirs) < TOLERANCE
+    assert problem.difference(problem.ours(**settings | {"reg_alpha": 0.0}), theirs) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("max_leaves", [0, 9])
+def test_columns_are_drawn_for_every_tree_level_and_node_from_those_before(max_leaves: int) -> None:
+    """One column of three per level leaves every level one column; of a node's draws several occur on a level."""
+    problem = Problem("reg:squarederror")
+    settings = {"max_leaves": max_leaves, "max_depth": 3, "n_estimators": 20, "seed": 0}
+    for name, n_per_tree, n_per_level in (
+        ("bytree", {1}, {1}),
+        ("bylevel", {1, 2, 3}, {1}),
+        ("bynode", {1, 2, 3}, {1, 2, 3}),
+    ):
+        model = problem.ours(**settings, **{f"colsample_{name}": 0.34})
+        by_tree, by_level = set(), set()
+        for tree in model.trees:
+            levels: dict[int, set[int]] = {}
+            depths = np.zeros(tree.n_nodes, np.int64)
+            for node in np.flatnonzero(~tree.is_leaf).tolist():
+                depths[[tree.lefts[node], tree.rights[node]]] = depths[node] + 1
+                levels.setdefault(int(depths[node]), set()).add(int(tree.columns[node]))
+            by_tree.add(len(set().union(*levels.values())))
+            by_level |= {len(columns) for columns in levels.values()}
+        assert by_tree <= n_per_tree
+        assert by_level <= n_per_level
+        assert max(by_tree) == min(max(n_per_tree), 3)
+        assert max(by_level) > 1 or name != "bynode"
+
+
 @pytest.mark.parametrize("factor", [0.2, 3.0])
 def test_scale_pos_weight_is_xgboosts(factor: float) -> None:
     """From a given first score; the one that XGBoost estimates is that of the unweighted labels."""

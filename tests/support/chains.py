@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import Settings
+from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
@@ -31,7 +31,7 @@ TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
 
 def recipe(*, is_classification: bool = True, n_rounds: int = 2, epsilon: float = 2.0) -> InPrivateAmongOwners:
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.5, 0.5, epsilon, True, is_classification)
-    settings = Settings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
+    settings = InPrivateSettings(n_rounds=n_rounds, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     return InPrivateAmongOwners(task=task, settings=settings)
 
 

@@ -23,14 +23,15 @@ class MemoryWire:
         for module in (train_vertical, predict_vertical):
             monkeypatch.setattr(module, "open_connections", self._opened)
         self.received: dict[str, list[Message]] = {}
+        self.heard: set[str] = set()
         self._pairs: dict[str, tuple[Any, Any]] = {}
 
     def lay(self, names: Iterable[str]) -> None:
         """New channels between the bank and these."""
         self._pairs = {name: memory_pair("bank", name) for name in names}
-        self.received = {}
+        self.received, self.heard = {}, set()
         for name, (near, far) in self._pairs.items():
-            near.traffic.on_receive = self._note("bank")
+            near.traffic.on_receive = self._note("bank", name)
             far.traffic.on_receive = self._note(name)
 
     def end(self, party: str, peer: str) -> Channel:
@@ -48,9 +49,9 @@ class MemoryWire:
     def drain(self) -> None:
         """Count what waits for a party that did not read it any more; how the other side ended may be told so."""
         for name, (near, far) in self._pairs.items():
-            for party, end in (("bank", near), (name, far)):
+            for party, end, sender in (("bank", near, name), (name, far, "bank")):
                 for frames in end._incoming.queue:
-                    self._note(party)("", frames)
+                    self._note(party, sender)("", frames)
 
     def together(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         """What each call returned or raised, all at once; whoever ends closes its channels."""
@@ -74,8 +75,9 @@ class MemoryWire:
         self.drain()
         return found
 
-    def _note(self, party: str) -> Callable[[str, Sequence[Frame]], None]:
+    def _note(self, party: str, sender: str = "bank") -> Callable[[str, Sequence[Frame]], None]:
         def note(kind: str, frames: Sequence[Frame]) -> None:
+            self.heard.add(sender)
             self.received.setdefault(party, []).append(decode([bytes(frame) for frame in frames]))
 
         return note

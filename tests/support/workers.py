@@ -15,7 +15,7 @@ from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.training import Shape
+from opboost.horizontal.sgbdt.training import SGBDTSettings
 from opboost.rng import BitSource, seeded
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.public_randomness import commitment, public_bits
@@ -42,7 +42,7 @@ def recipe(*, n_honest: int = 0, n_trees: int = N_TREES, **changes: Any) -> SGBD
         else leaf_noise(CLIPPING, initial_share=0, has_filter=True, **budget)
     )
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, 2.0, True, True)
-    shape = Shape(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
+    shape = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
     return SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=1e-6, **changes)
 
 

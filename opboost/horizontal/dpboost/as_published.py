@@ -1,4 +1,4 @@
-"""DPBoost as its publication has it: sensitivities of the gain, draws of fixed sizes, and what that is worth."""
+"""DPBoost as published: sensitivities of the gain, draws of fixed sizes, and the epsilon that these really cost."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask
-from opboost.errors import ParameterError
+from opboost.errors import check_choice
 from opboost.horizontal.dpboost.training import Deals, DPBoostSettings
 from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.rng import BitSource
 
 
 def printed_sensitivity(which: Literal["3", "slides"], *, reg_lambda: float, max_grad: float) -> float:
-    """Of the gain: the authors' later constant, or the one of their slides, which is too small."""
-    if which not in ("3", "slides"):
-        raise ParameterError(f"gain_sensitivity must be '3' or 'slides'; got {which!r}")
+    """Published sensitivity of the gain: the authors' later constant, or that of their slides, which is too small."""
+    check_choice("gain_sensitivity", which, "3", "slides")
     return 3 * max_grad**2 if which == "3" else dpboost_gain_sensitivity(reg_lambda, max_grad)
 
 
 def replacement_epsilon(claimed: float, sensitivity: float, *, max_grad: float) -> float:
-    """What a claimed epsilon is worth when a record is replaced in data of a public size.
+    """Epsilon of the published noise between data sets of a public size that differ in one record's values.
 
     Replacing a record is removing one and adding one, and may touch two nodes of a level; half of the budget is for
     splits, whose gain has a range of ``4 max_grad^2`` where the publication takes ``2 sensitivity``.
@@ -33,7 +32,7 @@ def replacement_epsilon(claimed: float, sensitivity: float, *, max_grad: float) 
 
 
 def by_fixed_sizes(settings: DPBoostSettings) -> Deals:
-    """Algorithm 2's draws, of sizes that follow from the number of records: no parallel composition holds for them.
+    """Draws of algorithm 2, of sizes fixed by the number of records; parallel composition does not hold for them.
 
     With one record more, sizes change and other records move between trees.
     """

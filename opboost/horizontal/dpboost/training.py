@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Sums, Values
 from opboost.horizontal.noise.initial_score import InitialScore
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
-from opboost.privacy.additive import DiscreteLaplace
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
@@ -50,7 +49,7 @@ Deals = Callable[[int, BitSource], Callable[[Mask], NDArray[np.int64]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPBoostSettings:
-    """What a DPBoost model is made of.
+    """Settings of a DPBoost model, and how its budget divides.
 
     Attributes
     ----------
@@ -86,7 +85,7 @@ class DPBoostSettings:
 
     @property
     def coins(self) -> RecordCoins:
-        """In which tree of an ensemble a record is."""
+        """Probabilities with which a record is in each tree of an ensemble."""
         match self.scheme:
             case "seq":
                 return RecordCoins((1.0,))
@@ -97,15 +96,20 @@ class DPBoostSettings:
                 return RecordCoins.geometric(n, ratio=1 - self.learning_rate)
 
     @property
+    def clipping(self) -> Clipping:
+        """Bounds of a record's gradient and of its count."""
+        return Clipping(max_grad=self.max_grad, max_hess=1.0)
+
+    @property
     def n_ensembles(self) -> int:
         return -(-self.n_trees // self.coins.n_parts)
 
     def split_epsilon(self, epsilon: float) -> float:
-        """What one level of splits may spend of a tree's epsilon."""
+        """Epsilon of one level of splits, of a tree's epsilon."""
         return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
 
     def leaf_epsilon(self, epsilon: float) -> float:
-        """What the leaves may spend of a tree's epsilon."""
+        """Epsilon of the leaves, of a tree's epsilon."""
         return epsilon / 2 if self.max_depth else epsilon
 
     def leaf_bound(self, place: int) -> float:
@@ -113,12 +117,12 @@ class DPBoostSettings:
         return self.max_grad * (1 - self.learning_rate) ** place if self.clips_leaves else self.max_grad
 
     def leaf_sensitivity(self, place: int) -> float:
-        """How far one record can move a leaf's value: ``min(g / (1 + lambda), 2 g (1 - eta)^t)``."""
+        """Sensitivity of a leaf's value: ``min(g / (1 + lambda), 2 g (1 - eta)^t)``."""
         return min(self.max_grad / (1 + self.reg_lambda), 2 * self.leaf_bound(place))
 
 
 def releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
-    """All that is released of the trees, each worth `epsilon` to the records that it may touch."""
+    """Releases of all trees; each tree costs `epsilon` for the records that it may use."""
     tree = _tree_releases(settings, epsilon)
     parts = (tree,) * settings.coins.n_parts
     return (SharedByCoins(coins=settings.coins, parts=parts, count=settings.n_ensembles),)
@@ -177,13 +181,12 @@ def train(
         is_in[state[-1](is_eligible)] = True
         return is_in
 
-    clipping = Clipping(max_grad=settings.max_grad, max_hess=1.0)
     placed = columns.place(rows)
     holder = RecordHolder(
         placed.table if isinstance(placed, PointTable) else placed,
         labels,
         gradients=gradients,
-        clipping=clipping,
+        clipping=settings.clipping,
         initial_score=score,
         admit=admit,
     )
@@ -192,12 +195,12 @@ def train(
         place = t % settings.coins.n_parts
         if place == 0:
             state.append(hand_out(len(labels), draws["coins"]))
-        trees.append(_grow(holder, placed, settings, clipping, epsilon, place, draws))
+        trees.append(_grow(holder, placed, settings, epsilon, place, draws))
     return trees, score
 
 
 def by_coins(settings: DPBoostSettings) -> Deals:
-    """Records handed out by a coin of their own."""
+    """Assignment of records to trees by a coin per record."""
 
     def begin(n_records: int, rng: BitSource) -> Callable[[Mask], NDArray[np.int64]]:
         return settings.coins.deal(n_records, rng=rng).next_part
@@ -209,22 +212,15 @@ def _grow(
     holder: RecordHolder,
     placed: BinnedTable | PointTable,
     settings: DPBoostSettings,
-    clipping: Clipping,
     epsilon: float,
     place: int,
     draws: dict[str, BitSource],
 ) -> Tree:
-    """One tree on the records that are dealt to it."""
-    grid = clipping.grid
-    on_sums = settings.leaf == "sums"
+    """Grow one tree on the records that are assigned to it."""
+    grid, on_sums = settings.clipping.grid, settings.leaf == "sums"
     half = settings.leaf_epsilon(epsilon) / 2
-    leaves = NoisyHolder(
-        holder,
-        grad_noise=laplace_noise(settings.max_grad, half, grid.grad_scale) if on_sums else None,
-        hess_noise=laplace_noise(1.0, half, grid.hess_scale) if on_sums else None,
-        n_trees=1,
-        rng=draws["leaves"],
-    )
+    of_sums = laplace_noise(settings.max_grad, half, grid.grad_scale), laplace_noise(1.0, half, grid.hess_scale)
+    leaves = NoisyHolder(holder, noises=of_sums if on_sums else (None, None), n_trees=1, rng=draws["leaves"])
     mechanism = ExponentialMechanism(
         epsilon=settings.split_epsilon(epsilon), utility_range=settings.utility_range or gain_range(settings.max_grad)
     )
@@ -251,37 +247,29 @@ def _grow(
     return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
 
-def _value_noise(settings: DPBoostSettings, place: int, epsilon: float) -> DiscreteLaplace | None:
-    steps = _value_steps(settings, place)
-    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
-
-
 def _value_steps(settings: DPBoostSettings, place: int) -> int:
-    """How far one record moves a leaf's value, in steps; rounding two values may part them by one more."""
+    """Sensitivity of a leaf's value in steps; rounding two values may add one step."""
     return math.ceil(settings.leaf_sensitivity(place) * (_LEAF_STEPS / settings.max_grad)) + 1
 
 
 def _noisy_values(values: Values, settings: DPBoostSettings, place: int, epsilon: float, rng: BitSource) -> Values:
     scale = _LEAF_STEPS / settings.max_grad
     codes = np.rint(values * scale).astype(np.int64)
-    noise = _value_noise(settings, place, settings.leaf_epsilon(epsilon))
+    noise = laplace_noise(_value_steps(settings, place), settings.leaf_epsilon(epsilon), 1.0)
     return codes / scale if noise is None else (codes + noise.draw(len(codes), rng=rng)) / scale
 
 
 def _tree_releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
-    """What one tree releases; the same for every place in an ensemble."""
+    """Releases of one tree; the same for every place in an ensemble."""
     chosen: tuple[Release, ...] = ()
     if settings.max_depth:
         chosen = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
-    grid = Clipping(max_grad=settings.max_grad, max_hess=1.0).grid
-    if settings.leaf == "sums":
-        half = settings.leaf_epsilon(epsilon) / 2
-        for bound, scale in ((settings.max_grad, grid.grad_scale), (1.0, grid.hess_scale)):
-            noise = laplace_noise(bound, half, scale)
-            assert noise is not None
-            chosen += (noise.release(laplace_sensitivity(bound, scale)),)
-        return chosen
-    noise = _value_noise(settings, 0, settings.leaf_epsilon(epsilon))
-    assert noise is not None
-    steps = _value_steps(settings, 0)
-    return (*chosen, noise.release(laplace_sensitivity(float(steps), 1.0)))
+    leaf_epsilon = settings.leaf_epsilon(epsilon)
+    if settings.leaf == "value":
+        return (*chosen, laplace_release(_value_steps(settings, 0), leaf_epsilon, 1.0))
+    grid = settings.clipping.grid
+    return (
+        *chosen,
+        laplace_release(settings.max_grad, leaf_epsilon / 2, grid.grad_scale),
+        laplace_release(1.0, leaf_epsilon / 2, grid.hess_scale),
+    )

@@ -1,4 +1,4 @@
-"""Local noise: every record releases its own (G, H) under noise, and sums are made of what was released.
+"""Local noise: every record releases its own (G, H) with noise, and sums are made of the released numbers.
 
 Maddock et al., section 5.3.2: a baseline. Whoever adds up must know which records are in a node, so the features are in
 the clear, and what is protected is the label alone.
@@ -23,7 +23,7 @@ from opboost.trees.tree import Tree
 
 
 class LocallyNoisedRows:
-    """A client holder whose records' contributions were released one by one.
+    """Client holder whose records release their contributions one by one with local noise.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class LocallyNoisedRows:
 
     @property
     def _nodes(self) -> NDArray[np.int64]:
-        """Of the tree that was started last."""
+        """Node of each row in the tree that was started last."""
         return self._trees[-1]
 
     def divide(self, splits: Splits) -> None:
@@ -117,7 +117,7 @@ class LocallyNoisedRows:
 
 
 def label_distance(update: WeightUpdate) -> float:
-    """The largest distance between what a record adds under two labels, features and score being the same.
+    """Sensitivity to the label: the largest distance between a record's contributions under two labels.
 
     Averages add the label itself or two shares of it. Of gradients of classes, p and p - 1 are 1 apart and the Hessian
     is the same; those of numbers lie between their bounds.

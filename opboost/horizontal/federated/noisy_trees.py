@@ -1,4 +1,4 @@
-"""Trees whose splits are chosen by noisy sums: from histograms, or among one random cut per column.
+"""Trees grown on noisy sums: splits from noisy histograms, or among one random cut per column.
 
 A node inherits the sums that its parent's split left for it, and leaves are made of them: the last level asks nothing.
 Each level is asked as a whole. A child cuts a column only within the bins that its ancestors' cuts have left to it:
@@ -21,7 +21,7 @@ from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 # A split is taken if it gains more than this.
-MIN_NOISY_GAIN = 1e-7
+LEAST_NOISY_GAIN = 1e-7
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Chosen:
 
 
 class NoisyRule(Protocol):
-    """Chooses splits by noisy sums."""
+    """Split rule on noisy sums."""
 
     def root_sums(self, holder: QueryHolder, columns: NDArray[np.int64]) -> Sums:
         """Begin a tree: the sums of its root, shape ``(1, 2)``."""
@@ -77,7 +77,7 @@ class NoisyRule(Protocol):
 
 
 class HistogramRule:
-    """Every cut of every column, by noisy histograms.
+    """Split rule on noisy histograms: every cut of every column.
 
     With a single column, the histogram of the root serves all levels: the bins of a node are some of its bins.
 
@@ -106,7 +106,7 @@ class HistogramRule:
         histograms = np.where(((bins >= low) & (bins <= high))[:, None], histograms, 0)
         left = np.cumsum(histograms, axis=3)
         right = left[..., -1:] - left
-        gains = split_gains(level.sums, left, right, self._update, self._leaf)
+        gains = noisy_split_gains(level.sums, left, right, self._update, self._leaf)
         gains = np.where((bins >= low) & (bins < high), gains, -np.inf).reshape(len(level.nodes), -1)
         best, at = gains.argmax(axis=1), np.arange(len(level.nodes))
         places, cuts = np.divmod(best, len(bins))
@@ -128,7 +128,7 @@ class HistogramRule:
 
 
 class OneCutRule:
-    """One random cut per node and column; the best column wins ("partially random").
+    """Partially random split rule: one random cut per node and column, of which the best is taken.
 
     Parameters
     ----------
@@ -155,15 +155,15 @@ class OneCutRule:
         missing_left = drawn[:, 0] < 0.5
         left = holder.left_sums(level.nodes, self._columns, cuts, missing_left)
         right = level.sums[:, :, None] - left
-        gains = np.where(high > low, split_gains(level.sums, left, right, self._update, self._leaf), -np.inf)
+        gains = np.where(high > low, noisy_split_gains(level.sums, left, right, self._update, self._leaf), -np.inf)
         places, at = gains.argmax(axis=1), np.arange(n_nodes)
         return Chosen(
             gains[at, places], places, cuts[at, places], missing_left, left[at, :, places], right[at, :, places]
         )
 
 
-def split_gains(sums: Sums, left: Sums, right: Sums, update: WeightUpdate, leaf: LeafRule) -> Values:
-    """Half of what the children gain more than the node, shape of `left` without its second axis."""
+def noisy_split_gains(sums: Sums, left: Sums, right: Sums, update: WeightUpdate, leaf: LeafRule) -> Values:
+    """Half of the gain of each cut, shape of `left` without its second axis."""
     node = leaf.gain(*update.read(sums)).reshape(len(sums), *[1] * (left.ndim - 2))
     return (leaf.gain(*update.read(left)) + leaf.gain(*update.read(right)) - node) / 2
 
@@ -178,7 +178,7 @@ def grow_noisy_tree(
     axes: HistogramAxes,
     depth: int,
 ) -> Tree:
-    """Grow a tree, level by level, as far as splits gain.
+    """Grow a tree level by level, as long as splits have a gain.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def grow_noisy_tree(
     n_nodes = 1
     for _ in range(depth):
         chosen = rule.choose(level, holder)
-        is_split = (chosen.gains > MIN_NOISY_GAIN) & (update.read(level.sums)[1] >= 0)
+        is_split = (chosen.gains > LEAST_NOISY_GAIN) & (update.read(level.sums)[1] >= 0)
         if not is_split.any():
             break
         done = _splits(level, chosen, is_split, columns, axes, n_nodes)

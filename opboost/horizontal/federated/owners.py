@@ -10,22 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.horizontal.federated.question_verifier import AskedRows
 from opboost.horizontal.federated.training import Choices, Trained, train
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
-from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
+from opboost.horizontal.noise.distributed_noise import owner_laws, owners_guarantee
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, client_records
+from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, PlacedHolder, RecordSettings, client_records
 from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.horizontal.tree_rules import TreeRules
-from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule
 from opboost.trees.tree import Ensemble, Tree
@@ -33,7 +31,7 @@ from opboost.trees.tree import Ensemble, Tree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedAmongOwners:
-    """Everything public of a training.
+    """Public settings of a training, and the parts of workers and coordinator in it.
 
     Attributes
     ----------
@@ -74,7 +72,7 @@ class FederatedAmongOwners:
 
     @property
     def tree_rules(self) -> TreeRules:
-        """What the trees may look like, and what may be asked of them."""
+        """Limits of the trees and of the questions about them."""
         choices, leaf = self.choices, self.leaf
         is_moved = choices.refining != "none"
         n_refined = choices.n_trees if choices.split_method == "hist" else choices.hessian_rounds
@@ -89,11 +87,11 @@ class FederatedAmongOwners:
         )
 
     def public_rule(self, bits: BitSource) -> RandomRule | None:
-        """None: the account holds for any splits, so nobody has to follow a rule."""
+        """None: the privacy accounting holds for any splits, so no public rule fixes them."""
         return None
 
     def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> PlacedHolder:
-        """An owner's records.
+        """A worker's holder of its records.
 
         Parameters
         ----------
@@ -108,15 +106,7 @@ class FederatedAmongOwners:
         Privacy: answers what `choices` ask for and no more. With noise in shares the answers may be summed in anybody's
         sight; otherwise only by someone who is trusted with exact sums.
         """
-        exact = ClientRows(
-            rows,
-            self.task.scaled(labels),
-            columns=self.task.grid,
-            gradients=self.update.gradients,
-            clipping=self.update.clipping,
-            walks=self.choices.split_method == "tr",
-        )
-        return self.answering(exact, rng=rng)
+        return self.answering(ClientRows(rows, self.task.scaled(labels), **self._of_records), rng=rng)
 
     @property
     def needs_coins(self) -> bool:
@@ -124,7 +114,7 @@ class FederatedAmongOwners:
         return False
 
     def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
-        """Records in their first cells, whose answers are exact: all of an owner's, or a part of them.
+        """Holder of records in their first cells with exact answers: all of a worker's records, or a part.
 
         Parameters
         ----------
@@ -135,31 +125,30 @@ class FederatedAmongOwners:
         coins : BitSource or None
             Not needed.
         """
-        return client_records(
-            rows,
-            self.task.scaled(labels),
-            columns=self.task.grid,
-            gradients=self.update.gradients,
-            clipping=self.update.clipping,
-            walks=self.choices.split_method == "tr",
-        )
+        return client_records(rows, self.task.scaled(labels), **self._of_records)
+
+    @property
+    def _of_records(self) -> RecordSettings:
+        return {
+            "columns": self.task.grid,
+            "gradients": self.update.gradients,
+            "clipping": self.update.clipping,
+            "walks": self.choices.split_method == "tr",
+        }
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> PlacedHolder:
-        """What may be asked of `exact`, which is one holder of all of an owner's rows; noise is drawn here, once.
+        """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
 
         Parameters and privacy are those of `rows`.
         """
         n_columns = len(self.task.names)
         if not isinstance(self.noise, LeafNoise):
             return AskedRows(exact, exact, choices=self.choices, n_columns=n_columns)
-        grad_noise, hess_noise = owner_laws(self.noise)
-        noisy = NoisyHolder(
-            exact, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")
-        )
+        noisy = NoisyHolder(exact, noises=owner_laws(self.noise), n_trees=self.n_trees, rng=rng.fork("noise"))
         return AskedRows(exact, noisy, choices=self.choices, n_columns=n_columns)
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
-        """The coordinator's part, on the sum of all owners' `rows`.
+        """Train as the coordinator, on the sum of all workers' `rows`.
 
         Notes
         -----
@@ -168,7 +157,7 @@ class FederatedAmongOwners:
         return self.model(self.trained(holder, shape_bits=shape_bits, rng=rng).trees)
 
     def trained(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Trained:
-        """The same, with the number of questions and rounds."""
+        """Train as the coordinator, and count queries and rounds."""
         multiplier = self.noise.multiplier if isinstance(self.noise, QueryAccount) else 0.0
         return train(
             holder,
@@ -182,40 +171,22 @@ class FederatedAmongOwners:
         )
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that trees on values are, their leaves on the scale of training."""
+        """Make a model of trees on values, whose leaves are on the scale of training."""
         return self.task.model(trees, has_scores=self.update.name != "averaging")
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What the model promises, and to whom not."""
-        epsilon = self.noise.epsilon(self.delta)
-        weaker: tuple[WeakerPromise, ...] = ()
-        if isinstance(self.noise, LeafNoise):
-            weaker = weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known)
-            account = f"{self.noise.basis}, Skellam noise in shares"
-            whom = (
-                f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
-                "the noise"
-            )
-        else:
-            account = "exact Gaussian composition" if epsilon < np.inf else "no noise"
-            whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
-        return RecordGuarantee(
-            epsilon=epsilon,
-            delta=self.delta if epsilon < np.inf else 0.0,
-            account=account,
-            mode="certified",
+        """Privacy guarantee of the model, and against whom it does not hold."""
+        return owners_guarantee(
+            self.noise,
+            delta=self.delta,
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
-            claimed_epsilon=None,
-            weaker=weaker,
-            protected=(
-                f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
-            ),
+            are_owners_known=self.are_owners_known,
         )
 
 
 def check_noise_in_shares(choices: Choices) -> None:
-    """Refuse choices whose questions have no account of noise that owners add."""
+    """Refuse choices for which noise in shares has no privacy accounting."""
     if choices.split_method != "tr" or choices.refining != "none":
         raise ParameterError(
             "noise in shares is for random trees on candidates that stay where they are (tr; uniform or log): other "

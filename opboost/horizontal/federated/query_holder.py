@@ -1,9 +1,8 @@
-"""A row holder that counts what it is asked, adds noise to every answer, and answers no more than was paid for."""
+"""Row holder with a query budget: counts queries, adds Gaussian noise to every answer, refuses what is not paid for."""
 
 from __future__ import annotations
 
 from functools import cache
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +13,18 @@ from opboost.horizontal.federated.weight_updates import WeightUpdate
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.client_rows import ClientHolder, Later
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.privacy.additive import RoundedGaussian
-from opboost.rng import BitSource
+from opboost.rng import BitSource, DrawnAhead
+from opboost.trees.holder import ForwardingHolder
 from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
 
 # What one number of a message takes.
 _BYTES = 8
 
+# Noise that is drawn at a time.
+_AHEAD = 1 << 11
 
-class QueryHolder:
+
+class QueryHolder(ForwardingHolder):
     """Answers queries for sums of (G, H), each with Gaussian noise of one multiplier.
 
     A query is a partition of the records and the sum of each part: the nodes of a level, or the bins of one column in
@@ -69,7 +70,8 @@ class QueryHolder:
         n_queries: int,
         rng: BitSource,
     ) -> None:
-        self._holder = holder
+        super().__init__(holder)
+        self._clients = holder
         self._axes = axes
         self._update = update
         self._multiplier = multiplier
@@ -78,7 +80,7 @@ class QueryHolder:
         std = multiplier * update.clipping.sensitivity * (1 + 1e-14)
         stds = std, std * update.clipping.ratio
         self._noises = tuple(
-            _stock(each, scale, rng.fork(name))
+            _drawn_ahead(each, scale, rng.fork(name))
             for each, scale, name in zip(stds, update.scales, ("first", "second"), strict=True)
         )
         self._split: set[int] = set()
@@ -88,26 +90,26 @@ class QueryHolder:
 
     @property
     def n_bytes(self) -> int:
-        """Of all messages of one client together, without what secure aggregation adds."""
+        """Bytes of all messages of one client, without the overhead of secure aggregation."""
         return _BYTES * self.n_numbers
 
     def place(self, columns: PublicGrid) -> None:
-        self._holder.place(columns)
+        self._clients.place(columns)
 
     def start_tree(self, output: int) -> None:
         self._split, self._depth = set(), 0
         if output == 0:
             self._depths_asked = set()
-        self._holder.start_tree(output)
+        super().start_tree(output)
 
     def totals(self, nodes: Nodes) -> Sums:
         """Noisy sums per node, shape ``(n_nodes, 2)``: one query."""
         return self.totals_later(nodes)()
 
     def totals_later(self, nodes: Nodes) -> Later:
-        """The same, to be had by a call, so that trees of a batch are asked together."""
+        """Deferred `totals`, so that trees of a batch are asked together."""
         self._charge(1, nodes)
-        later = self._holder.totals_later(nodes)
+        later = self._clients.totals_later(nodes)
         # However often it is called, noise is drawn once.
         return cache(lambda: self._released(later()))
 
@@ -158,13 +160,10 @@ class QueryHolder:
     def divide(self, splits: Splits) -> None:
         self._split.update(splits.nodes.tolist())
         self._depth += 1
-        self._holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
+        super().divide(splits)
 
     def _charge(self, n_queries: int, nodes: Nodes, *, is_round: bool = False) -> None:
-        """Refuse what is not in the account, before anything is drawn."""
+        """Charge queries before any noise is drawn; refuse those that the account does not have."""
         asked = set(nodes.tolist())
         if len(asked) < len(nodes) or not asked.isdisjoint(self._split):
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
@@ -182,42 +181,19 @@ class QueryHolder:
     def _cells(self, nodes: Nodes) -> Sums:
         """Exact histograms, shape ``(n_nodes, 2, n_columns, n_bins)``; the last bin holds the missing values."""
         out = np.zeros((len(nodes), 2, self._axes.n_bins), np.int64)
-        self._holder.add_histograms(nodes, out)
+        super().add_histograms(nodes, out)
         return out.reshape(len(nodes), 2, self._axes.n_columns, -1)
 
     def _released(self, sums: Sums) -> Sums:
-        """Add noise of its own to every number."""
+        """Add independent noise to every number."""
         self.n_numbers += sums.size
         noisy = np.ascontiguousarray(sums)
         for place, noise in enumerate(self._noises):
             if noise is not None:
-                noisy[:, place] += noise.take(noisy[:, place].shape)
+                noisy[:, place] += noise.take(noisy[:, place].size).reshape(noisy[:, place].shape)
         return noisy
 
 
-class _Stock:
-    """Noise of one law, drawn ahead by some thousands: a draw of a few takes as long."""
-
-    AHEAD = 1 << 11
-
-    def __init__(self, noise: RoundedGaussian, rng: BitSource) -> None:
-        self._noise = noise
-        self._rng = rng
-        self._left: NDArray[np.int64] = np.empty(0, np.int64)
-        self._lock = Lock()
-
-    def take(self, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Noise that was never taken before, not by another thread or by the process that this one was forked from."""
-        count = int(np.prod(shape))
-        self._rng.check_process()
-        with self._lock:
-            if len(self._left) < count:
-                fresh = self._noise.draw(max(count, self.AHEAD), rng=self._rng)
-                self._left = np.concatenate([self._left, fresh])
-            taken, self._left = self._left[:count], self._left[count:]
-        return taken.reshape(shape)
-
-
-def _stock(std: float, scale: float, rng: BitSource) -> _Stock | None:
+def _drawn_ahead(std: float, scale: float, rng: BitSource) -> DrawnAhead | None:
     noise = gaussian_noise(std, scale)
-    return None if noise is None else _Stock(noise, rng)
+    return None if noise is None else DrawnAhead(lambda count: noise.draw(count, rng=rng), rng, n_ahead=_AHEAD)

@@ -1,4 +1,4 @@
-"""A client's own look at the questions: that they are those of the recipe, and no more of them than it has."""
+"""Verification by a client that the questions are those of the recipe, and no more than the recipe has."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from opboost.errors import AccountError
 from opboost.horizontal.federated.training import Choices
 from opboost.horizontal.rows.client_rows import PlacedHolder
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
 
 
-class AskedRows:
-    """A row holder that answers what a recipe of the federated framework asks for.
+class AskedRows(ForwardingHolder):
+    """Row holder that answers only the questions of a recipe of the federated framework.
 
     Parameters
     ----------
@@ -32,8 +31,8 @@ class AskedRows:
     """
 
     def __init__(self, rows: PlacedHolder, answers: RowHolder, *, choices: Choices, n_columns: int) -> None:
+        super().__init__(answers)
         self._rows = rows
-        self._answers = answers
         self._choices = choices
         self._n_columns = n_columns
         self._n_started = 0
@@ -48,7 +47,7 @@ class AskedRows:
         self._split = []
         self._totals_left = int(choices.split_method != "hist")
         self._histograms_left = self._n_histograms(number)
-        self._answers.start_tree(output)
+        super().start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         is_of_root = self._choices.split_method == "tr"
@@ -56,27 +55,24 @@ class AskedRows:
             raise AccountError("histograms that the account does not have were asked for; nothing was released")
         self._check_apart(nodes)
         self._histograms_left -= 1
-        self._answers.add_histograms(nodes, out)
+        super().add_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         if self._totals_left == 0 or (self._choices.split_method == "pr" and nodes.tolist() != [0]):
             raise AccountError("sums that the account does not have were asked for; nothing was released")
         self._check_apart(nodes)
         self._totals_left -= 1
-        return self._answers.totals(nodes)
+        return super().totals(nodes)
 
     def place(self, columns: PublicGrid) -> None:
         self._rows.place(columns)
 
     def divide(self, splits: Splits) -> None:
-        self._answers.divide(splits)
+        super().divide(splits)
         self._split.append(splits.nodes)
 
-    def finish_tree(self, tree: Tree) -> None:
-        self._answers.finish_tree(tree)
-
     def _n_histograms(self, number: int) -> int:
-        """Of the tree with this number."""
+        """Number of histogram questions of the tree with this number."""
         choices = self._choices
         is_refined = choices.refining != "none" and number < choices.hessian_rounds
         match choices.split_method:

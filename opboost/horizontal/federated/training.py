@@ -15,23 +15,23 @@ was not paid for. Everything else is post-processing of its answers or drawn wit
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Sums, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_choice, check_integer
 from opboost.horizontal.federated.noisy_trees import HistogramRule, NoisyRule, OneCutRule, grow_noisy_tree
 from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.weight_updates import LeafRule, WeightUpdate
 from opboost.horizontal.rows.client_rows import ClientHolder, Later
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.splits.column_schedule import Interaction, column_turns, uniforms_of
+from opboost.horizontal.splits.column_schedule import Interaction, column_turns, uniforms_ahead
 from opboost.horizontal.splits.split_candidates import Refinement
 from opboost.rng import BitSource
-from opboost.trees.complete import CompleteShape, RandomRule, Uniforms, grow_complete_shape
+from opboost.trees.complete import ColumnTurns, CompleteShape, RandomRule, Uniforms, grow_complete_shape
 from opboost.trees.tree import Tree
 
 SplitMethod = Literal["hist", "pr", "tr"]
@@ -40,7 +40,7 @@ Refining = Literal["none", "printed", "equal_mass"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """A point in the framework's space, but for the weight update.
+    """The choices of the framework, except the weight update.
 
     Attributes
     ----------
@@ -67,24 +67,21 @@ class Choices:
     max_depth: int
 
     def __post_init__(self) -> None:
-        if self.split_method not in ("hist", "pr", "tr"):
-            raise ParameterError(f"split_method must be hist, pr or tr; got {self.split_method!r}")
+        check_choice("split_method", self.split_method, "hist", "pr", "tr")
         least = {"hessian_rounds": 1, "columns_per_tree": 1, "batch_size": 1, "n_trees": 0, "max_depth": 1}
         for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-                raise ParameterError(f"{name} must be an integer of at least {low}; got {value!r}")
+            check_integer(name, getattr(self, name), least=low)
 
     def n_columns_of_a_tree(self, n_columns: int) -> int:
         return n_columns if self.interaction == "all" else min(self.columns_per_tree, n_columns)
 
     @property
     def n_batches(self) -> int:
-        """How often gradients are computed."""
+        """Number of batches, each of which computes gradients once."""
         return math.ceil(self.n_trees / self.batch_size)
 
     def n_queries(self, n_columns: int) -> int:
-        """The paper's kappa: how many queries the account must be for (table 1)."""
+        """Number of queries that the account must cover, the paper's kappa (table 1)."""
         k = self.n_columns_of_a_tree(n_columns)
         match self.split_method:
             case "hist":
@@ -99,7 +96,7 @@ class Choices:
 
 
 def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate) -> int:
-    """A number of trees, or a share of all of them; all of them if vectors do not depend on scores.
+    """Trees per batch from a number or a share of all trees; all trees if contributions do not depend on scores.
 
     Raises
     ------
@@ -117,7 +114,7 @@ def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a training ends with.
+    """Result of a training: trees and what they cost in queries and messages.
 
     Attributes
     ----------
@@ -168,128 +165,131 @@ def train(
     Privacy: ``choices.n_queries(n_columns)`` Gaussian releases of ``mu = 1 / multiplier`` at most, between data that
     differ by one record, added or removed. No other answer about the data is had.
     """
-    bits = shape_bits or rng.fork("shape")
-    return _Training(clients, columns, choices, update, leaf, multiplier, bits, rng.fork("noise")).run()
+    bits, axes = shape_bits or rng.fork("shape"), columns.axes
+    holder = QueryHolder(
+        clients,
+        axes=axes,
+        update=update,
+        multiplier=multiplier,
+        n_queries=choices.n_queries(axes.n_columns),
+        rng=rng.fork("noise"),
+    )
+    return _Training(columns, choices, update, leaf, holder, uniforms_ahead(bits)).run()
 
 
 @dataclass(frozen=True, slots=True)
 class _Unfinished:
-    """A tree whose leaves were asked for, in the bins of its time."""
+    """A tree whose leaf sums were asked for but not yet read, in the bins of that time."""
 
     shape: CompleteShape
     columns: PublicGrid
     sums: Later
 
 
+@dataclass(slots=True)
 class _Training:
-    """The steps of a training."""
+    """The state of a training, and its steps."""
 
-    def __init__(
-        self,
-        clients: ClientHolder,
-        columns: PublicGrid,
-        choices: Choices,
-        update: WeightUpdate,
-        leaf: LeafRule,
-        multiplier: float,
-        shape_bits: BitSource,
-        noise_bits: BitSource,
-    ) -> None:
-        axes: HistogramAxes = columns.axes
-        uniforms = uniforms_of(shape_bits)
-        self._axes = axes
-        self._columns = columns
-        self._choices = choices
-        self._update = update
-        self._leaf = leaf
-        self._holder = QueryHolder(
-            clients, axes=axes, update=update, multiplier=multiplier, n_queries=choices.n_queries(axes.n_columns),
-            rng=noise_bits,
-        )  # fmt: skip
-        self._turns = column_turns(choices.interaction, axes.n_columns, choices.columns_per_tree, uniforms=uniforms)
-        self._turn: NDArray[np.int64] = np.arange(axes.n_columns)
-        self._random = RandomRule(axes, columns=lambda: self._turn, uniforms=uniforms)
-        self._noisy = self._noisy_rule(uniforms)
-        self._unfinished: list[_Unfinished] = []
-        self._trees: list[Tree] = []
-        is_refining = choices.refining != "none"
-        self._refinement = Refinement(columns, equal_mass=choices.refining == "equal_mass") if is_refining else None
+    columns: PublicGrid
+    choices: Choices
+    update: WeightUpdate
+    leaf: LeafRule
+    holder: QueryHolder
+    uniforms: Uniforms
+    axes: HistogramAxes = field(init=False)
+    turns: ColumnTurns = field(init=False)
+    turn: NDArray[np.int64] = field(init=False)
+    random: RandomRule = field(init=False)
+    noisy: NoisyRule | None = field(init=False, default=None)
+    refinement: Refinement | None = field(init=False, default=None)
+    unfinished: list[_Unfinished] = field(init=False, default_factory=list)
+    trees: list[Tree] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        choices, axes = self.choices, self.columns.axes
+        self.axes, self.turn = axes, np.arange(axes.n_columns)
+        self.turns = column_turns(choices.interaction, axes.n_columns, choices.columns_per_tree, uniforms=self.uniforms)
+        self.random = RandomRule(axes, columns=lambda: self.turn, uniforms=self.uniforms)
+        if choices.split_method == "hist":
+            self.noisy = HistogramRule(self.update, self.leaf)
+        elif choices.split_method == "pr":
+            self.noisy = OneCutRule(self.update, self.leaf, uniforms=self.uniforms)
+        if choices.refining != "none":
+            self.refinement = Refinement(self.columns, equal_mass=choices.refining == "equal_mass")
 
     def run(self) -> Trained:
-        for number in range(self._choices.n_trees):
-            in_batch = number % self._choices.batch_size
-            self._turn = self._turns()
-            self._holder.start_tree(in_batch)
+        for number in range(self.choices.n_trees):
+            in_batch = number % self.choices.batch_size
+            self.turn = self.turns()
+            self.holder.start_tree(in_batch)
             refined = self._refined(number)
-            if self._noisy is None:
+            if self.noisy is None:
                 self._grow_at_random()
-                if number + 1 in (number - in_batch + self._choices.batch_size, self._choices.n_trees):
+                if number + 1 in (number - in_batch + self.choices.batch_size, self.choices.n_trees):
                     self._finish_batch(self._share(number))
             else:
-                self._finish(self._grow(self._noisy, self._share(number)), self._columns)
-            self._take(refined if self._choices.split_method != "hist" else self._refined_by_root())
+                self._finish(self._grow(self.noisy, self._share(number)), self.columns)
+            self._take(refined if self.choices.split_method != "hist" else self._refined_by_root())
         return Trained(
-            trees=tuple(self._trees), n_queries=self._holder.n_asked, n_rounds=self._holder.n_rounds,
-            n_bytes=self._holder.n_bytes,
-        )  # fmt: skip
-
-    def _noisy_rule(self, uniforms: Uniforms) -> NoisyRule | None:
-        match self._choices.split_method:
-            case "hist":
-                return HistogramRule(self._update, self._leaf)
-            case "pr":
-                return OneCutRule(self._update, self._leaf, uniforms=uniforms)
-            case _:
-                return None
+            trees=tuple(self.trees),
+            n_queries=self.holder.n_asked,
+            n_rounds=self.holder.n_rounds,
+            n_bytes=self.holder.n_bytes,
+        )
 
     def _share(self, number: int) -> float:
-        """What a tree's values are multiplied by: batches, and forests as a whole, are averaged."""
-        choices = self._choices
-        if self._update.name == "averaging":
+        """Factor of a tree's values: the trees of a batch, or of a whole forest, are averaged."""
+        choices = self.choices
+        if self.update.name == "averaging":
             return 1.0 / choices.n_trees
         begin = number - number % choices.batch_size
         return 1.0 / min(choices.batch_size, choices.n_trees - begin)
 
     def _leaf_values(self, sums: Sums, share: float) -> Values:
-        return share * self._update.values(*self._update.read(sums), self._leaf)
+        return share * self.update.values(*self.update.read(sums), self.leaf)
 
     def _grow(self, rule: NoisyRule, share: float) -> Tree:
         return grow_noisy_tree(
-            self._holder, rule=rule, columns=self._turn, update=self._update,
-            leaf_values=lambda sums: self._leaf_values(sums, share), axes=self._axes, depth=self._choices.max_depth,
-        )  # fmt: skip
+            self.holder,
+            rule=rule,
+            columns=self.turn,
+            update=self.update,
+            leaf_values=lambda sums: self._leaf_values(sums, share),
+            axes=self.axes,
+            depth=self.choices.max_depth,
+        )
 
     def _grow_at_random(self) -> None:
-        """Begin a tree whose shape needs no answer; the batch's leaves are asked for together."""
-        depth = self._choices.max_depth
-        shape = grow_complete_shape(self._holder, rule=self._random, axes=self._axes, depth=depth)
-        self._unfinished.append(_Unfinished(shape, self._columns, self._holder.totals_later(shape.leaves)))
+        """Grow a random tree's shape; the leaf sums of a batch are asked for together."""
+        depth = self.choices.max_depth
+        shape = grow_complete_shape(self.holder, rule=self.random, axes=self.axes, depth=depth)
+        self.unfinished.append(_Unfinished(shape, self.columns, self.holder.totals_later(shape.leaves)))
 
     def _finish_batch(self, share: float) -> None:
-        for each in self._unfinished:
+        for each in self.unfinished:
             self._finish(each.shape.with_leaf_values(self._leaf_values(each.sums(), share)), each.columns)
-        self._unfinished.clear()
+        self.unfinished.clear()
 
     def _finish(self, tree: Tree, columns: PublicGrid) -> None:
-        self._holder.finish_tree(tree)
-        self._trees.append(columns.in_values(tree))
+        self.holder.finish_tree(tree)
+        self.trees.append(columns.in_values(tree))
 
     def _refined(self, number: int) -> PublicGrid | None:
-        """Candidates for the next tree, from a question of their own."""
-        choices, refinement = self._choices, self._refinement
+        """Refined candidates for the next tree, from a query of their own."""
+        choices, refinement = self.choices, self.refinement
         if refinement is None or choices.split_method == "hist" or number >= choices.hessian_rounds:
             return None
-        which = self._turn if choices.interaction == "random" else np.arange(self._axes.n_columns)
-        return refinement.learn(which, self._holder.weights(which))
+        which = self.turn if choices.interaction == "random" else np.arange(self.axes.n_columns)
+        return refinement.learn(which, self.holder.weights(which))
 
     def _refined_by_root(self) -> PublicGrid | None:
-        """Candidates for the next tree, from the histograms that this one's root was asked for; at no cost."""
-        if self._refinement is None:
+        """Refined candidates for the next tree, from the released histograms of this tree's root; no privacy cost."""
+        if self.refinement is None:
             return None
-        assert isinstance(self._noisy, HistogramRule)
-        return self._refinement.learn(self._turn, self._update.read(self._noisy.root)[1][0])
+        assert isinstance(self.noisy, HistogramRule)
+        return self.refinement.learn(self.turn, self.update.read(self.noisy.root)[1][0])
 
     def _take(self, columns: PublicGrid | None) -> None:
         if columns is not None:
-            self._columns = columns
-            self._holder.place(columns)
+            self.columns = columns
+            self.holder.place(columns)

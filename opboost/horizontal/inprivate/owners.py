@@ -1,4 +1,4 @@
-"""InPrivate among owners that are processes of their own: what all of them agreed on, and what each then does."""
+"""InPrivate among chain owners that are processes of their own: public settings, and each owner's part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opboost.errors import DataError
 from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, releases
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.record_holder import squared_error_gradients
+from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
@@ -23,7 +23,7 @@ from opboost.trees.tree import Ensemble, Tree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPrivateAmongOwners:
-    """Everything public of a training.
+    """Public settings of a training, and the parts of its chain owners.
 
     Attributes
     ----------
@@ -37,21 +37,16 @@ class InPrivateAmongOwners:
 
     @property
     def epsilon(self) -> float:
-        """What a turn may spend."""
+        """Epsilon of one turn."""
         return self.task.epsilon * ROUND_DOWN
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """All that an owner releases; none without noise."""
+        """Releases of one owner; none without noise."""
         return releases(self.settings, self.epsilon) if math.isfinite(self.epsilon) else ()
 
-    @property
-    def most_nodes(self) -> int:
-        """Nodes of the largest tree that these settings allow."""
-        return 2 ** (self.settings.max_depth + 1) - 1
-
     def owner(self, rows: Values, labels: Values, *, coins: BitSource, rng: BitSource) -> Owner:
-        """An owner with its records.
+        """Make a chain owner with its records.
 
         Parameters
         ----------
@@ -68,7 +63,7 @@ class InPrivateAmongOwners:
             self.task.scaled(labels),
             self.task.grid,
             self.settings,
-            gradients=boosted_residuals if self.task.is_classification else squared_error_gradients,
+            gradients=boosted_residuals if self.task.is_classification else squared_gradients,
             rng=rng,
             coins=coins,
         )
@@ -93,11 +88,11 @@ class InPrivateAmongOwners:
             raise DataError("a tree does not fit the columns, the grid or the settings that were agreed on")
 
     def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that all owners' trees, in bins and in the order of turns, are."""
+        """Make the model of all owners' trees, in bins and in the order of turns."""
         return self.task.ensemble(trees, 0.0, score_scale=2.0 if self.task.is_classification else 1.0)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What every owner's trees promise to the people in its data."""
+        """Privacy guarantee of every owner's trees for its records."""
         return RecordGuarantee(
             epsilon=by_pure(self.releases) if self.releases else math.inf,
             delta=0.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.coins import RecordCoins
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
@@ -13,7 +14,7 @@ ROUND_DOWN = 1 - 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InPrivateSettings:
-    """What an InPrivate model is made of.
+    """Settings of an InPrivate model.
 
     Attributes
     ----------
@@ -42,14 +43,19 @@ class InPrivateSettings:
     utility_range: float | None = None
 
     @property
+    def clipping(self) -> Clipping:
+        """Bounds of a record's residual and of its count."""
+        return Clipping(max_grad=self.max_residual, max_hess=1.0)
+
+    @property
     def coins(self) -> RecordCoins:
-        """In which round a record is: a half, a quarter, ..."""
+        """Probabilities with which a record is in each round: a half, a quarter, ..."""
         return RecordCoins(tuple(2.0 ** -(r + 1) for r in range(self.n_rounds)))
 
     def split_epsilon(self, epsilon: float) -> float:
-        """What one level of splits may spend."""
+        """Epsilon of one level of splits."""
         return epsilon / (2 * self.max_depth) if self.max_depth else math.inf
 
     def leaf_epsilon(self, epsilon: float) -> float:
-        """What the leaves' sums, and their denominators, may spend each."""
+        """Epsilon of the leaves' sums, and of their denominators, each."""
         return epsilon / 4 if self.max_depth else epsilon / 2

@@ -1,4 +1,4 @@
-"""InPrivate Digging (Zhao et al., INFOCOM 2018): owners in a chain, each adding private trees to those it received.
+"""InPrivate Digging (Zhao et al., INFOCOM 2018): a chain of owners, each adding private trees to those received.
 
 Owners take turns in a fixed order; the trees are public and go along the chain. A turn trains one tree on residuals of
 some of the owner's records: round r uses half of those that no round used before, by a coin of each record's own, so
@@ -20,9 +20,9 @@ from scipy.special import expit
 from opboost.arrays import Mask, Nodes, Sums, Values
 from opboost.errors import ParameterError
 from opboost.horizontal.inprivate.settings import InPrivateSettings
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, squared_error_gradients
+from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule, PointTable, exponential_rule
 from opboost.privacy.coins import Deal
@@ -30,7 +30,7 @@ from opboost.privacy.releases import Release, SelectionRelease, SharedByCoins
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
 from opboost.trees.complete import grow_complete_tree
-from opboost.trees.splitting import Splits
+from opboost.trees.holder import SummedHolders
 from opboost.trees.tree import Tree
 
 
@@ -41,20 +41,20 @@ def boosted_residuals(scores: Values, labels: Values) -> tuple[Values, Values]:
 
 
 def releases(settings: InPrivateSettings, epsilon: float) -> tuple[Release, ...]:
-    """All that is released: one tree per record. Owners' records are disjoint by ownership, which is public."""
-    grid = Clipping(max_grad=settings.max_residual, max_hess=1.0).grid
-    tree: tuple[Release, ...] = ()
+    """Releases of one owner: one tree per record. Owners' records are disjoint by ownership, which is public."""
+    grid, share = settings.clipping.grid, settings.leaf_epsilon(epsilon)
+    leaves = (
+        laplace_release(settings.max_residual, share, grid.grad_scale),
+        laplace_release(1.0, share, grid.hess_scale),
+    )
+    tree: tuple[Release, ...] = leaves
     if settings.max_depth:
-        tree = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
-    for bound, scale in ((settings.max_residual, grid.grad_scale), (1.0, grid.hess_scale)):
-        noise = laplace_noise(bound, settings.leaf_epsilon(epsilon), scale)
-        assert noise is not None
-        tree += (noise.release(laplace_sensitivity(bound, scale)),)
+        tree = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth), *leaves)
     return (SharedByCoins(coins=settings.coins, parts=(tree,) * settings.n_rounds),)
 
 
 class Owner:
-    """One member of the chain, with its records.
+    """A chain owner with its records.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Owner:
         The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
     settings : InPrivateSettings
     gradients : callable
-        `squared_error_gradients` or `boosted_residuals`.
+        `squared_gradients` or `boosted_residuals`.
     rng : BitSource
     coins : BitSource, optional
         For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
@@ -85,31 +85,30 @@ class Owner:
     ) -> None:
         self._settings = settings
         self._labels = labels
-        self._is_regression = gradients is squared_error_gradients
+        self._is_regression = gradients is squared_gradients
         self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
-        self._clipping = Clipping(max_grad=settings.max_residual, max_hess=1.0)
         self._placed = columns.place(rows)
         table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
 
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
-                table, labels, gradients=rule, clipping=self._clipping, initial_score=0.0, admit=self._admit
+                table, labels, gradients=rule, clipping=settings.clipping, initial_score=0.0, admit=self._admit
             )
 
         def counted(scores: Values, truth: Values) -> tuple[Values, Values]:
             return gradients(scores, truth)[0], np.ones_like(scores)
 
         leaves = holder(gradients)
-        self._holders = _Holders(leaves if gradients is squared_error_gradients else holder(counted), leaves)
+        self._holders = _Holders(leaves if gradients is squared_gradients else holder(counted), leaves)
 
     def receive(self, tree: Tree) -> None:
-        """Take a tree of another owner into the residuals."""
+        """Update the residuals with a tree of another owner."""
         self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
 
     def take_back(self, tree: Tree) -> None:
-        """Count a turn as taken that gave this tree in an earlier process; the same coins use its records up."""
+        """Replay a turn that gave this tree in an earlier process; the same coins use its records up."""
         self._deal.next_part()
         self.receive(tree)
 
@@ -120,14 +119,16 @@ class Owner:
         -----
         Privacy: `epsilon` for the records of the round, nothing for the others.
         """
-        settings, grid = self._settings, self._clipping.grid
+        settings, grid = self._settings, self._settings.clipping.grid
         self._is_in[:] = False
         self._is_in[self._deal.next_part()] = True
         share = settings.leaf_epsilon(epsilon)
         noisy = NoisyHolder(
             self._holders,
-            grad_noise=laplace_noise(settings.max_residual, share, grid.grad_scale),
-            hess_noise=laplace_noise(1.0, share, grid.hess_scale),
+            noises=(
+                laplace_noise(settings.max_residual, share, grid.grad_scale),
+                laplace_noise(1.0, share, grid.hess_scale),
+            ),
             n_trees=1,
             rng=self._draws["leaves"],
         )
@@ -152,7 +153,7 @@ class Owner:
         return rule.in_points(tree) if isinstance(rule, GridlessRule) else tree
 
     def mean_error(self) -> float:
-        """How wrong the trees so far are on the owner's records: absolute, or the share of wrong classes.
+        """Error of the trees so far on the owner's records: mean absolute error, or share of wrong classes.
 
         Notes
         -----
@@ -174,7 +175,7 @@ class Owner:
 def run_chain(
     owners: Sequence[Owner], *, n_rounds: int, epsilon: float, least_advance: float | None = None
 ) -> list[Tree]:
-    """Let every owner take its turns in order; each tree reaches all the others before the next turn.
+    """Run the chain: owners take turns in order, and each tree reaches all others before the next turn.
 
     Parameters
     ----------
@@ -223,36 +224,24 @@ def messages_of_round(n_owners: int, *, broadcast: bool) -> tuple[int, int]:
     return (long, short) if broadcast else (short, long)
 
 
-class _Holders:
+class _Holders(SummedHolders):
     """Two views of the same rows: counts for splits, and what leaves are divided by."""
 
     def __init__(self, splits: RecordHolder, leaves: RecordHolder) -> None:
+        super().__init__([leaves] if splits is leaves else [splits, leaves])
         self._splits = splits
         self._leaves = leaves
-        self._each = [leaves] if splits is leaves else [splits, leaves]
 
     @property
     def scores(self) -> Values:
         return self._leaves.scores
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
-        for holder in self._each:
+        for holder in {self._splits, self._leaves}:
             holder.catch_up(trees)
-
-    def start_tree(self, output: int) -> None:
-        for holder in self._each:
-            holder.start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._splits.add_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._leaves.totals(nodes)
-
-    def divide(self, splits: Splits) -> None:
-        for holder in self._each:
-            holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        for holder in self._each:
-            holder.finish_tree(tree)

@@ -1,1 +1,1 @@
-"""Noise on sums of rows: how much, where it is drawn, and what it promises."""
+"""Noise on sums of rows: its amount, where it is drawn, and its guarantee."""

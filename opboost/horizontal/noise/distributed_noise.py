@@ -1,4 +1,4 @@
-"""Leaf noise that the owners of the rows draw in shares, so that nobody has to be trusted with exact sums.
+"""Distributed noise: owners draw leaf noise in shares, so that nobody has to be trusted with exact sums.
 
 Every owner adds Skellam noise of a part of the variance to its own sums, and secure aggregation shows their sum alone.
 A part is such that `n_honest` owners make up the whole; of whoever else takes part nothing is expected. The account is
@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from opboost.errors import AccountError, ParameterError
+from opboost.errors import AccountError, ParameterError, check_integer
 from opboost.horizontal.noise.leaf_noise import LeafNoise, filter_for_rounds, leaf_noise
+from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import by_skellam, calibrate
 from opboost.privacy.additive import Skellam
-from opboost.privacy.record_guarantee import WeakerPromise
+from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
 from opboost.privacy.releases import Release, SkellamRounds
 
 
@@ -51,8 +52,7 @@ def shared_leaf_noise(
     n_extra_trees : int
         Rounds after `n_trees`, with a filter alone.
     """
-    if isinstance(n_honest, bool) or n_honest < 1:
-        raise ParameterError(f"noise is shared among at least one honest owner; got {n_honest!r}")
+    check_integer("the number of honest owners who share the noise", n_honest, least=1)
     if n_extra_trees and not has_filter:
         raise ParameterError("without a filter no record can pay for more trees than the noise is for")
     gauss = leaf_noise(clipping, epsilon=epsilon, delta=delta, n_trees=n_trees, initial_share=0, has_filter=has_filter)
@@ -86,7 +86,7 @@ def shared_leaf_noise(
 
 
 def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:
-    """What one owner adds to its own sums of g and of h; nothing if the noise is added to everybody's sum."""
+    """Noise distributions of one owner's share on its sums of g and h; None if the coordinator adds the noise."""
     if not noise.n_honest or noise.grad_std == 0:
         return None, None
     grad, hess = skellam_laws(noise.clipping, noise.grad_std)
@@ -94,7 +94,7 @@ def owner_laws(noise: LeafNoise) -> tuple[Skellam | None, Skellam | None]:
 
 
 def epsilon_of_shares(noise: LeafNoise, n_shares: int, *, delta: float) -> float:
-    """What everything released costs a record that so many owners' shares of the noise hide.
+    """Epsilon of all releases against somebody from whom only so many shares of the noise are hidden.
 
     Parameters
     ----------
@@ -109,24 +109,26 @@ def epsilon_of_shares(noise: LeafNoise, n_shares: int, *, delta: float) -> float
 
 
 def _in_part(release: Release, part: float) -> SkellamRounds:
-    """The same with a part of the noise's variance."""
+    """The release with a part of the noise's variance."""
     if not isinstance(release, SkellamRounds):
         raise AccountError(f"a {type(release).__name__} has no noise that comes in shares; nothing was released")
     variances = tuple(variance * part for variance in release.variances)
     return replace(release, mu=release.mu / math.sqrt(part) * (1 + 1e-15), variances=variances)
 
 
-def weaker_promises(noise: LeafNoise, *, delta: float, are_owners_known: bool) -> tuple[WeakerPromise, ...]:
-    """Against whom noise in shares promises less than to everybody else; nobody, if one share is all of it.
+def weaker_promises(
+    noise: LeafNoise | QueryAccount, *, delta: float, are_owners_known: bool
+) -> tuple[WeakerPromise, ...]:
+    """Parties against whom noise in shares has a weaker guarantee; none if one share is all of the noise.
 
     Parameters
     ----------
-    noise : LeafNoise
+    noise : LeafNoise or QueryAccount
     delta : float
     are_owners_known : bool
         Whether owners have each other's public keys, so that nobody can make up owners.
     """
-    if noise.n_honest < 2 or not noise.releases:
+    if isinstance(noise, QueryAccount) or noise.n_honest < 2 or not noise.releases:
         return ()
     shares_left = {"a worker that takes part, which knows its own share of the noise": noise.n_honest - 1}
     if not are_owners_known:
@@ -134,4 +136,53 @@ def weaker_promises(noise: LeafNoise, *, delta: float, are_owners_known: bool) -
     return tuple(
         WeakerPromise(against=whom, epsilon=epsilon_of_shares(noise, n_shares, delta=delta))
         for whom, n_shares in shares_left.items()
+    )
+
+
+def owners_guarantee(
+    noise: LeafNoise | QueryAccount,
+    *,
+    delta: float,
+    is_secure: bool,
+    bounds_are_public: bool,
+    are_owners_known: bool,
+    is_noise_of_each: bool = False,
+    claimed: float | None = None,
+) -> RecordGuarantee:
+    """The guarantee of a model over several owners' records, and whether it holds against the coordinator.
+
+    Parameters
+    ----------
+    noise : LeafNoise or QueryAccount
+        Added by the coordinator, or with `n_honest` in shares by the owners.
+    delta : float
+    is_secure, bounds_are_public, are_owners_known : bool
+    is_noise_of_each : bool
+        Whether every owner adds all of the noise to its own sums.
+    claimed : float, optional
+        What a publication says that this costs, where it is followed to the letter.
+    """
+    epsilon, account = noise.epsilon(delta), noise.basis
+    if is_noise_of_each:
+        whom = "the coordinator too"
+    elif noise.n_honest:
+        account = f"{account}, Skellam noise in shares"
+        whom = (
+            f"the coordinator too, as long as {noise.n_honest} of the workers in every sum add their share of the noise"
+        )
+    else:
+        whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
+    return RecordGuarantee(
+        epsilon=epsilon,
+        delta=delta if math.isfinite(epsilon) else 0.0,
+        account=account,
+        mode="certified" if claimed is None else "paper",
+        is_secure=is_secure,
+        bounds_are_public=bounds_are_public,
+        claimed_epsilon=claimed,
+        neighbours=noise.neighbours,
+        weaker=weaker_promises(noise, delta=delta, are_owners_known=are_owners_known),
+        protected=(
+            f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
+        ),
     )

@@ -1,4 +1,4 @@
-"""The first score of all records, from two noisy half-sums: nobody needs to know how many records there are.
+"""Initial score from two noisy half-sums, which need no count of the records.
 
 A record with share a in [0, 1] adds ``a`` to one sum and ``1 - a`` to the other. That is at most 1 in both together, in
 L1 as in L2, and noise of that size keeps the mean accurate; dividing a noisy sum by the exact number of records would

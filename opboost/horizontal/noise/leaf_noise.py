@@ -1,4 +1,4 @@
-"""How much Gaussian noise the leaf sums of data-free trees need for a budget, and what it then promises.
+"""Calibration of Gaussian noise on the leaf sums of data-independent trees, and its privacy accounting.
 
 ========================  =======================================  ================================================
 records                   without a filter                         with a filter
@@ -26,7 +26,7 @@ from opboost.horizontal.noise.leaf_sensitivity import static_sensitivity
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import (
-    Account,
+    Accountant,
     by_gaussian,
     by_loss_distribution,
     by_renyi,
@@ -47,7 +47,7 @@ _SLACK = 1e-8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafNoise:
-    """The noise of a model, and its account.
+    """The noise of a model, and its privacy accounting.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class LeafNoise:
     rate: float
     order: int | None
     releases: tuple[Release, ...]
-    account: Account
+    account: Accountant
     value_std: float | None = None
     cells_std: float = 0.0
     n_honest: int = 0
@@ -113,31 +113,31 @@ class LeafNoise:
         return gaussian_noise(self.grad_std, grid.grad_scale), gaussian_noise(self.hess_std, grid.hess_scale)
 
     def prices(self) -> ChargeTable | None:
-        """What contributions cost at the filter's order; None where they cost ``mu^2``."""
+        """Charge table at the filter's order; None where contributions cost ``mu^2``."""
         if not self.order or self.grad_std == 0:
             return None
         return ChargeTable(self.rate, order=self.order, largest_mu_squared=self.mu**2)
 
     def filter_for(self, n_records: int) -> RenyiFilter | None:
-        """Accounts for newly arrived records."""
+        """Individual privacy filter for newly arrived records."""
         if self.order is None or self.grad_std == 0:
             return None
         return filter_for_rounds(n_records, self.mu, self.prices(), self.n_trees)
 
     def epsilon(self, delta: float) -> float:
-        """What everything released costs between `neighbours`; infinite without noise."""
+        """Epsilon of all releases between `neighbours`; infinite without noise."""
         if self.initial_epsilon:
             return self.initial_epsilon + by_renyi_replaced(self.releases, delta)
         return self.account(self.releases, delta) if self.releases else math.inf
 
     @property
     def neighbours(self) -> str:
-        """Between whom `epsilon` holds, in words."""
+        """The neighbouring data sets of `epsilon`, in words."""
         return REPLACED if self.initial_epsilon else ADDED_OR_REMOVED
 
     @property
     def basis(self) -> str:
-        """How the promise was obtained, in words."""
+        """How the guarantee was obtained, in words."""
         if not self.releases:
             return "no noise"
         words = _NAMES[self.account]
@@ -157,7 +157,7 @@ def leaf_noise(
     static_lambda: float | None = None,
     n_models: int = 1,
 ) -> LeafNoise:
-    """The least noise for a budget.
+    """Calibrate the least noise for a budget.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def leaf_noise(
         # The order is found without looking at any data: it is the best one for rounds at the full price.
         multiplier = plan.calibrated(None, by_renyi, epsilon=epsilon, delta=delta)
         order = renyi_account(plan.releases(multiplier, None), delta)[1]
-    multiplier = plan.calibrated(order, account_of(rate, order), epsilon=epsilon, delta=delta)
+    multiplier = plan.calibrated(order, accountant_for(rate, order), epsilon=epsilon, delta=delta)
     grad_std = clipping.sensitivity * multiplier * (1 + 1e-14)
     return LeafNoise(
         clipping=clipping,
@@ -221,15 +221,15 @@ def leaf_noise(
         rate=rate,
         order=order,
         releases=plan.releases(multiplier, order),
-        account=account_of(rate, order),
+        account=accountant_for(rate, order),
         value_std=None
         if static_lambda is None
         else static_sensitivity(clipping, static_lambda) * multiplier * (1 + 1e-14),
     )
 
 
-def account_of(rate: float, order: int | None) -> Account:
-    """The sharpest account that knows the releases."""
+def accountant_for(rate: float, order: int | None) -> Accountant:
+    """The sharpest accountant for these releases."""
     if order:
         return by_renyi
     return by_gaussian if rate == 1 else by_loss_distribution
@@ -264,7 +264,7 @@ class _Plan:
         of_trees = (1 - self.initial_share - self.cells_share) / (self.n_models * self.n_trees * self.rate**2)
         return multiplier * math.sqrt(of_trees / share) if share else 0.0
 
-    def calibrated(self, order: int | None, account: Account, *, epsilon: float, delta: float) -> float:
+    def calibrated(self, order: int | None, account: Accountant, *, epsilon: float, delta: float) -> float:
         guess = math.sqrt(self.n_models * self.n_trees) * self.rate * math.sqrt(2 * math.log(1 / delta)) / epsilon
         return calibrate(
             lambda multiplier: self.releases(multiplier, order),
@@ -277,13 +277,13 @@ class _Plan:
 
 
 def filter_for_rounds(n_records: int, mu: float, prices: ChargeTable | None, n_trees: int) -> RenyiFilter:
-    """Accounts that last for so many rounds at the full price. At order 2 the divergence of a Gaussian is ``mu^2``."""
+    """Filter that lasts for so many rounds at the full charge. At order 2 a Gaussian's divergence is ``mu^2``."""
     largest = mu**2 if prices is None else float(prices.charges(np.array([mu**2]))[0])
     order = 2 if prices is None else prices.order
     return RenyiFilter.for_rounds(n_records, order=order, largest_charge=largest * (1 + _SLACK), n_rounds=n_trees)
 
 
-_NAMES: dict[Account, str] = {
+_NAMES: dict[Accountant, str] = {
     by_gaussian: "exact Gaussian composition",
     by_loss_distribution: "numerical loss distribution",
     by_renyi: "Renyi composition",

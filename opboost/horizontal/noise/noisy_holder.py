@@ -1,4 +1,4 @@
-"""Noise after aggregation: a row holder whose answers may be released, and no more of them than are paid for."""
+"""Row holder that adds noise after aggregation, and releases no more answers than its account covers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 from opboost.arrays import Mask, Nodes, Sums
 from opboost.errors import AccountError
-from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian, Sensitivity
+from opboost.privacy.additive import DiscreteLaplace, Noise, RoundedGaussian
+from opboost.privacy.releases import LaplaceRelease
 from opboost.rng import BitSource
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
 
 
-class NoisyHolder:
+class NoisyHolder(ForwardingHolder):
     """Answers one question per tree, for the sums of (g, h) in nodes that share no row, with noise.
 
     Parameters
     ----------
     holder : RowHolder
         Whose answers are exact: rows here, or the sum of several holders.
-    grad_noise, hess_noise : Noise or None
-        On the integer sums; None for no noise.
+    noises : pair of Noise or None
+        On the integer sums of g and of h; None for no noise.
     n_trees : int
         Trees that the account was made for. The next one is refused.
     rng : BitSource
@@ -35,10 +35,10 @@ class NoisyHolder:
     """
 
     def __init__(
-        self, holder: RowHolder, *, grad_noise: Noise | None, hess_noise: Noise | None, n_trees: int, rng: BitSource
+        self, holder: RowHolder, *, noises: tuple[Noise | None, Noise | None], n_trees: int, rng: BitSource
     ) -> None:
-        self._holder = holder
-        self._noises = grad_noise, hess_noise
+        super().__init__(holder)
+        self._noises = noises
         self._n_left = n_trees
         self._may_ask = False
         self._is_split: Mask = np.zeros(1, np.bool_)
@@ -50,7 +50,7 @@ class NoisyHolder:
         self._n_left -= 1
         self._may_ask = True
         self._is_split = np.zeros(1, np.bool_)
-        self._holder.start_tree(output)
+        super().start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("histograms are not in the account of this holder; nothing was released")
@@ -61,10 +61,10 @@ class NoisyHolder:
         if len(np.unique(nodes)) < len(nodes) or self._is_split[nodes].any():
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         self._may_ask = False
-        totals = self._holder.totals(nodes)
+        totals = super().totals(nodes)
         for column, noise in enumerate(self._noises):
             if noise is not None:
-                totals[:, column] += noise.draw(len(nodes), rng=self._rng)
+                totals[:, column] += noise.draw(len(totals), rng=self._rng)
         return totals
 
     def divide(self, splits: Splits) -> None:
@@ -74,10 +74,7 @@ class NoisyHolder:
         is_split[: len(self._is_split)] = self._is_split
         is_split[splits.nodes] = True
         self._is_split = is_split
-        self._holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
+        super().divide(splits)
 
 
 def gaussian_noise(std: float, scale: float) -> RoundedGaussian | None:
@@ -86,12 +83,11 @@ def gaussian_noise(std: float, scale: float) -> RoundedGaussian | None:
 
 
 def laplace_noise(bound: float, epsilon: float, scale: float) -> DiscreteLaplace | None:
-    """Noise that hides a record's contribution of at most `bound` for `epsilon`; none if that is infinite."""
-    steps = math.floor(bound * scale * (1 + 1e-12))
-    return None if math.isinf(epsilon) else DiscreteLaplace(math.nextafter(steps / epsilon, math.inf))
+    """Laplace noise on sums of integers of ``1 / scale`` that are at most `bound`; None if epsilon is infinite."""
+    return None if math.isinf(epsilon) else DiscreteLaplace(laplace_release(bound, epsilon, scale).scale)
 
 
-def laplace_sensitivity(bound: float, scale: float) -> Sensitivity:
-    """Of a sum of integers that stand for numbers of at most `bound`."""
+def laplace_release(bound: float, epsilon: float, scale: float) -> LaplaceRelease:
+    """The release of such a sum under `laplace_noise`; it costs at most `epsilon`, which must be finite."""
     steps = math.floor(bound * scale * (1 + 1e-12))
-    return Sensitivity(l1=steps, l2_squared=steps**2)
+    return LaplaceRelease(l1=steps, scale=math.nextafter(steps / epsilon, math.inf))

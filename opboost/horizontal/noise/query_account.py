@@ -1,4 +1,4 @@
-"""How much noise a number of Gaussian queries needs for a budget, and what it then promises.
+"""Calibration of a number of Gaussian queries for a budget, and their privacy accounting.
 
 As printed, the queries are composed by Renyi divergences and converted (Canonne, Kamath and Steinke, NeurIPS 2020). By
 default they are composed exactly: n queries of multiplier sigma are one of ``sigma / sqrt(n)``, which needs 8 to 15 per
@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from opboost.privacy.accounting import by_gaussian, by_renyi, calibrate
+from opboost.privacy.record_guarantee import ADDED_OR_REMOVED
 from opboost.privacy.releases import Release, gaussian
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAccount:
-    """Noise for so many queries.
+    """Noise of a number of Gaussian queries, and its privacy accounting.
 
     Attributes
     ----------
@@ -27,9 +29,16 @@ class QueryAccount:
         The sensitivity that the noise is scaled by, over the true one: 1 or more.
     """
 
+    n_honest: ClassVar[int] = 0
+    neighbours: ClassVar[str] = ADDED_OR_REMOVED
     n_queries: int
     multiplier: float
     excess: float = 1.0
+
+    @property
+    def basis(self) -> str:
+        """How the guarantee was obtained, in words."""
+        return "exact Gaussian composition" if self.releases else "no noise"
 
     @property
     def releases(self) -> tuple[Release, ...]:
@@ -39,14 +48,14 @@ class QueryAccount:
         return (gaussian(1.0, self.multiplier * self.excess, count=self.n_queries),)
 
     def epsilon(self, delta: float) -> float:
-        """What the queries cost, exactly; infinite without noise."""
+        """Exact epsilon of the queries; infinite without noise."""
         return by_gaussian(self.releases, delta) if self.releases else math.inf
 
 
 def query_account(
     n_queries: int, *, epsilon: float, delta: float, is_printed: bool = False, excess: float = 1.0
 ) -> QueryAccount:
-    """The least noise for a budget; an infinite epsilon for no noise."""
+    """Calibrate the least noise for a budget; an infinite epsilon for no noise."""
     if math.isinf(epsilon) or n_queries == 0:
         return QueryAccount(n_queries=n_queries, multiplier=0.0, excess=excess)
     multiplier = calibrate(

@@ -1,4 +1,4 @@
-"""Skellam noise on sums of g and of h: it may be drawn in shares, since sums of it are of the same law exactly."""
+"""Skellam noise on sums of g and of h. It may be drawn in shares, since its sums are Skellam too, exactly."""
 
 from __future__ import annotations
 

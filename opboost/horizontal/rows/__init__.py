@@ -1,1 +1,1 @@
-"""Rows of one owner: on a public grid, clipped, and asked as one."""
+"""Row holders of one owner: rows on a public grid, with clipped contributions."""

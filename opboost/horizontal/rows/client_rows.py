@@ -1,18 +1,16 @@
-"""Rows of clients whose cells may be drawn anew between trees, one client or several asked as one."""
+"""Client row holders whose split candidates may change between trees, and their sum."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, WalkingHolder
-from opboost.trees.holder import RowHolder, SummedHolders
-from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
+from opboost.trees.holder import ForwardingHolder, RowHolder, SummedHolders
 
 # Has sums that were asked for before.
 Later = Callable[[], Sums]
@@ -20,24 +18,33 @@ Later = Callable[[], Sums]
 
 @runtime_checkable
 class PlacedHolder(RowHolder, Protocol):
-    """A row holder that is told new split candidates."""
+    """Row holder whose split candidates can be changed."""
 
     def place(self, columns: PublicGrid) -> None:
-        """Put the rows into these cells, from the next tree on."""
+        """Bin the rows by these candidates, from the next tree on."""
 
 
 class ClientHolder(PlacedHolder, Protocol):
-    """One that may be asked first and heard later."""
+    """Row holder with deferred answers."""
 
     def totals_later(self, nodes: Nodes) -> Later:
-        """What `totals` gives, to be had by a call.
+        """Ask for `totals`; the answer is returned by a call.
 
         Further trees may be started before that, and are finished in the order in which they were started. Whatever was
         asked by then is one message.
         """
 
 
-class ClientRows:
+class RecordSettings(TypedDict):
+    """How a client's records are placed and what they contribute; see `ClientRows`."""
+
+    columns: PublicGrid
+    gradients: Gradients
+    clipping: Clipping
+    walks: bool
+
+
+class ClientRows(ForwardingHolder):
     """One client's rows in this process.
 
     Parameters
@@ -51,55 +58,32 @@ class ClientRows:
         Whether trees are complete and nobody asks for histograms below the root, which is several times faster.
     """
 
-    def __init__(
-        self,
-        rows: Values,
-        labels: Values,
-        *,
-        columns: PublicGrid,
-        gradients: Gradients,
-        clipping: Clipping,
-        walks: bool,
-    ) -> None:
+    def __init__(self, rows: Values, labels: Values, **settings: Unpack[RecordSettings]) -> None:
         self._values = rows
-        self._rows = client_records(rows, labels, columns=columns, gradients=gradients, clipping=clipping, walks=walks)
+        self._rows = client_records(rows, labels, **settings)
+        super().__init__(self._rows)
 
     def place(self, columns: PublicGrid) -> None:
         self._rows.rebin(columns.place(self._values))
-
-    def start_tree(self, output: int) -> None:
-        self._rows.start_tree(output)
-
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.add_histograms(nodes, out)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        return self._rows.totals(nodes)
 
     def totals_later(self, nodes: Nodes) -> Later:
         totals = self.totals(nodes)
         return lambda: totals
 
-    def divide(self, splits: Splits) -> None:
-        self._rows.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._rows.finish_tree(tree)
-
 
 def client_records(
     rows: Values, labels: Values, *, columns: PublicGrid, gradients: Gradients, clipping: Clipping, walks: bool
 ) -> RecordHolder:
-    """The records of `ClientRows` in their first cells, of which the values need not be kept."""
+    """Record holder of a client's rows in their first cells; does not keep the values."""
     kind = WalkingHolder if walks else RecordHolder
     return kind(columns.place(rows), labels, gradients=gradients, clipping=clipping, initial_score=0.0)
 
 
 class SummedClients(SummedHolders):
-    """Several clients of disjoint rows, asked as one."""
+    """Sum of several clients with disjoint rows."""
 
     def __init__(self, clients: Sequence[ClientHolder]) -> None:
-        super().__init__(list(clients))
+        super().__init__(clients)
         self._clients = clients
 
     def place(self, columns: PublicGrid) -> None:

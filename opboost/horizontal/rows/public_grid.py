@@ -1,4 +1,4 @@
-"""Rows on a public grid: cells between public bounds, the same whatever the data.
+"""Public grid: bins between public bounds that do not depend on the data.
 
 Bins that follow the data (quantiles, midpoints) make the set of candidates a function of the records, which no noise
 on the choice can hide.
@@ -75,7 +75,7 @@ class PublicGrid:
 
     @cached_property
     def _flat_cuts(self) -> tuple[Values, NDArray[np.int64]]:
-        """All columns' cuts one behind the other, and where each column's begin."""
+        """Concatenated cuts of all columns, and where each column's begin."""
         return np.concatenate(self.cuts), np.cumsum([0, *(len(each) for each in self.cuts)])
 
     def place(self, rows: Values) -> BinnedTable:
@@ -94,7 +94,7 @@ class PublicGrid:
         return BinnedTable(bins, cuts, axes)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
-        """A tree in bins as one on values, its leaves multiplied by `scale`."""
+        """Convert a tree in bins to a tree on values, its leaves multiplied by `scale`."""
         thresholds = tree.thresholds.copy()
         flat, starts = self._flat_cuts
         is_cut = ~tree.is_leaf

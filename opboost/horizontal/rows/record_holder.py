@@ -1,4 +1,4 @@
-"""Rows whose contributions are clipped, on an integer grid, and join a round only if they are admitted to it."""
+"""Row holder with clipped contributions on an integer grid, of the records that a filter admits to a round."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from opboost.arrays import Mask, Nodes, Sums, Values
-from opboost.errors import AccountError, DataError, ParameterError
+from opboost.errors import AccountError, DataError, ParameterError, check_not_negative, check_positive
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -27,7 +27,7 @@ from opboost.trees.walked_rows import WalkedRows
 Gradients = Callable[[Values, Values], tuple[Values, Values]]
 
 # From g and h of every record, in steps, to who takes part in the round.
-FilterAdmission = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
+RecordFilter = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
 
 # Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
 _HESS_SHIFT = 35
@@ -36,12 +36,12 @@ _HESS_SHIFT = 35
 _NOISE_BITS = 28
 
 
-def squared_error_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Half the squared error: ``score - y``, and 1."""
     return scores - labels, np.ones_like(scores)
 
 
-def cross_entropy_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+def logistic_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Cross-entropy on labels 0 and 1: ``p - y`` and ``p (1 - p)``."""
     grad, hess = np.empty_like(scores), np.empty_like(scores)
     logistic_pairs(scores, labels, grad, hess)
@@ -55,7 +55,7 @@ def counted_logistic_gradients(scores: Values, labels: Values) -> tuple[Values, 
 
 @dataclass(frozen=True, kw_only=True)
 class Clipping:
-    """Bounds on what one record contributes to sums of g and h.
+    """Clipping bounds of one record's contribution to sums of g and h.
 
     Parameters
     ----------
@@ -76,20 +76,18 @@ class Clipping:
     noise_std: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_std) and self.noise_std >= 0):
-            raise ParameterError(f"noise_std must be finite and not negative; got {self.noise_std}")
+        check_not_negative("noise_std", self.noise_std)
         for name in ("max_grad", "max_hess", "ratio"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise ParameterError(f"{name} must be positive and finite; got {getattr(self, name)}")
+            check_positive(name, getattr(self, name))
         implied = math.hypot(self.max_grad, self.max_hess / self.ratio)
         if not self.max_norm >= self.max_grad:
             raise ParameterError(f"max_norm must be at least max_grad; got {self.max_norm} and {self.max_grad}")
         object.__setattr__(self, "max_norm", min(self.max_norm, implied))
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> GradientGrid:
         """Steps of the integers."""
-        finest = Grid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
+        finest = GradientGrid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
         if not self.noise_std:
             return finest
         scales = (
@@ -101,7 +99,7 @@ class Clipping:
         )
 
     def encode(self, grad: Values, hess: Values) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Clip, and move towards zero to the grid.
+        """Clip contributions and round them towards zero to the grid.
 
         Raises
         ------
@@ -173,7 +171,7 @@ class RecordHolder:
         gradients: Gradients,
         clipping: Clipping,
         initial_score: float,
-        admit: FilterAdmission | None = None,
+        admit: RecordFilter | None = None,
     ) -> None:
         self._table = table
         self._labels = labels
@@ -190,11 +188,11 @@ class RecordHolder:
         return self._scores
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
-        """Take the scores that these trees, in bins, give to rows that arrive after them."""
+        """Add the scores of these earlier trees, in bins, to rows that arrive after them."""
         add_trees(self._scores, self._table, trees)
 
     def copied(self) -> Self:
-        """The same records, which go their own way from here on; what never changes is shared."""
+        """Independent copy of the records; immutable parts are shared."""
         twin = copy.copy(self)
         twin._scores = self._scores.copy()
         twin._rows = self._rows_with(twin._scores)
@@ -203,11 +201,11 @@ class RecordHolder:
         return twin
 
     def __sizeof__(self) -> int:
-        """Bytes of all that rows have, about."""
+        """Approximate memory of the rows, in bytes."""
         return self._table.bins.nbytes + 6 * self._scores.nbytes
 
     def rebin(self, table: BinnedTable) -> None:
-        """The same rows in other bins, from the next tree on; scores and gradients stay."""
+        """Move the rows to other bins, from the next tree on; scores and gradients stay."""
         self._table, self._rows = table, self._rows_of(table)
 
     def start_tree(self, output: int) -> None:
@@ -241,13 +239,13 @@ class RecordHolder:
 
 
 class WalkingHolder(RecordHolder):
-    """The same for complete trees of which nobody asks more than the leaves' sums; several times faster.
+    """Record holder for complete trees of which only leaf sums are asked for; several times faster.
 
     Parameters are those of `RecordHolder`.
     """
 
     def rebin(self, table: BinnedTable) -> None:
-        """The same rows in other bins, from the next tree on; scores and gradients stay."""
+        """Move the rows to other bins, from the next tree on; scores and gradients stay."""
         assert isinstance(self._rows, WalkedRows)
         self._table, self._rows = table, self._rows.in_other_bins(table.bins, table.axes)
 
@@ -264,9 +262,9 @@ class WalkingHolder(RecordHolder):
 
 
 def contributions(
-    gradients: tuple[Values, Values], clipping: Clipping, admit: FilterAdmission | None
+    gradients: tuple[Values, Values], clipping: Clipping, admit: RecordFilter | None
 ) -> NDArray[np.int64]:
-    """What each record adds to the sums of a tree, packed; 0 of those that are not admitted."""
+    """Packed contribution of each record to the sums of a tree; 0 for records that are not admitted."""
     grad, hess = clipping.encode(*gradients)
     packed = (hess << _HESS_SHIFT) + grad
     if admit is None:
@@ -276,7 +274,7 @@ def contributions(
 
 
 def add_trees(scores: Values, table: BinnedTable, trees: Sequence[Tree]) -> None:
-    """Add what trees in bins give to the rows of a table; a split on a category goes left at the threshold alone."""
+    """Add the scores of trees in bins to a table's rows; a split on a category sends only that category left."""
     rows, sizes = np.arange(table.n_rows), table.axes.sizes
     for tree in trees:
         nodes = np.zeros(table.n_rows, np.int64)

@@ -1,4 +1,4 @@
-"""Individual privacy filter of S-GBDT: which records take part in a round, and what they pay."""
+"""Individual privacy filter of S-GBDT: charges every record and selects those that take part in a round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opboost.rng import BitSource
 
 @dataclass(frozen=True, slots=True)
 class PayingRecords:
-    """Who takes part: those whose account can pay, and of them those whom their coin picks.
+    """Records of a round: those whose filter has budget left, Poisson-sampled by a coin each.
 
     Attributes
     ----------
@@ -46,12 +46,12 @@ class PayingRecords:
 
 
 def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> PayingRecords:
-    """Who takes part in the rounds; accounts are empty."""
+    """Make the record filter of a training, with nothing spent."""
     if coins is None and noise.rate != 1:
         raise ParameterError("records that are sampled need coins; nothing was released")
     return PayingRecords(noise, n_records, noise.filter_for(n_records), noise.prices(), coins)
 
 
 def pay(accounts: RenyiFilter, prices: ChargeTable | None, mu_squared: Values) -> Mask:
-    """Charge every record for its own contribution, whether a coin then picks it or not; says who could pay."""
+    """Charge every record for its contribution, whether it is then sampled or not; returns who had budget left."""
     return accounts.admit(mu_squared if prices is None else prices.charges(mu_squared))

@@ -1,4 +1,4 @@
-"""S-GBDT's noise as its publication has it, and what that noise is really worth."""
+"""S-GBDT's noise as published, and the epsilon that it really costs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def printed_noise(
     is_classification: bool,
     n_models: int = 1,
 ) -> LeafNoise:
-    """Algorithms 4, 6 and 7, with ``r_1 = r_2 = 1/2``.
+    """Noise of algorithms 4, 6 and 7, with ``r_1 = r_2 = 1/2``.
 
     Parameters
     ----------

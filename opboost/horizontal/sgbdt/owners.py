@@ -14,37 +14,31 @@ import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.noise.distributed_noise import owner_laws, weaker_promises
+from opboost.horizontal.noise.distributed_noise import owner_laws, owners_guarantee
 from opboost.horizontal.noise.initial_score import score_of_nothing
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.rows.record_holder import (
-    Gradients,
-    RecordHolder,
-    cross_entropy_gradients,
-    squared_error_gradients,
-)
-from opboost.horizontal.sgbdt.training import SGBDT, Shape, random_rule, record_rows
+from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
+from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource
 from opboost.trees.complete import RandomRule
-from opboost.trees.holder import RowHolder
-from opboost.trees.splitting import Splits
+from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.tree import Ensemble, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGBDTAmongOwners:
-    """Everything public of a training.
+    """Public settings of a training, and the parts of workers and coordinator in it.
 
     Attributes
     ----------
     task : PublicTask
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
         Added to all owners' sum, or with `LeafNoise.n_honest` in shares by the owners.
     n_trees : int
@@ -64,7 +58,7 @@ class SGBDTAmongOwners:
     """
 
     task: PublicTask
-    shape: Shape
+    shape: SGBDTSettings
     noise: LeafNoise
     n_trees: int
     delta: float
@@ -79,7 +73,7 @@ class SGBDTAmongOwners:
 
     @property
     def tree_rules(self) -> TreeRules:
-        """What the trees may look like, and what may be asked of them."""
+        """Limits of the trees and of the questions about them."""
         rounding = 1 / VALUE_STEPS if self.is_mean_of_values else 0.0
         return TreeRules(
             n_trees=self.n_trees,
@@ -88,11 +82,11 @@ class SGBDTAmongOwners:
         )
 
     def public_rule(self, bits: BitSource) -> RandomRule:
-        """The shapes of all trees, which follow from public bits (algorithm 9); nobody can choose splits."""
+        """Random rule of all trees' shapes from public bits (algorithm 9); nobody can choose splits."""
         return random_rule(self.task.grid, self.shape, bits)
 
     def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> RowHolder:
-        """An owner's records.
+        """A worker's holder of its records.
 
         Parameters
         ----------
@@ -116,7 +110,7 @@ class SGBDTAmongOwners:
         return self.noise.rate != 1
 
     def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
-        """Records in cells, whose answers are exact: all of an owner's, or a part of them.
+        """Holder of records in cells with exact answers: all of a worker's records, or a part.
 
         Parameters
         ----------
@@ -138,18 +132,16 @@ class SGBDTAmongOwners:
         )
 
     def answering(self, records: RowHolder, *, rng: BitSource) -> RowHolder:
-        """What may be asked of `records`, which are one holder of all of an owner's; noise is drawn here, once.
+        """Verifying holder of all of a worker's records, with the noise that the worker adds.
 
         Parameters and privacy are those of `rows`.
         """
-        grad_noise, hess_noise = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
-        answers = NoisyHolder(
-            records, grad_noise=grad_noise, hess_noise=hess_noise, n_trees=self.n_trees, rng=rng.fork("noise")
-        )
+        noises = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
+        answers = NoisyHolder(records, noises=noises, n_trees=self.n_trees, rng=rng.fork("noise"))
         return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
-        """The coordinator's part, on the sum of all owners' `rows`.
+        """Train as the coordinator, on the sum of all workers' `rows`.
 
         Notes
         -----
@@ -171,75 +163,48 @@ class SGBDTAmongOwners:
         return self.model([self.task.grid.in_values(tree) for tree in training.trees])
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """The model that trees on values are, their leaves on the scale of training."""
+        """Make a model of trees on values, whose leaves are on the scale of training."""
         return self.task.model(trees)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
-        """What the model promises, and to whom not."""
-        epsilon = self.noise.epsilon(self.delta)
-        if self.is_mean_of_values:
-            whom = "the coordinator too"
-        elif self.noise.n_honest:
-            whom = (
-                f"the coordinator too, as long as {self.noise.n_honest} of the workers in every sum add their share of "
-                "the noise"
-            )
-        else:
-            whom = "but not against the coordinator, which sees the workers' exact sums and adds the noise"
-        return RecordGuarantee(
-            epsilon=epsilon,
-            delta=self.delta if epsilon < np.inf else 0.0,
-            account=f"{self.noise.basis}, Skellam noise in shares" if self.noise.n_honest else self.noise.basis,
-            mode="paper" if self.claimed is not None else "certified",
+        """Privacy guarantee of the model, and against whom it does not hold."""
+        return owners_guarantee(
+            self.noise,
+            delta=self.delta,
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
-            claimed_epsilon=self.claimed,
-            neighbours=self.noise.neighbours,
-            weaker=weaker_promises(self.noise, delta=self.delta, are_owners_known=self.are_owners_known),
-            protected=(
-                f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
-            ),
+            are_owners_known=self.are_owners_known,
+            is_noise_of_each=self.is_mean_of_values,
+            claimed=self.claimed,
         )
 
     @property
     def _gradients(self) -> Gradients:
-        return cross_entropy_gradients if self.task.is_classification else squared_error_gradients
+        return logistic_gradients if self.task.is_classification else squared_gradients
 
 
-class OwnLeafValues:
-    """An owner's noisy leaf values in place of its noisy sums, each with a 1, so that the sum has their number too.
+class OwnLeafValues(ForwardingHolder):
+    """Row holder that answers with a worker's noisy leaf values, each with a count of 1, in place of noisy sums.
 
     Parameters
     ----------
     holder : RowHolder
         Whose answers may be released.
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
     """
 
-    def __init__(self, holder: RowHolder, *, shape: Shape, noise: LeafNoise) -> None:
-        self._holder = holder
+    def __init__(self, holder: RowHolder, *, shape: SGBDTSettings, noise: LeafNoise) -> None:
+        super().__init__(holder)
         self._shape = shape
         self._noise = noise
 
-    def start_tree(self, output: int) -> None:
-        self._holder.start_tree(output)
-
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._holder.add_histograms(nodes, out)
-
     def totals(self, nodes: Nodes) -> Sums:
-        values = self._shape.leaf_values(self._holder.totals(nodes), self._noise)
+        values = self._shape.leaf_values(super().totals(nodes), self._noise)
         codes = np.rint(values * VALUE_STEPS).astype(np.int64)
         return np.column_stack([codes, np.ones_like(codes)])
 
-    def divide(self, splits: Splits) -> None:
-        self._holder.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._holder.finish_tree(tree)
-
 
 def mean_of_values(totals: Sums) -> Values:
-    """Leaf values from the sum of `OwnLeafValues`."""
+    """Mean leaf values from the sum of `OwnLeafValues`."""
     return totals[:, 0] / (VALUE_STEPS * np.maximum(totals[:, 1], 1))

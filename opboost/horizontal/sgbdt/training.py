@@ -25,14 +25,14 @@ from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import DiscreteLaplace
 from opboost.rng import BitSource
-from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, Uniforms, drawn_columns, grow_complete_tree
+from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What the trees look like and how leaves become values; nothing here touches the account.
+class SGBDTSettings:
+    """Settings of the trees and of their leaf values; they do not change the privacy accounting.
 
     Attributes
     ----------
@@ -81,13 +81,13 @@ class Shape:
 
 
 class SGBDT:
-    """A model in training: rows arrive, trees are grown.
+    """Training of an S-GBDT model, on records that may arrive over time.
 
     Parameters
     ----------
     columns : PublicGrid
     gradients : callable
-    shape : Shape
+    shape : SGBDTSettings
     noise : LeafNoise
     initial : callable
     rng : BitSource
@@ -108,7 +108,7 @@ class SGBDT:
         columns: PublicGrid,
         *,
         gradients: Gradients,
-        shape: Shape,
+        shape: SGBDTSettings,
         noise: LeafNoise,
         initial: InitialScore,
         rng: BitSource,
@@ -125,7 +125,7 @@ class SGBDT:
         n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
         self._learnt: LearntColumns | None = None
         if shape.learns_columns and 0 < n_drawn < n_columns:
-            self._learnt = LearntColumns(n_columns, n_drawn, uniform_draws(bits))
+            self._learnt = LearntColumns(n_columns, n_drawn, bits.uniforms)
         self._rule = random_rule(columns, shape, bits, turns=self._learnt)
         self._given_values = leaf_values
         self._holders: list[RowHolder] = []
@@ -134,7 +134,7 @@ class SGBDT:
         self.trees: list[Tree] = []
 
     def enrol(self, rows: Values, labels: Values) -> None:
-        """Let records in: the first ones, or newly arrived ones.
+        """Add records: the first ones, or newly arrived ones.
 
         Without a filter, records that came before have spent their budget and are not used again.
 
@@ -159,12 +159,12 @@ class SGBDT:
         self._holders = [*self._holders, holder] if self._noise.has_filter else [holder]
 
     def enrol_holder(self, holder: RowHolder) -> None:
-        """Let in records that somebody else holds, at the score 0 and in `record_rows`."""
+        """Add records in a holder made by `record_rows`, with scores of 0."""
         self.initial_score = 0.0
         self._holders.append(holder)
 
     def grow(self, n_trees: int) -> None:
-        """Grow trees on all records that can still pay.
+        """Grow trees on all records with budget left.
 
         Raises
         ------
@@ -176,11 +176,9 @@ class SGBDT:
             raise AccountError("there are no records to grow trees on; nothing was released")
         if not noise.has_filter and n_trees > noise.n_trees:
             raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
-        grad_noise, hess_noise = noise.sum_laws
         noisy = NoisyHolder(
-            SummedHolders(list(self._holders)) if len(self._holders) > 1 else self._holders[0],
-            grad_noise=grad_noise,
-            hess_noise=hess_noise,
+            SummedHolders(self._holders.copy()) if len(self._holders) > 1 else self._holders[0],
+            noises=noise.sum_laws,
             n_trees=n_trees,
             rng=self._draws["noise"],
         )
@@ -213,7 +211,7 @@ class SGBDT:
         return self._shape.leaf_values(totals, self._noise)
 
     def _static_values(self, totals: Sums, std: float) -> Values:
-        """Exact values of the leaves, with noise for the worst case (static leaf noise)."""
+        """Leaf values with static noise: exact values, and noise for the worst case."""
         grid, shape = self._noise.clipping.grid, self._shape
         weight = totals[:, 1] / grid.hess_scale + shape.reg_lambda
         values = -totals[:, 0] / grid.grad_scale / np.where(weight > 0, weight, 1.0)
@@ -234,7 +232,7 @@ def record_rows(
     initial_score: float,
     coins: BitSource | None,
 ) -> WalkingHolder:
-    """One owner's records, with an account each if there is a filter, and a coin per round if they are sampled."""
+    """Record holder of one owner, with an individual privacy filter and Poisson sampling as the noise has them."""
     return WalkingHolder(
         columns.place(rows),
         labels,
@@ -245,20 +243,16 @@ def record_rows(
     )
 
 
-def random_rule(columns: PublicGrid, shape: Shape, bits: BitSource, *, turns: ColumnTurns | None = None) -> RandomRule:
-    """Shapes of trees, which depend on nothing but these bits, and on the columns whose turn it is."""
-    uniforms = uniform_draws(bits)
-    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, uniforms)
-    return RandomRule(columns.axes, columns=drawn, uniforms=uniforms)
-
-
-def uniform_draws(bits: BitSource) -> Uniforms:
-    """Uniform numbers in [0, 1) from random bits."""
-    return lambda count: (bits.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+def random_rule(
+    columns: PublicGrid, shape: SGBDTSettings, bits: BitSource, *, turns: ColumnTurns | None = None
+) -> RandomRule:
+    """Random rule of the trees' shapes, from these bits and the columns of each tree."""
+    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, bits.uniforms)
+    return RandomRule(columns.axes, columns=drawn, uniforms=bits.uniforms)
 
 
 def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:
-    """Algorithm 6: the mean of labels in [-1, 1] plus Laplace noise of scale ``2 / (n epsilon)``.
+    """Published initial score (algorithm 6): mean of labels in [-1, 1] plus Laplace noise of scale ``2 / (n epsilon)``.
 
     Notes
     -----

@@ -1,1 +1,1 @@
-"""Splits and candidates chosen privately or without data."""
+"""Split candidates and split rules that are private or independent of the data."""

@@ -1,16 +1,14 @@
-"""Which columns a tree may use: all, the next k in turn, or k that are drawn (Maddock et al., section 5.1)."""
+"""Column schedule of the trees: all columns, the next k in turn, or k at random (Maddock et al., section 5.1)."""
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Values
-from opboost.errors import ParameterError
-from opboost.rng import BitSource
+from opboost.errors import check_choice
+from opboost.rng import BitSource, DrawnAhead
 from opboost.trees.complete import ColumnTurns, Uniforms, drawn_columns
 
 # Uniform numbers that are drawn at a time.
@@ -20,7 +18,7 @@ Interaction = Literal["all", "cyclical", "random"]
 
 
 def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: Uniforms) -> ColumnTurns:
-    """The columns of one tree after the other.
+    """Make the schedule that gives each tree's columns.
 
     Parameters
     ----------
@@ -32,8 +30,7 @@ def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: 
     uniforms : callable
     """
     everything: NDArray[np.int64] = np.arange(n_columns)
-    if interaction not in ("all", "cyclical", "random"):
-        raise ParameterError(f"interaction must be all, cyclical or random; got {interaction!r}")
+    check_choice("interaction", interaction, "all", "cyclical", "random")
     if interaction == "all" or k >= n_columns:
         return lambda: everything
     if interaction == "random":
@@ -51,19 +48,6 @@ def column_turns(interaction: Interaction, n_columns: int, k: int, *, uniforms: 
     return following
 
 
-def uniforms_of(rng: BitSource) -> Uniforms:
-    """Uniform numbers in [0, 1) from a bit source, drawn ahead by some thousands: a draw of a few is as dear."""
-    stock: Values = np.empty(0)
-    turn = Lock()
-
-    def uniforms(count: int) -> Values:
-        nonlocal stock
-        rng.check_process()
-        with turn:
-            if len(stock) < count:
-                words = rng.words(max(count, _AHEAD))
-                stock = np.concatenate([stock, (words >> np.uint64(11)).astype(np.float64) * 2.0**-53])
-            taken, stock = stock[:count], stock[count:]
-        return taken
-
-    return uniforms
+def uniforms_ahead(rng: BitSource) -> Uniforms:
+    """Uniform numbers in [0, 1) from a bit source, drawn ahead."""
+    return DrawnAhead(rng.uniforms, rng, n_ahead=_AHEAD).take

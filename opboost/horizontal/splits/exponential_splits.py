@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
-from opboost.errors import ParameterError
+from opboost.errors import check_not_negative
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import BitSource
 from opboost.trees.complete import Cuts
 from opboost.trees.holder import RowHolder
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 
 
-class ExponentialRule:
-    """One split per node, by the gain ``S_L^2 / (n_L + reg_lambda) + S_R^2 / (n_R + reg_lambda)``.
+@dataclass(frozen=True, kw_only=True)
+class ScoredRule:
+    """Base of the rules that choose a split by the exponential mechanism over gains.
 
-    The node's own term is the same for all candidates and left out. No candidate is left out: which ones there are
-    must not depend on the data. A column of categories has one candidate per category, which is parted from the others.
+    The gain is ``S_L^2 / (n_L + reg_lambda) + S_R^2 / (n_R + reg_lambda)``; the node's own term is the same for all
+    candidates and left out.
 
     Parameters
     ----------
-    axes : HistogramAxes
-        Of a public grid; all columns of numbers have as many cells.
-    grid : Grid
+    grid : GradientGrid
         Steps of the sums of g and of the counts.
     reg_lambda : float
     mechanism : ExponentialMechanism
@@ -31,6 +33,33 @@ class ExponentialRule:
     holder : RowHolder
         Whose answers are exact.
     rng : BitSource
+    """
+
+    grid: GradientGrid
+    reg_lambda: float
+    mechanism: ExponentialMechanism
+    holder: RowHolder
+    rng: BitSource
+
+    def __post_init__(self) -> None:
+        check_not_negative("reg_lambda", self.reg_lambda)
+
+    def missing_left(self, n_nodes: int) -> Mask:
+        """Draw the way of missing values, before the data are looked at."""
+        return self.rng.words(n_nodes) >> np.uint64(63) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentialRule(ScoredRule):
+    """One split per node among the cuts and the categories of a public grid.
+
+    No candidate is left out: which ones there are must not depend on the data. A column of categories has one candidate
+    per category, which is parted from the others.
+
+    Parameters
+    ----------
+    axes : HistogramAxes
+        Of a public grid; all columns of numbers have as many cells.
 
     Notes
     -----
@@ -39,43 +68,28 @@ class ExponentialRule:
     (`gain_range`). The way of missing values is drawn before the data are looked at, or that of the other categories.
     """
 
-    def __init__(
-        self,
-        axes: HistogramAxes,
-        grid: Grid,
-        *,
-        reg_lambda: float,
-        mechanism: ExponentialMechanism,
-        holder: RowHolder,
-        rng: BitSource,
-    ) -> None:
-        if not reg_lambda >= 0:
-            raise ParameterError(f"reg_lambda must be at least 0; got {reg_lambda}")
-        self._axes = axes
-        self._grid = grid
-        self._reg_lambda = reg_lambda
-        self._mechanism = mechanism
-        self._holder = holder
-        self._rng = rng
-        self._columns, self._cuts = grid_candidates(axes)
+    axes: HistogramAxes
+
+    @cached_property
+    def _candidates(self) -> tuple[Nodes, Nodes]:
+        return grid_candidates(self.axes)
 
     def start_tree(self) -> None:
-        """Nothing is remembered between trees."""
+        """Nothing is kept between trees."""
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """Choose one split per node. The holder that is passed releases its answers, and is not asked."""
-        n_nodes = len(nodes)
-        histograms = np.zeros((n_nodes, 2, self._axes.n_bins), dtype=np.int64)
-        self._holder.add_histograms(nodes, histograms)
-        missing_left = self._rng.words(n_nodes) >> np.uint64(63) == 0
-        gains = candidate_gains(histograms, missing_left, self._axes, self._grid, self._reg_lambda)
-        chosen = self._mechanism.choose(gains, rng=self._rng)
-        columns = self._columns[chosen]
-        return Cuts(columns, self._cuts[chosen], missing_left & ~self._axes.is_categorical[columns])
+        histograms = np.zeros((len(nodes), 2, self.axes.n_bins), dtype=np.int64)
+        self.holder.add_histograms(nodes, histograms)
+        missing_left = self.missing_left(len(nodes))
+        gains = candidate_gains(histograms, missing_left, self.axes, self.grid, self.reg_lambda)
+        columns, cuts = self._candidates
+        chosen = self.mechanism.choose(gains, rng=self.rng)
+        return Cuts(columns[chosen], cuts[chosen], missing_left & ~self.axes.is_categorical[columns[chosen]])
 
 
 def gain_range(max_grad: float) -> float:
-    """The range of the gain's change by one record more or less, ``4 g^2``: it rises by at most g^2, falls by 3 g^2."""
+    """Range of the gain's change by one record, ``4 g^2``: it rises by at most g^2 and falls by at most 3 g^2."""
     return 4.0 * max_grad**2
 
 
@@ -88,7 +102,7 @@ def grid_candidates(axes: HistogramAxes) -> tuple[Nodes, Nodes]:
 
 
 def candidate_gains(
-    histograms: Sums, missing_left: Mask, axes: HistogramAxes, grid: Grid, reg_lambda: float
+    histograms: Sums, missing_left: Mask, axes: HistogramAxes, grid: GradientGrid, reg_lambda: float
 ) -> Values:  # numpydoc: shapes below
     """Gain of every one of `grid_candidates`, shape ``(n_nodes, n_candidates)``.
 
@@ -98,7 +112,7 @@ def candidate_gains(
     missing_left : ndarray of bool, shape (n_nodes,)
         For cuts.
     axes : HistogramAxes
-    grid : Grid
+    grid : GradientGrid
     reg_lambda : float
     """
     is_number, parts = ~axes.is_categorical, []
@@ -112,7 +126,7 @@ def candidate_gains(
     return np.concatenate(parts, axis=1)
 
 
-def category_gains(cells: Sums, grid: Grid, reg_lambda: float) -> Values:
+def category_gains(cells: Sums, grid: GradientGrid, reg_lambda: float) -> Values:
     """Gain of each category against all others and the missing, of one column's sums ``(n_nodes, 2, n_bins)``."""
     left = cells[..., :-1]
     right = cells.sum(axis=-1, keepdims=True) - left
@@ -120,7 +134,7 @@ def category_gains(cells: Sums, grid: Grid, reg_lambda: float) -> Values:
 
 
 def split_gains(
-    histograms: Sums, missing_left: Mask, n_bins: int, grid: Grid, reg_lambda: float
+    histograms: Sums, missing_left: Mask, n_bins: int, grid: GradientGrid, reg_lambda: float
 ) -> Values:  # numpydoc: shapes below
     """Gain of every cut, shape ``(n_nodes, n_columns, n_bins - 2)``.
 
@@ -130,7 +144,7 @@ def split_gains(
         The last bin of every column holds its missing values.
     missing_left : ndarray of bool, shape (n_nodes,)
     n_bins : int
-    grid : Grid
+    grid : GradientGrid
     reg_lambda : float
     """
     by_column = histograms.reshape(len(histograms), 2, -1, n_bins)
@@ -140,7 +154,7 @@ def split_gains(
     return _value(left, grid, reg_lambda) + _value(right, grid, reg_lambda)
 
 
-def _value(sums: Sums, grid: Grid, reg_lambda: float) -> Values:
+def _value(sums: Sums, grid: GradientGrid, reg_lambda: float) -> Values:
     """``S^2 / (n + reg_lambda)`` of sums of shape ``(n_nodes, 2, ...)``; 0 of nothing."""
     grad, count = sums[:, 0] / grid.grad_scale, sums[:, 1] / grid.hess_scale
     weight = count + reg_lambda

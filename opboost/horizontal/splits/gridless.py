@@ -1,4 +1,4 @@
-"""Splits chosen by the exponential mechanism among all thresholds of a column, rather than a few cuts of a grid.
+"""Exponential mechanism over all thresholds of a column, rather than the cuts of a grid.
 
 S-GBDT (Kirschte et al., 2023), algorithm 2; `opboost.privacy.thresholds` has the law. Thresholds are 32,768 points
 between public bounds, so that a column never has more distinct points than bins hold, whatever the data. Inside, rows
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from opboost.arrays import HistogramAxes, Mask, Nodes, Values
 from opboost.errors import ParameterError
 from opboost.horizontal.rows.public_grid import check_categories, check_category_bounds
-from opboost.horizontal.splits.exponential_splits import ExponentialRule, category_gains, split_gains
+from opboost.horizontal.splits.exponential_splits import ExponentialRule, ScoredRule, category_gains, split_gains
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.privacy.thresholds import Buckets, ThresholdGrid, bucket_extents, choose_point
 from opboost.rng import BitSource
 from opboost.trees.binning import BinnedTable
 from opboost.trees.complete import Cuts
 from opboost.trees.holder import RowHolder
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 from opboost.trees.tree import Tree
 
 
@@ -81,7 +81,7 @@ class GridlessColumns:
         return PointTable(BinnedTable(bins, cuts, axes), tuple(distinct), 1 << self.n_bits)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
-        """A tree on points as one on values, its leaves multiplied by `scale`."""
+        """Convert a tree on points to a tree on values, its leaves multiplied by `scale`."""
         thresholds = tree.thresholds.copy()
         for node in _cut_nodes(tree):
             thresholds[node] = self.scales[tree.columns[node]].thresholds(thresholds[node])
@@ -106,7 +106,7 @@ class PointTable:
     n_points: int
 
     def in_bins(self, tree: Tree) -> Tree:
-        """A tree on points as one on these bins: who lies at or below a point lies in a bin up to the cut."""
+        """Convert a tree on points to a tree on these bins."""
         thresholds = tree.thresholds.copy()
         for node in _cut_nodes(tree):
             distinct = self.distinct[tree.columns[node]]
@@ -114,73 +114,50 @@ class PointTable:
         return replace(tree, thresholds=thresholds)
 
 
-class GridlessRule:
-    """One split per node, by the gain of `opboost.horizontal.splits.exponential_splits`, among all points.
+@dataclass(frozen=True, kw_only=True)
+class GridlessRule(ScoredRule):
+    """One split per node, among all points of every column.
 
     Parameters
     ----------
     placed : PointTable
-    grid : Grid
-    reg_lambda : float
-    mechanism : ExponentialMechanism
-        For one level: its nodes share no record.
-    holder : RowHolder
-        Whose answers are exact.
-    rng : BitSource
 
     Notes
     -----
-    Privacy: ``mechanism.epsilon`` per level for a range that covers the gain (`private_splits.gain_range`): a point's
-    gain is that of the real split at its threshold, and every point is a candidate whatever the data.
+    Privacy: ``mechanism.epsilon`` per level for a range that covers the gain (`exponential_splits.gain_range`): a
+    point's gain is that of the real split at its threshold, and every point is a candidate whatever the data.
     """
 
-    def __init__(
-        self,
-        placed: PointTable,
-        grid: Grid,
-        *,
-        reg_lambda: float,
-        mechanism: ExponentialMechanism,
-        holder: RowHolder,
-        rng: BitSource,
-    ) -> None:
-        if not reg_lambda >= 0:
-            raise ParameterError(f"reg_lambda must be at least 0; got {reg_lambda}")
-        self._placed = placed
-        self._grid = grid
-        self._reg_lambda = reg_lambda
-        self._mechanism = mechanism
-        self._holder = holder
-        self._rng = rng
-        self._points: dict[int, int] = {}
+    placed: PointTable
+    _points: dict[int, int] = field(init=False, default_factory=dict)
 
     def start_tree(self) -> None:
-        self._points = {}
+        self._points.clear()
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """Choose one split per node. The holder that is passed releases its answers, and is not asked."""
-        missing_left = self._rng.words(len(nodes)) >> np.uint64(63) == 0
+        missing_left, is_categorical = self.missing_left(len(nodes)), self.placed.table.axes.is_categorical
         columns, cuts = np.empty(len(nodes), np.int32), np.empty(len(nodes), np.int32)
         for i, node in enumerate(nodes.tolist()):
             buckets = self.buckets(node, missing_left[i : i + 1])
-            column, point = choose_point(self._mechanism, buckets, rng=self._rng)
+            column, point = choose_point(self.mechanism, buckets, rng=self.rng)
             self._points[node] = point
             columns[i] = column
-            is_category = self._placed.table.axes.is_categorical[column]
-            cuts[i] = point if is_category else np.searchsorted(self._placed.distinct[column], point, side="right")
-        return Cuts(columns, cuts, missing_left & ~self._placed.table.axes.is_categorical[columns])
+            place = point if is_categorical[column] else np.searchsorted(self.placed.distinct[column], point, "right")
+            cuts[i] = place
+        return Cuts(columns, cuts, missing_left & ~is_categorical[columns])
 
     def buckets(self, node: int, missing_left: Mask) -> list[Buckets]:
         """The candidates of a node with their gains, per column; as secret as the data."""
-        axes, n_points = self._placed.table.axes, self._placed.n_points
+        axes, n_points = self.placed.table.axes, self.placed.n_points
         histograms = np.zeros((1, 2, axes.n_bins), dtype=np.int64)
-        self._holder.add_histograms(np.array([node], np.int32), histograms)
-        gains = split_gains(histograms, missing_left, int(axes.sizes[0]), self._grid, self._reg_lambda)[0]
+        self.holder.add_histograms(np.array([node], np.int32), histograms)
+        gains = split_gains(histograms, missing_left, int(axes.sizes[0]), self.grid, self.reg_lambda)[0]
         found = []
-        for column, (distinct, utilities) in enumerate(zip(self._placed.distinct, gains, strict=True)):
+        for column, (distinct, utilities) in enumerate(zip(self.placed.distinct, gains, strict=True)):
             if axes.is_categorical[column]:
                 cells = histograms[:, :, axes.offsets[column] : axes.offsets[column + 1]]
-                of_each = category_gains(cells, self._grid, self._reg_lambda)[0, : len(distinct)]
+                of_each = category_gains(cells, self.grid, self.reg_lambda)[0, : len(distinct)]
                 found.append(
                     Buckets(starts=distinct, widths=np.ones_like(distinct), utilities=of_each, weight_per_point=1.0)
                 )
@@ -206,14 +183,15 @@ def _cut_nodes(tree: Tree) -> list[int]:
 
 def exponential_rule(
     placed: BinnedTable | PointTable,
-    grid: Grid,
+    grid: GradientGrid,
     *,
     reg_lambda: float,
     mechanism: ExponentialMechanism,
     holder: RowHolder,
     rng: BitSource,
 ) -> ExponentialRule | GridlessRule:
-    """The rule for rows as they were placed: in cells of a public grid, or in bins of their own points."""
+    """Make the split rule for rows in cells of a public grid, or in bins of their own points."""
+    shared: dict[str, Any] = {"reg_lambda": reg_lambda, "mechanism": mechanism, "holder": holder, "rng": rng}
     if isinstance(placed, PointTable):
-        return GridlessRule(placed, grid, reg_lambda=reg_lambda, mechanism=mechanism, holder=holder, rng=rng)
-    return ExponentialRule(placed.axes, grid, reg_lambda=reg_lambda, mechanism=mechanism, holder=holder, rng=rng)
+        return GridlessRule(placed=placed, grid=grid, **shared)
+    return ExponentialRule(axes=placed.axes, grid=grid, **shared)

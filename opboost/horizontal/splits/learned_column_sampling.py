@@ -1,4 +1,4 @@
-"""Columns drawn for the trees in proportion to what earlier trees of theirs have shown, which costs nothing.
+"""Column sampling weighted by importance in earlier released trees (post-processing, no privacy cost).
 
 The noisy sums of a tree are public once they are released, and so is the size of their noise: what is left of the
 squares after the noise's share is how much the gradients still depend on the tree's columns. Trees on a column that
@@ -21,7 +21,7 @@ _MEMORY = 0.5
 
 
 class LearntColumns:
-    """Draws the columns of the next tree, and learns from its sums.
+    """Column sampler whose weights are learned from released sums.
 
     Every column has a first tree before one has a second.
 
@@ -46,6 +46,10 @@ class LearntColumns:
 
     def __call__(self) -> NDArray[np.int64]:
         """The columns of the next tree."""
+        return self.draw(self._n_drawn)
+
+    def draw(self, n_drawn: int) -> NDArray[np.int64]:
+        """So many columns for the next tree, or all if there are fewer."""
         waits = -np.log1p(-self._uniforms(len(self._merits)))
         weights = np.maximum(self._merits, 0.0) + _LEAST_MERIT * self._variance
         if not weights.any():
@@ -53,11 +57,11 @@ class LearntColumns:
         # The first to come, of arrivals at these rates, are drawn in proportion to the weights.
         with np.errstate(divide="ignore", invalid="ignore"):
             arrivals = np.where(weights > 0, waits / weights, np.inf)
-        self._drawn = np.lexsort((waits, arrivals, self._is_known))[: self._n_drawn]
+        self._drawn = np.lexsort((waits, arrivals, self._is_known))[:n_drawn]
         return self._drawn
 
     def learn(self, sums: Values, std: float) -> None:
-        """Take note of the noisy gradient sums of the tree whose columns were drawn last.
+        """Update the weights with the noisy gradient sums of the tree whose columns were drawn last.
 
         Parameters
         ----------

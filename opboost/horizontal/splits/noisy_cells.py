@@ -1,8 +1,14 @@
-"""A public grid whose cells follow noisy counts: cuts where the records are, for a little of the budget.
+"""Split candidates from noisy counts: cells of about equal counts, for a small share of the budget.
 
 Between round bounds most records of a column may lie in a few even cells, and random cuts elsewhere part nobody from
-anybody: such a tree asks the same question again. So the records of every even cell are counted once, with noise, and
-the cuts are placed anew so that the cells in between hold about as many records each.
+anybody: such a tree asks the same question again. So the records of a few even cells are counted with noise, and the
+cells are placed anew, in proportion to the square root of the counts: crowded ranges become narrow cells, and the long
+tail of a column keeps some. Three rounds of 16 cells tell values apart that lie together within a thousandth of the
+bounds; one round of 256 cells has 4 times the noise in each, and loses them below.
+
+Mean AUC of four tables (inner folds, epsilon .1, .5, 1, 4), 300 trees on one column each: even cells .78; one round of
+64 or 256 cells, cut into equal counts, .87 and .84; three rounds of 16, square roots, .90. Equal counts leave a column
+that is mostly 0 without a cut among its other values.
 """
 
 from __future__ import annotations
@@ -24,9 +30,12 @@ _STEPS = 2.0**16
 # cells with none and cells with several times their share.
 _EXPECTED_SPREAD = 3.0
 
+# Rounds of counts, and the cells of each.
+N_ROUNDS, N_COUNTED = 3, 16
 
-def equal_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> PublicGrid:
-    """Cuts that leave about as many records in every cell; categories keep theirs.
+
+def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> PublicGrid:
+    """Cuts that are close where records are many; categories keep theirs.
 
     Parameters
     ----------
@@ -40,31 +49,52 @@ def equal_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -
 
     Notes
     -----
-    Privacy: one release of `counts_sensitivity` under Gaussian noise of deviation `std`; the rest is post-processing.
+    Privacy: releases of `counts_sensitivity` together, under Gaussian noise of deviation `std`, each at cells that the
+    ones before tell; the rest is post-processing.
     """
-    table, n_cells = grid.place(rows), grid.n_cells
     numbers = [column for column in range(len(grid.bounds)) if column not in grid.categorical]
     if not numbers:
         return grid
-    counts = np.stack([np.bincount(table.bins[column], minlength=n_cells + 1)[:n_cells] for column in numbers])
+    counted = PublicGrid([grid.bounds[column] for column in numbers], N_COUNTED)
+    for number in range(N_ROUNDS):
+        noisy = noisy_counts(counted, rows[:, numbers], std=std, rng=rng)
+        n_records = max(float(noisy.sum(axis=1).mean()), 1.0)
+        n_cells = grid.n_cells if number == N_ROUNDS - 1 else N_COUNTED
+        cuts = tuple(
+            _cuts(np.concatenate([bound[:1], old, bound[1:]]), cell_shares(of_cells, n_records, std), n_cells)
+            for bound, old, of_cells in zip(counted.bounds, counted.cuts, noisy, strict=True)
+        )
+        counted = replace(counted, n_cells=n_cells, given=cuts)
+    given = list(grid.cuts)
+    for column, found in zip(numbers, counted.cuts, strict=True):
+        given[column] = found
+    return replace(grid, given=tuple(given))
+
+
+def noisy_counts(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> Values:
+    """Records of every cell of columns of numbers, with noise, shape ``(n_columns, n_cells)``.
+
+    Notes
+    -----
+    Privacy: one release under Gaussian noise of deviation `std`; a record is in at most one cell of each column.
+    """
+    n_cells = grid.n_cells
+    counts = np.stack([np.bincount(cells, minlength=n_cells + 1)[:n_cells] for cells in grid.place(rows).bins])
     noise = gaussian_noise(std, _STEPS)
-    noisy = counts.astype(np.float64)
-    if noise is not None:
-        noisy += (noise.draw(counts.size, rng=rng) / _STEPS).reshape(counts.shape)
-    n_records = max(float(noisy.sum(axis=1).mean()), 1.0)
-    cuts = list(grid.cuts)
-    for column, of_cells in zip(numbers, noisy, strict=True):
-        lower, upper = grid.bounds[column]
-        shares = cell_shares(of_cells, n_records, std)
-        reached = np.concatenate([[0.0], np.cumsum(shares)])
-        edges = lower + (upper - lower) * np.arange(n_cells + 1) / n_cells
-        cuts[column] = np.interp(reached[-1] * np.arange(1, n_cells) / n_cells, reached, edges)
-    return replace(grid, given=tuple(cuts))
+    if noise is None:
+        return counts.astype(np.float64)
+    return counts + (noise.draw(counts.size, rng=rng) / _STEPS).reshape(counts.shape)
+
+
+def _cuts(edges: Values, shares: Values, n_cells: int) -> Values:
+    """Cuts between cells that hold as much of the square roots of the shares each."""
+    reached = np.concatenate([[0.0], np.cumsum(np.sqrt(shares))])
+    return np.interp(reached[-1] * np.arange(1, n_cells) / n_cells, reached, edges)
 
 
 def counts_sensitivity(n_columns: int) -> float:
-    """L2 sensitivity of the counts of all columns: a record is in at most one cell of each."""
-    return math.sqrt(n_columns)
+    """L2 sensitivity of all counts of `placed_cells`: a record is in at most one cell of each column and round."""
+    return math.sqrt(N_ROUNDS * n_columns)
 
 
 def cell_shares(noisy: Values, n_records: float, std: float) -> Values:

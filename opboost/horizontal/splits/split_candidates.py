@@ -1,4 +1,4 @@
-"""Where columns may be cut: Q candidates per column, between public bounds (Maddock et al., CCS 2022, section 4.5).
+"""Split candidates: Q per column, between public bounds (Maddock et al., CCS 2022, section 4.5).
 
 Uniform and logarithmic candidates cost nothing. Quantiles of the data are not private. The Iterative Hessian methods
 move the candidates to where noisy sums of Hessians say that there is something to be told apart:
@@ -25,13 +25,13 @@ ColumnBounds = Sequence[tuple[float, float]]
 
 
 def uniform_candidates(bounds: ColumnBounds, n_candidates: int) -> PublicGrid:
-    """``a + q (b - a) / Q`` for q = 0 .. Q - 1; values at the lower bound can be told from all others."""
+    """Uniform candidates ``a + q (b - a) / Q`` for q = 0 .. Q - 1; the first one separates the lower bound itself."""
     shares = np.arange(n_candidates) / n_candidates
     return _grid(bounds, [lower + (upper - lower) * shares for lower, upper in bounds])
 
 
 def log_candidates(bounds: ColumnBounds, n_candidates: int, *, mirrored: Mask | None = None) -> PublicGrid:
-    """Even in ``log(1 + x - a)``, for columns whose values crowd near the lower bound.
+    """Logarithmic candidates, even in ``log(1 + x - a)``, for columns skewed towards the lower bound.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def quantile_candidates(bounds: ColumnBounds, n_candidates: int, rows: Values) -
 
 
 def merged_candidates(cuts: Values, weights: Values, mean_total: float) -> Values:
-    """The printed rule for one column; as many candidates as before.
+    """Published refinement rule for one column; keeps the number of candidates.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def _filled(kept: Values, before: Values) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class MassEstimate:
-    """How a column's Hessians are spread: a mass per piece between edges, and evenly inside a piece.
+    """Piecewise constant density of a column's Hessians.
 
     Attributes
     ----------
@@ -117,11 +117,11 @@ class MassEstimate:
 
     @classmethod
     def of_nothing(cls, lower: float, upper: float) -> MassEstimate:
-        """Evenly, before anything is known."""
+        """Uniform density, before anything is known."""
         return cls(np.array([lower, upper]), np.ones(1))
 
     def learnt(self, cuts: Values, weights: Values) -> MassEstimate:
-        """Bins get the masses that were observed; inside a bin, the shape that is known from before stays.
+        """Update the density with observed bin masses; inside a bin its shape is kept.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class MassEstimate:
 
 
 class Refinement:
-    """Candidates that follow noisy Hessians, round by round.
+    """Iterative Hessian refinement of split candidates.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every compiled loop of the tree core, and nothing else: one module per step of growing a tree.
+"""Compiled kernels of the tree core: one module per step of growing a tree.
 
 Bins are column-major, ``bins[column, row]``. A row's gradient is one 64-bit word, g in the low and h in the high bits
 (`packing`). The rows of a node are contiguous: ``rows[place]`` is a row's number and ``gradients[place]`` its gradient;

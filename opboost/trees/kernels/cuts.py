@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS, bit_pattern, float_of
+from opboost.trees.kernels.nodes import shrunk
+from opboost.trees.kernels.packing import OPTIONS, bits_of_float, float_of
 
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
@@ -21,14 +22,14 @@ MIN_GAIN = 1e-6
 @njit(parallel=True, **OPTIONS)
 def best_cuts(
     asked, parents, parent_of, rest, totals, offsets, allowed, modes, monotone, lower, upper, is_bounded,
-    grad_step, hess_step, reg_lambda, min_child_weight, gains, columns, cuts, missing_left, left_sums,
+    grad_step, hess_step, penalty, min_child_weight, gains, columns, cuts, missing_left, left_sums,
 ):  # fmt: skip
     """Choose among all allowed columns, for nodes whose histograms were asked for and for their siblings.
 
     The first ``len(asked)`` nodes have the histograms `asked`. If there are `parents`, as many siblings follow, whose
     histograms are the parents' less these; they are kept in `rest` if it has room. ``gains`` stays at minus infinity
     where no cut is allowed. Limits that are the same for all nodes are given once. ``modes[column]`` is 0 for numbers,
-    1 for categories put in order, and 2 for categories that each stand alone.
+    1 for categories put in order, and 2 for categories that each stand alone. `penalty` is reg_lambda and reg_alpha.
     """
     n_asked, n_columns = len(asked), len(offsets) - 1
     found = np.full((len(totals), n_columns), -np.inf)
@@ -51,7 +52,7 @@ def best_cuts(
             if allowed[node % len(allowed), c]:
                 found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
-                    upper[node % len(upper)], is_bounded, grad_step, hess_step, reg_lambda, min_child_weight,
+                    upper[node % len(upper)], is_bounded, grad_step, hess_step, penalty, min_child_weight,
                     found_sums[node, c], room, gains_room,
                 )  # fmt: skip
     for node in range(len(totals)):
@@ -74,7 +75,7 @@ def _less(parent, child, out):
 
 @njit(**OPTIONS)
 def _best_of_column(
-    grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, reg_lambda,
+    grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, penalty,
     min_child_weight, left_sums, room, gains_room,
 ):  # fmt: skip
     """Gain, cut and way of missing of one column's best cut; writes the left child's sums.
@@ -87,7 +88,7 @@ def _best_of_column(
     n_bins = len(grads) - 1
     missing_g, missing_h = grads[n_bins], hessians[n_bins]
     if mode:
-        order = category_order(grads, hessians, grad_step, hess_step, reg_lambda)
+        order = category_order(grads, hessians, grad_step, hess_step, penalty)
         grads, hessians, n_bins = grads[order], hessians[order], len(order)
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
@@ -97,11 +98,11 @@ def _best_of_column(
         _left_sums(grads, hessians, mode == 2, way * missing_g, way * missing_h, left_g, left_h)
         if is_bounded:
             highest = _bounded_gains(
-                left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda,
+                left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty,
                 min_child_weight, gains,
             )  # fmt: skip
         else:
-            _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, reg_lambda, min_child_weight, gains)
+            _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains)
             highest = _max(gains)
         if highest > best:
             best, best_missing = highest, way
@@ -111,13 +112,13 @@ def _best_of_column(
         # Missing left and all present right is not the mirrored split where predictions must rise or fall.
         alone_g, alone_h, gain = np.full(1, missing_g), np.full(1, missing_h), np.empty(1)
         _bounded_gains(
-            alone_g, alone_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda,
+            alone_g, alone_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty,
             min_child_weight, gain,
         )  # fmt: skip
         if gain[0] > best:
             best, best_cut, best_missing = gain[0], -1, 1
             left_sums[0], left_sums[1] = missing_g, missing_h
-    return best - _score(total_g, total_h, reg_lambda, lower, upper, is_bounded), best_cut, best_missing
+    return best - _score(total_g, total_h, penalty, lower, upper, is_bounded), best_cut, best_missing
 
 
 @njit(**OPTIONS)
@@ -133,12 +134,14 @@ def _left_sums(grads, hessians, is_alone, first_g, first_h, left_g, left_h):
 
 
 @njit(**OPTIONS)
-def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, reg_lambda, min_child_weight, gains):
+def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains):
     """Score of both children of every cut; minus infinity where one is too light. Without a branch in the loop."""
+    reg_lambda, reg_alpha = penalty
     for cut in range(len(gains)):
         g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
         other_g, other_h = total_g - g, total_h - h
-        score = g * g / (h + reg_lambda) + other_g * other_g / (other_h + reg_lambda)
+        left, right = max(abs(g) - reg_alpha, 0.0), max(abs(other_g) - reg_alpha, 0.0)
+        score = left * left / (h + reg_lambda) + right * right / (other_h + reg_lambda)
         is_heavy = (h > 0) & (other_h > 0) & (h >= min_child_weight) & (other_h >= min_child_weight)
         gains[cut] = score if is_heavy else -np.inf
 
@@ -150,7 +153,7 @@ def _max(scores):
     Such floats have the order of their bits, which the compiler compares several at once (10 times faster).
     """
     bits = scores.view(np.int64)
-    highest = bit_pattern(-np.inf)
+    highest = bits_of_float(-np.inf)
     for cut in range(len(bits)):
         highest = max(highest, bits[cut])
     return float_of(highest)
@@ -175,17 +178,18 @@ def _last(gains, wanted):
 
 @njit(**OPTIONS)
 def _bounded_gains(
-    left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, reg_lambda, min_child_weight, gains
+    left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty, min_child_weight, gains
 ):  # fmt: skip
     """The same with bounded leaf values, minus infinity where they contradict the column's direction; the highest."""
     highest = -np.inf
+    reg_lambda, reg_alpha = penalty
     for cut in range(len(gains)):
         g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
         other_g, other_h = total_g - g, total_h - h
         gains[cut] = -np.inf
         if h > 0 and other_h > 0 and h >= min_child_weight and other_h >= min_child_weight:
-            left = min(max(-g / (h + reg_lambda), lower), upper)
-            right = min(max(-other_g / (other_h + reg_lambda), lower), upper)
+            left = min(max(-shrunk(g, reg_alpha) / (h + reg_lambda), lower), upper)
+            right = min(max(-shrunk(other_g, reg_alpha) / (other_h + reg_lambda), lower), upper)
             if direction * (right - left) >= 0:
                 gains[cut] = _score_at(g, h, reg_lambda, left) + _score_at(other_g, other_h, reg_lambda, right)
                 highest = max(highest, gains[cut])
@@ -193,12 +197,13 @@ def _bounded_gains(
 
 
 @njit(**OPTIONS)
-def _score(grad, hess, reg_lambda, lower, upper, is_bounded):
+def _score(grad, hess, penalty, lower, upper, is_bounded):
+    reg_lambda, reg_alpha = penalty
     if hess + reg_lambda <= 0:
         return 0.0
     if is_bounded:
-        return _score_at(grad, hess, reg_lambda, min(max(-grad / (hess + reg_lambda), lower), upper))
-    return grad * grad / (hess + reg_lambda)
+        return _score_at(grad, hess, reg_lambda, min(max(-shrunk(grad, reg_alpha) / (hess + reg_lambda), lower), upper))
+    return shrunk(grad, reg_alpha) ** 2 / (hess + reg_lambda)
 
 
 @njit(**OPTIONS)
@@ -208,7 +213,7 @@ def _score_at(grad, hess, reg_lambda, value):
 
 
 @njit(**OPTIONS)
-def category_order(grads, hessians, grad_step, hess_step, reg_lambda):
+def category_order(grads, hessians, grad_step, hess_step, penalty):
     """The bins of a categorical column by falling mean gradient, that of an empty one being 0; without the missing bin.
 
     As in XGBoost, categories that training has not seen then go with those of the lowest mean gradient.
@@ -216,5 +221,5 @@ def category_order(grads, hessians, grad_step, hess_step, reg_lambda):
     means = np.zeros(len(grads) - 1)
     for b in range(len(means)):
         if grads[b] != 0:
-            means[b] = grads[b] * grad_step / (hessians[b] * hess_step + reg_lambda)
+            means[b] = shrunk(grads[b] * grad_step, penalty[1]) / (hessians[b] * hess_step + penalty[0])
     return np.argsort(-means, kind="mergesort")

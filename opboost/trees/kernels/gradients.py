@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bit_pattern, float_of, weighted
+from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bits_of_float, float_of, weighted
 
 # XGBoost's smallest Hessian of one row.
 MIN_HESS = 1e-16
@@ -33,11 +33,11 @@ def exp(x):
     series = 1.0 / 479001600
     for divisor in (39916800, 3628800, 362880, 40320, 5040, 720, 120, 24, 6, 2, 1, 1):
         series = series * r + 1.0 / divisor
-    return series * float_of((bit_pattern(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
+    return series * float_of((bits_of_float(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
 
 
 @njit(parallel=True, **OPTIONS)
-def logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+def pack_logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of binary cross-entropy on the raw scores, weighted: ``p - y`` and ``p (1 - p)``."""
     for i in prange(len(labels)):
         p = 1.0 / (1.0 + exp(min(max(-scores[i], -700.0), 700.0)))
@@ -68,20 +68,20 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
         h = min(max(hess[i], 0.0), max_hess)
         room = np.sqrt(max(limit - g * g, 0.0)) * ratio
         h = h if h <= room else room * (1.0 - 1e-15)
-        grad_out[i] = bit_pattern(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
-        hess_out[i] = bit_pattern(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
+        grad_out[i] = bits_of_float(np.trunc(g * grad_scale) + ROUNDER) - _ROUNDER_BITS
+        hess_out[i] = bits_of_float(np.trunc(h * hess_scale) + ROUNDER) - _ROUNDER_BITS
     return n_odd == 0
 
 
 @njit(parallel=True, **OPTIONS)
-def squared_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+def pack_squared_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of half the squared error: ``score - y`` and 1."""
     for i in prange(len(labels)):
         out[i] = weighted(scores[i] - labels[i], 1.0, weights[i], grad_scale, hess_scale, is_count)
 
 
 @njit(parallel=True, **OPTIONS)
-def poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_scale, is_count, out):
+def pack_poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the Poisson deviance on log means: ``e^s - y`` and ``e^(s + slack)``."""
     for i in prange(len(labels)):
         score = min(max(scores[i], -700.0), 700.0 - log_slack)
@@ -91,7 +91,7 @@ def poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_scale
 
 
 @njit(parallel=True, **OPTIONS)
-def softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+def pack_softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of softmax cross-entropy, ``out[class, row]``, with XGBoost's ``h = 2 p (1 - p)``."""
     n_classes, n_rows = scores.shape
     for block in prange((n_rows + _ROWS - 1) // _ROWS):
@@ -111,3 +111,45 @@ def softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_count,
                 target = 1.0 if labels[begin + i] == k else 0.0
                 hess = max(2.0 * p * (1.0 - p), MIN_HESS)
                 out[k, begin + i] = weighted(p - target, hess, weights[begin + i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_gamma_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the gamma deviance on log means: ``1 - y e^-s`` and ``y e^-s``."""
+    for i in prange(len(labels)):
+        ratio = labels[i] * exp(min(max(-scores[i], -700.0), 700.0))
+        out[i] = weighted(1.0 - ratio, ratio, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_tweedie_gradients(scores, labels, weights, power, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the Tweedie deviance on log means: ``e^((2 - p) s) - y e^((1 - p) s)`` and its slope."""
+    for i in prange(len(labels)):
+        score = min(max(scores[i], -700.0), 700.0)
+        mean, label = exp((2.0 - power) * score), labels[i] * exp((1.0 - power) * score)
+        hess = (2.0 - power) * mean + (power - 1.0) * label
+        out[i] = weighted(mean - label, hess, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_sided_gradients(scores, labels, weights, below, at, above, grad_scale, hess_scale, is_count, out):
+    """Packed gradients that depend on which side of the label a score is, and Hessians of 1."""
+    for i in prange(len(labels)):
+        grad = below if scores[i] < labels[i] else (above if scores[i] > labels[i] else at)
+        out[i] = weighted(grad, 1.0, weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_huber_gradients(scores, labels, weights, slope, grad_scale, hess_scale, is_count, out):
+    """Packed gradients of the Pseudo-Huber loss: ``z / r`` and ``1 / r^3`` for ``r = sqrt(1 + (z / slope)^2)``."""
+    for i in prange(len(labels)):
+        z = scores[i] - labels[i]
+        root = np.sqrt(1.0 + (z / slope) * (z / slope))
+        out[i] = weighted(z / root, 1.0 / (root * root * root), weights[i], grad_scale, hess_scale, is_count)
+
+
+@njit(parallel=True, **OPTIONS)
+def pack_gradients(grad, hess, weights, grad_scale, hess_scale, is_count, out):
+    """Pack gradients that were computed elsewhere."""
+    for i in prange(len(grad)):
+        out[i] = weighted(grad[i], hess[i], weights[i], grad_scale, hess_scale, is_count)

@@ -71,14 +71,21 @@ def split_nodes(
 
 
 @njit(**OPTIONS)
-def newton_values(sums, lower, upper, grad_scale, hess_scale, reg_lambda, min_child_weight, out):
-    """``-G / (H + reg_lambda)`` of every node within its bounds, 0 where it is too light.
+def shrunk(grad, reg_alpha):
+    """A sum of gradients moved towards zero."""
+    return np.copysign(max(abs(grad) - reg_alpha, 0.0), grad)
 
-    Bounds that are the same for all nodes are given once.
+
+@njit(**OPTIONS)
+def newton_values(sums, lower, upper, grad_scale, hess_scale, penalty, min_child_weight, out):
+    """``-G / (H + reg_lambda)`` of every node within its bounds, 0 where it is too light; G less reg_alpha.
+
+    Bounds that are the same for all nodes are given once. `penalty` is reg_lambda and reg_alpha.
     """
+    reg_lambda, reg_alpha = penalty
     for node in range(len(sums)):
         grad, hess = sums[node, 0] / grad_scale, sums[node, 1] / hess_scale
         weight = hess + reg_lambda
         is_heavy = hess >= min_child_weight and hess > 0 and weight > 0
-        value = -grad / weight if is_heavy else 0.0
+        value = -shrunk(grad, reg_alpha) / weight if is_heavy else 0.0
         out[node] = min(max(value, lower[node % len(lower)]), upper[node % len(upper)])

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 @intrinsic
-def bit_pattern(typing_context, value):
+def bits_of_float(typing_context, value):
     """The bits of a float64 as int64."""
 
     def generate(context, builder, signature, arguments):
@@ -56,8 +56,8 @@ def float_of(typing_context, bits):
 @njit(**OPTIONS)
 def packed(grad, hess):
     """Pack a gradient and a Hessian, already multiplied by their grid's scales; beyond the fields they saturate."""
-    g = bit_pattern(min(max(grad, -LARGEST_GRAD), LARGEST_GRAD) + ROUNDER) - _ROUNDER_BITS
-    h = bit_pattern(min(hess, LARGEST_HESS) + ROUNDER) - _ROUNDER_BITS
+    g = bits_of_float(min(max(grad, -LARGEST_GRAD), LARGEST_GRAD) + ROUNDER) - _ROUNDER_BITS
+    h = bits_of_float(min(hess, LARGEST_HESS) + ROUNDER) - _ROUNDER_BITS
     return (h << np.int64(_HESS_SHIFT)) + g
 
 

@@ -113,7 +113,7 @@ def _careful_step(rows, nodes, columns, thresholds, missing_left, lefts, places,
         if x != x:
             goes_left = missing_left[node]
         elif places[node] >= 0:
-            goes_left = _is_in(sets[places[node]], x)
+            goes_left = is_in(sets[places[node]], x)
         else:
             goes_left = x <= thresholds[node]
         nodes[i] = lefts[node] + (not goes_left)
@@ -129,6 +129,6 @@ def _has_missing(rows):
 
 
 @njit(**OPTIONS)
-def _is_in(members, x):
+def is_in(members, x):
     """Whether a category is in a set; what is no category is in none."""
     return x >= 0 and x < len(members) and x == np.floor(x) and members[np.int64(x)]

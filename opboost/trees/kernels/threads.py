@@ -1,4 +1,4 @@
-"""How many threads the compiled loops take."""
+"""Number of threads of the compiled kernels."""
 
 from __future__ import annotations
 

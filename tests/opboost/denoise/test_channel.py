@@ -8,7 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from opboost.denoise.channel import MOST_CELLS, Channel, ColumnRelease, category_channel, group_ranks, order_channel
+from opboost.denoise.channel import (
+    MOST_CELLS,
+    ColumnRelease,
+    NoiseChannel,
+    category_channel,
+    group_ranks,
+    order_channel,
+)
 from opboost.denoise.distribution import released_at_most
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain, Partition
@@ -29,7 +36,7 @@ def mechanisms(n: int, law: Law, epsilon: float) -> list[OrderPreservingMap]:
     ]
 
 
-def channel_of(mechanism: OrderPreservingMap, missingness: RandomisedResponse | None = None) -> Channel:
+def channel_of(mechanism: OrderPreservingMap, missingness: RandomisedResponse | None = None) -> NoiseChannel:
     n = mechanism.domain.size
     release, counts = ColumnRelease(mechanism, missingness, np.arange(n)), np.ones(n, np.int64)
     return order_channel(release, group_ranks(release.positions, n, counts), counts)

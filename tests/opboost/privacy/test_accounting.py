@@ -29,7 +29,6 @@ from opboost.privacy.accounting import (
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
@@ -37,7 +36,6 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
-    SkellamRelease,
     SkellamRounds,
 )
 from opboost.privacy.renyi import sampled_gaussian
@@ -49,9 +47,7 @@ EVERY_KIND = [
     SelectionRelease(epsilon=0.1),
     LaplaceRelease(l1=3, scale=30.0),
     GaussianRelease(mu=0.1),
-    DiscreteGaussianRelease(mu=0.1),
     SampledGaussianRelease(rate=0.1, mu=0.1),
-    SkellamRelease(l1=10, l2_squared=50, variance=1e6),
     SkellamRounds(mu=0.1, largest=(10**5,), variances=(1e12,), n_rounds=1),
     FilteredRelease(order=30, rho=0.01),
     SharedByCoins(coins=HALVES, parts=((PureRelease(epsilon=0.1),), (GaussianRelease(mu=0.1),))),
@@ -272,7 +268,10 @@ PLANS = {
     "sampled": (lambda m: [SampledGaussianRelease(rate=0.1, mu=1 / m, count=100)], by_renyi),
     "with a fixed part": (lambda m: [PureRelease(epsilon=0.05), GaussianRelease(mu=1 / m)], by_gaussian),
     "laplace": (lambda m: [LaplaceRelease(l1=2**20, scale=2**20 * m)], by_pure),
-    "skellam": (lambda m: [SkellamRelease(l1=2**12, l2_squared=2**24, variance=(2**12 * m) ** 2)], by_renyi),
+    "skellam": (
+        lambda m: [SkellamRounds(mu=1 / m, largest=(2**12,), variances=((2**12 * m) ** 2,), n_rounds=1)],
+        by_renyi,
+    ),
 }
 
 

@@ -121,7 +121,7 @@ def test_the_order_probability_of_the_adj_map_is_the_published_one():
 
 @pytest.mark.parametrize("alpha", [0, -1, math.nan, math.inf, True])
 def test_a_share_for_the_cells_that_is_not_positive_and_finite_is_refused_by_name(alpha):
-    with pytest.raises(ParameterError, match="alpha must be a positive finite number"):
+    with pytest.raises(ParameterError, match="alpha must be positive and finite"):
         AdjMap(epsilon=1, domain=HUNDRED, theta=10, alpha=alpha)
 
 

@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from opboost.errors import AccountError, ParameterError
 from opboost.privacy.coins import RecordCoins
-from opboost.rng import seeded
+from opboost.rng import BitSource, seeded
 
 FALSE_ALARM = 1e-6
 SHARES = RecordCoins((0.4, 0.3, 0.2))
@@ -68,6 +68,8 @@ def by_coins_read_in_advance(n_records: int, seed: int) -> np.ndarray:
         def words(self, count: int) -> np.ndarray:
             self.part += 1
             return words[self.part, :count].copy()
+
+        uniforms = BitSource.uniforms
 
     deal, out = SHARES.deal(n_records, rng=Fixed()), np.full(n_records, 3)
     for part in range(3):

@@ -171,7 +171,7 @@ def test_codes_that_are_not_categories_are_refused_unseen_and_before_any_bit_is_
 
 @pytest.mark.parametrize("n_categories", [1, 0, -2, True])
 def test_fewer_than_two_categories_are_refused(n_categories):
-    with pytest.raises(ParameterError, match="at least 2 categories"):
+    with pytest.raises(ParameterError, match="an integer of at least 2"):
         RandomisedResponse(epsilon=1.0, n_categories=n_categories)
 
 
@@ -189,5 +189,5 @@ def test_codes_that_are_no_integers_are_refused(codes):
 
 @pytest.mark.parametrize("n_categories", [2.5, "3", 1])
 def test_a_number_of_categories_that_is_no_integer_of_two_or_more_is_refused(n_categories):
-    with pytest.raises(ParameterError, match="at least 2 categories"):
+    with pytest.raises(ParameterError, match="an integer of at least 2"):
         RandomisedResponse(epsilon=1.0, n_categories=n_categories)

@@ -15,7 +15,7 @@ from opboost.errors import ParameterError
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.privacy.laws import LEAST_EPSILON, Law, kernel
-from opboost.privacy.order_preserving import CHUNK, GlobalMap, LocalMap
+from opboost.privacy.order_preserving import CHUNK_VALUES, GlobalMap, LocalMap
 from opboost.rng import seeded
 
 # Doubles carry 16 digits; the tables' logs reach 1000.
@@ -279,7 +279,7 @@ def test_draws_follow_the_exact_table_and_those_with_ten_percent_more_loss_do_no
 
 
 def test_a_column_of_several_chunks_is_drawn_row_by_row_and_leaves_the_input_alone():
-    n, mechanism = 2 * CHUNK + 1, GlobalMap(epsilon=5, domain=HUNDRED)
+    n, mechanism = 2 * CHUNK_VALUES + 1, GlobalMap(epsilon=5, domain=HUNDRED)
     codes = np.arange(n) % 100 + 1
     before = codes.copy()
     released = mechanism.randomise(codes, rng=seeded(3))
@@ -321,7 +321,7 @@ def test_bad_codes_are_refused_before_any_bit_is_drawn(mechanism, codes):
         ({"epsilon": 0}, "epsilon must be positive"),
         ({"epsilon": -0.1}, "epsilon must be positive"),
         ({"epsilon": math.nan}, "epsilon must be positive"),
-        ({"epsilon": "1"}, "epsilon must be a positive number"),
+        ({"epsilon": "1"}, "epsilon must be positive"),
         ({"law": "gauss"}, "law must be one of clamped, exponential, calibrated, bounded_laplace"),
     ],
 )

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from opboost.errors import AccountError, ParameterError
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
@@ -21,10 +20,8 @@ from opboost.privacy.releases import (
     SampledGaussianRelease,
     SelectionRelease,
     SharedByCoins,
-    SkellamRelease,
     SkellamRounds,
     gaussian,
-    joint_mu,
 )
 
 positive = st.floats(1e-6, 1e6)
@@ -44,12 +41,6 @@ def test_a_gaussian_releases_mu_is_not_below_sensitivity_over_deviation(l2, std,
     assert gaussian(l2, std, rate=rate, count=3) == SampledGaussianRelease(rate=rate, mu=release.mu, count=3)
 
 
-@given(st.lists(positive, min_size=1, max_size=4))
-def test_a_joint_mu_is_not_below_the_norm_of_its_coordinates(ratios):
-    assert Fraction(joint_mu(ratios)) ** 2 >= sum(Fraction(ratio) ** 2 for ratio in ratios)
-    assert joint_mu(ratios) == pytest.approx(math.hypot(*ratios), rel=1e-14)
-
-
 @pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan, True, "1", None])
 @pytest.mark.parametrize(
     "release",
@@ -58,16 +49,13 @@ def test_a_joint_mu_is_not_below_the_norm_of_its_coordinates(ratios):
         lambda v: SelectionRelease(epsilon=v),
         lambda v: LaplaceRelease(l1=1, scale=v),
         lambda v: GaussianRelease(mu=v),
-        lambda v: DiscreteGaussianRelease(mu=v),
         lambda v: SampledGaussianRelease(rate=0.5, mu=v),
-        lambda v: SkellamRelease(l1=1, l2_squared=1, variance=v),
         lambda v: SkellamRounds(mu=v, largest=(1,), variances=(1.0,), n_rounds=1),
         lambda v: SkellamRounds(mu=1.0, largest=(1, v), variances=(1.0, 1.0), n_rounds=1),
         lambda v: SkellamRounds(mu=1.0, largest=(1, 1), variances=(1.0, v), n_rounds=1),
         lambda v: FilteredRelease(order=2, rho=v),
         lambda v: gaussian(v, 1.0),
         lambda v: gaussian(1.0, v),
-        lambda v: joint_mu([1.0, v]),
     ],
 )
 def test_a_number_that_is_not_positive_and_finite_is_refused(release, value):
@@ -81,7 +69,7 @@ def test_a_release_happens_a_whole_number_of_times(count):
         lambda: GaussianRelease(mu=1.0, count=count),
         lambda: SkellamRounds(mu=1.0, largest=(1,), variances=(1.0,), n_rounds=count),
     ):
-        with pytest.raises(ParameterError, match="whole number of times"):
+        with pytest.raises(ParameterError, match="number of times"):
             release()
 
 
@@ -95,12 +83,6 @@ def test_skellam_rounds_have_a_variance_for_every_coordinate(variances):
 def test_a_sampling_rate_is_a_probability(rate):
     with pytest.raises(ParameterError, match="rate"):
         SampledGaussianRelease(rate=rate, mu=1.0)
-
-
-@pytest.mark.parametrize(("l1", "l2_squared"), [(0, 1), (2, 5), (2, 0), (1.5, 1)])
-def test_skellam_noise_needs_sensitivities_in_whole_steps_that_agree(l1, l2_squared):
-    with pytest.raises(ParameterError, match="whole steps"):
-        SkellamRelease(l1=l1, l2_squared=l2_squared, variance=10.0)
 
 
 @pytest.mark.parametrize("order", [1, 0, 2.5, True])

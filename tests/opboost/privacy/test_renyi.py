@@ -17,17 +17,15 @@ from scipy.stats import norm
 from opboost.errors import AccountError, ParameterError
 from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.releases import (
-    DiscreteGaussianRelease,
     FilteredRelease,
     GaussianRelease,
     LaplaceRelease,
     PureRelease,
     SampledGaussianRelease,
     SelectionRelease,
-    SkellamRelease,
     SkellamRounds,
 )
-from opboost.privacy.renyi import ORDERS, ChargeTable, divergence, renyi_delta, renyi_epsilon, sampled_gaussian
+from opboost.privacy.renyi import ORDERS, ChargeTable, divergence, renyi_epsilon, sampled_gaussian
 
 FEW = (2, 3, 5, 11, 40)
 
@@ -98,16 +96,6 @@ def test_the_divergence_of_randomised_response_is_met_and_nine_tenths_of_it_are_
     found = [of_tables(log_p, log_p[::-1], order) for order in FEW]
     assert divergence(PureRelease(epsilon=1.5), FEW) == pytest.approx(found, rel=ROUNDING)
     assert (divergence(PureRelease(epsilon=1.5), FEW) * 0.9 < found).all()
-
-
-@pytest.mark.parametrize("std", [0.7, 2.0, 10.0])
-@pytest.mark.parametrize("shift", [1, 4])
-def test_discrete_gaussian_noise_diverges_as_the_continuous_does(std, shift):
-    z = np.arange(-3000, 3001)
-    found = [of_tables(log_discrete_gaussian(z, std), log_discrete_gaussian(z - shift, std), order) for order in FEW]
-    stated = divergence(DiscreteGaussianRelease(mu=shift / std), FEW)
-    assert stated == pytest.approx(found, rel=ROUNDING)
-    assert (stated == divergence(GaussianRelease(mu=shift / std), FEW)).all()
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5])
@@ -182,15 +170,20 @@ def test_skellam_noise_diverges_at_most_as_stated(mean, shifts):
             terms = order * log_p[finite] + (1 - order) * log_q[finite]
             assert max(terms[0], terms[-1]) < terms.max() - 30, "outputs that count are missing"
             found += float(logsumexp(terms) / (order - 1))
-        release = SkellamRelease(l1=sum(shifts), l2_squared=sum(s**2 for s in shifts), variance=2.0 * mean)
+        release, doubled = (
+            SkellamRounds(
+                mu=math.sqrt(sum(s**2 for s in shifts) / variance),
+                largest=shifts,
+                variances=(variance,) * len(shifts),
+                n_rounds=1,
+            )
+            for variance in (2.0 * mean, 4.0 * mean)
+        )
         stated = divergence(release, (order,))[0]
         assert found <= stated
         if mean == 500:
             assert stated < found * 1.05
-            half = divergence(
-                SkellamRelease(l1=release.l1, l2_squared=release.l2_squared, variance=4.0 * mean), (order,)
-            )
-            assert half[0] < found, "a variance twice as large as it is would not be noticed"
+            assert divergence(doubled, (order,))[0] < found, "a variance twice as large as it is would not be noticed"
 
 
 @pytest.mark.parametrize("order", [2, 8])
@@ -226,14 +219,6 @@ def test_a_published_conversion_that_takes_the_divergence_for_its_log_moment_is_
     rho = divergence(GaussianRelease(mu=mu), ORDERS)
     claimed = ((rho - math.log(5e-8)) / np.array(ORDERS)).min()
     assert claimed < gaussian_epsilon(mu, 5e-8) * 0.7
-
-
-@given(st.floats(0.01, 3), st.floats(-15, -2).map(lambda log: 10**log))
-@settings(max_examples=100, deadline=None)
-def test_delta_and_epsilon_are_each_others_inverse(mu, delta):
-    rho = divergence(GaussianRelease(mu=mu), ORDERS)
-    epsilon, _ = renyi_epsilon(ORDERS, rho, delta)
-    assert epsilon == 0 or renyi_delta(ORDERS, rho, epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 @given(st.floats(0.001, 1), st.sampled_from([2, 9, 50, 400]), st.floats(1e-4, 2), st.integers(0, 2**32))

@@ -13,8 +13,8 @@ from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.privacy.accounting import by_gaussian
-from opboost.privacy.gaussian import gaussian_mu
 from opboost.sklearn import dpboost, inprivate
+from tests.support.gaussian_budget import gaussian_mu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -15,9 +15,10 @@ from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, load_model
 from opboost.errors import ParameterError, SchemaError
 from opboost.horizontal.federated.training import Choices
 from opboost.metrics import auc
-from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.trees.model_file import save_model
+from tests.support.gaussian_budget import gaussian_mu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from opboost.arrays import Nodes, Sums
 from opboost.trees.binning import BinnedTable, bin_values
+from opboost.trees.column_sampling import ColumnSampler
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder
 from opboost.trees.kernels.packing import grad_of, hess_of
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid, Logistic, Loss, SquaredError
+from opboost.trees.losses import GradientGrid, Logistic, Loss, SquaredError
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
@@ -69,7 +70,7 @@ class CountingHolder(LocalHolder):
 
 
 def _grow_on(
-    holder: LocalHolder, table: BinnedTable, grid: Grid, rules: Rules, columns: np.ndarray | None = None
+    holder: LocalHolder, table: BinnedTable, grid: GradientGrid, rules: Rules, columns: np.ndarray | None = None
 ) -> Tree:
     holder.start_tree(0)
     none = Constraints.none(table.axes.n_columns)
@@ -82,6 +83,7 @@ def _grow_on(
         max_leaves=0,
         limits=none.at_root(np.arange(table.axes.n_columns) if columns is None else columns),
         room=HistogramRoom(table.axes.n_bins),
+        columns=ColumnSampler(np.arange(table.axes.n_columns), 1.0, 1.0, np.random.default_rng(0)),
     )
 
 

@@ -10,12 +10,12 @@ from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.holder import LocalHolder, RowHolder, SummedHolders
 from opboost.trees.kernels.division import ROWS
 from opboost.trees.kernels.packing import BLOCK
-from opboost.trees.losses import Grid, Loss, Softmax, SquaredError
+from opboost.trees.losses import GradientGrid, Loss, Softmax, SquaredError
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
 SQUARED = SquaredError()
-GRID = Grid(2.0**16, 2.0**16)
+GRID = GradientGrid(2.0**16, 2.0**16)
 ROOT = np.zeros(1, np.int32)
 SEEDS = st.integers(0, 2**32 - 1)
 

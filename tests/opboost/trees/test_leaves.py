@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from opboost.trees.leaves import NewtonLeaves
-from opboost.trees.losses import Grid
+from opboost.trees.losses import GradientGrid
 
-GRID = Grid(2.0**20, 2.0**10)
+GRID = GradientGrid(2.0**20, 2.0**10)
 
 
 FREE = np.array([-np.inf]), np.array([np.inf])

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from opboost.arrays import HistogramAxes
-from opboost.trees.constraints import Constraints, Limits
-from opboost.trees.losses import Grid
+from opboost.trees.constraints import Constraints, NodeLimits
+from opboost.trees.losses import GradientGrid
 from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 
-GRID = Grid(2.0**20, 2.0**10)
+GRID = GradientGrid(2.0**20, 2.0**10)
 AXES = HistogramAxes.from_bin_counts([2, 2])
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -32,7 +32,7 @@ def _choose(
     return splitter.choose(_children(histograms, limits))
 
 
-def _children(histograms: np.ndarray, limits: Limits) -> Children:
+def _children(histograms: np.ndarray, limits: NodeLimits) -> Children:
     """Nodes of which every histogram was asked for."""
     nothing = np.empty((0, *histograms.shape[1:]), np.int64)
     totals = np.ascontiguousarray(histograms[:, :, :3].sum(axis=2))

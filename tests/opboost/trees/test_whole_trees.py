@@ -19,7 +19,7 @@ from opboost.trees.binning import BinnedTable, bin_categories, bin_values
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.packing import grad_of, hess_of
-from opboost.trees.losses import Grid, Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses import GradientGrid, Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Tree
 
 ROUNDING = 1e-11
@@ -68,7 +68,7 @@ class Search:
         step = loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step
         self.bound = step or np.inf
         first = loss.initial_scores(labels, weights)
-        self.grid: Grid = loss.grid(labels, weights, first)
+        self.grid: GradientGrid = loss.grid(labels, weights, first)
         words = np.empty((loss.n_outputs, len(labels)), np.int64)
         loss.gradients(
             np.repeat(first[:, None].astype(loss.score_type), len(labels), axis=1),

@@ -20,7 +20,6 @@ from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.ranking import RankedColumn, rank
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
@@ -32,6 +31,7 @@ from parties.ledger.due_cells import here
 from parties.ledger.release_ledger import Ledger
 from parties.tables.data_files import stamp_of
 from parties.vertical.release_offer import ReleasedTable, rank_columns
+from tests.support.ranked_columns import RankedColumn, rank
 from tests.support.released_partitions import OCCASION, encoded, release
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
@@ -209,7 +209,7 @@ def test_nothing_is_drawn_over_budget_or_from_data_that_changed(
 
 
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parties.cluster.dask_cluster.WAIT_S", 0.2)
+    monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 0.2)
     with (
         pytest.raises(ConfigError, match="no scheduler answers at"),
         cluster(DaskSection(scheduler="tcp://127.0.0.1:1")),

@@ -346,7 +346,7 @@ def test_a_cluster_that_gives_up_ends_in_a_sentence(client: Client) -> None:
 def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     import distributed
 
-    monkeypatch.setattr("parties.cluster.dask_cluster.WAIT_S", 2)
+    monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 2)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as none,
         pytest.raises(ConfigError, match="has no worker"),

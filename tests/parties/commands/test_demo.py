@@ -16,7 +16,6 @@ import pytest
 from opboost import rng
 from opboost.arrays import Values
 from opboost.preprocess import encode
-from opboost.ranking import dense_ranks
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.commands import demo
@@ -30,6 +29,7 @@ from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 from tests.support.modes import exposed, open_umask
+from tests.support.ranked_columns import dense_ranks
 
 MARKED = {"bank": "income", "retailer": "spend"}
 RETAILER_WORDS = [b"payment_delay", b"discount_share", b"essentials_share", b"loyalty", b"platinum", b"abroad"]
@@ -58,7 +58,7 @@ def summary(out: Path) -> dict[str, Any]:
     mark(demo.sample_folder(), sample)
     with open_umask(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_folder", lambda: sample)
-        return demo.run_demo(out, epsilon=0.1, mechanism="global", terminal=Terminal())
+        return demo.run_demo(out, epsilon=demo.EPSILON, mechanism="global", terminal=Terminal())
 
 
 @pytest.mark.usefixtures("summary")
@@ -150,10 +150,11 @@ def test_the_summary_says_what_was_done_and_what_it_cost(summary: dict[str, Any]
 
 
 def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[str, Any]) -> None:
-    # On 3,600 test records an AUC has a standard error below 0.01; the gain is about 0.18 on the sample.
+    # On 3,600 test records an AUC has a standard error below 0.01; the gain is about 0.16 on the sample.
     assert summary["score_active_only"] > 0.6
     assert summary["score_joint"] > summary["score_active_only"] + 0.1
-    assert summary["score_joint_desensitized"] > summary["score_active_only"] + 0.1
+    assert summary["score_joint"] > 0.83
+    assert summary["score_joint_desensitized"] > summary["score_active_only"] + 0.05
     assert summary["score_central"] > summary["score_joint"] - 0.02
 
 
@@ -161,7 +162,8 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 def test_both_run_folders_are_complete(out: Path) -> None:
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
     common |= {"report.html", "report.json"}
-    predictions = {"fit.json", "metrics.json", "partners.json", "predictions.csv", "predictions_desensitized.csv"}
+    predictions = {"fit.json", "metrics.json", "partners.json", "noise.json"}
+    predictions |= {"predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
     assert found == {"bank": common | predictions, "retailer": common}
 

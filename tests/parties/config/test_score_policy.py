@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from pydantic import ValidationError
 
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses import Logistic, Loss, Poisson, Quantiles, Softmax, SquaredError
 from parties.config.score_policy import RevealSection
 from parties.errors import ConfigError
 from parties.vertical.prediction_output import prediction_table
@@ -72,7 +72,7 @@ def test_neither_rank_nor_order_tells_what_rounding_or_bins_hid() -> None:
 @pytest.mark.parametrize(
     ("policy", "loss", "words"),
     [
-        ({"top": 3}, Softmax(3), "one score per record, but the model has 3 classes"),
+        ({"top": 3}, Softmax(3), "one score per record, but the model has 3 scores"),
         ({"bins": 3}, SquaredError(), "reg:squarederror; list the edges"),
         ({"bins": 3}, Poisson(), "count:poisson; list the edges"),
     ],
@@ -125,3 +125,13 @@ def test_policies_have_one_wording_each() -> None:
     assert RevealSection(bins=[1, 2]).words() == RevealSection(bins=[1.0, 2.0]).words()
     longest = RevealSection(top=10**9, bins=[-1e-300 / 7 * (20 - i) for i in range(20)])
     assert Terms(reveal=longest.words()).reveal == longest.words()
+
+
+def test_quantiles_are_written_under_their_names_and_made_coarse() -> None:
+    loss, found = Quantiles((0.1, 0.9)), np.array([[0.12, 0.98], [np.nan, np.nan]])
+    table = prediction_table(pd.Index(["a", "b"], dtype=object), found, np.array([0, 1], np.uint8), loss=loss)
+    assert list(table.columns) == ["id", "quantile_0.1", "quantile_0.9", "status"]
+    coarse = RevealSection(round=1).apply(table)
+    assert coarse["quantile_0.9"].fillna(-1).tolist() == [1.0, -1]
+    with pytest.raises(ConfigError, match="one score per record, but the model has 2 scores"):
+        RevealSection(top=1).check(loss)

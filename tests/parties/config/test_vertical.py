@@ -258,6 +258,12 @@ def test_a_model_has_the_defaults_of_the_boosting_parameters() -> None:
     assert ModelSection().parameters() == BoostingParameters()
 
 
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("reg:quantileerror", {"quantile_alpha": (0.1, 0.9)}),
+    ("reg:tweedie", {"tweedie_variance_power": 1.2}),
+    ("reg:pseudohubererror", {"huber_slope": 0.5}),
+    ("survival:aft", {"aft_loss_distribution": "logistic", "aft_loss_distribution_scale": 0.5}),
+]
 MODEL: dict[str, Any] = {
     "objective": "count:poisson",
     "engine": "xgboost",
@@ -266,6 +272,9 @@ MODEL: dict[str, Any] = {
     "max_leaves": 9,
     "learning_rate": 0.1,
     "reg_lambda": 2.0,
+    "reg_alpha": 0.2,
+    "colsample_bylevel": 0.7,
+    "colsample_bynode": 0.6,
     "gamma": 0.5,
     "min_child_weight": 3.0,
     "max_delta_step": 0.4,
@@ -285,7 +294,8 @@ MODEL: dict[str, Any] = {
 
 
 def test_every_key_of_a_model_is_read_and_reaches_what_it_is_for(tmp_path: Path) -> None:
-    assert MODEL.keys() | {"n_classes"} == ModelSection.model_fields.keys()
+    of_losses = {key for _, settings in SETTINGS for key in settings}
+    assert MODEL.keys() | {"n_classes"} | of_losses == ModelSection.model_fields.keys()
     section = read(tmp_path, {**ACTIVE, "model": MODEL}).model
     parameters, names = section.parameters(), {field.name for field in fields(BoostingParameters)}
     assert names < MODEL.keys()
@@ -300,6 +310,13 @@ def test_every_key_of_a_model_is_read_and_reaches_what_it_is_for(tmp_path: Path)
     again = section.validation(200)
     assert again is not None
     assert again.is_held_out.tolist() == plan.is_held_out.tolist()
+
+
+@pytest.mark.parametrize(("objective", "settings"), SETTINGS)
+def test_the_settings_of_a_loss_reach_it_and_no_other(objective: Any, settings: dict[str, Any]) -> None:
+    assert ModelSection(objective=objective, **settings).loss().settings == settings
+    with pytest.raises(ParameterError, match=f"the objective reg:gamma has no {min(settings)}"):
+        ModelSection(objective="reg:gamma", **settings).loss()
 
 
 def test_without_a_share_to_validate_on_nothing_is_held_out() -> None:

@@ -58,10 +58,11 @@ class Contributions:
     def __init__(self, noise: LeafNoise) -> None:
         self._std, self._prices = noise.grad_std, noise.prices()
         self._of_answers: dict[int, tuple[Any, Any]] = {}
-        accounts = noise.filter_for(len(rows(0)[1]))
+        n_records = len(rows(0)[1])
+        accounts = noise.filter_for(n_records)
         assert accounts is not None
         self.budget = accounts.budget
-        self.spent = np.zeros(accounts.n_records)
+        self.spent = np.zeros(n_records)
 
     def note(self, records: Any, totals: Any) -> None:
         """Keep what the records contribute to an answer, which is not released yet."""

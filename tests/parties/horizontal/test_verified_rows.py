@@ -168,7 +168,7 @@ def test_a_refusal_by_the_account_changes_nothing_either(monkeypatch: pytest.Mon
 
     def note_first(self: Any, splits: Any) -> None:
         self._split.append(splits.nodes)
-        self._answers.divide(splits)
+        self._holder.divide(splits)
 
     assert not is_changed()
     monkeypatch.setattr(AskedRows, "divide", note_first)

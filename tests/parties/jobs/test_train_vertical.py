@@ -16,6 +16,7 @@ from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.run_folder import RunFolder
 from protocols.errors import KeyFileError, PeerLost
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -64,8 +65,8 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     ),
     "unknown metric": (
         "run.model",
-        {"validation_fraction": 0.2, "eval_metric": ["auc", "aucpr"]},
-        "eval_metric 'aucpr' does not score",
+        {"validation_fraction": 0.2, "eval_metric": ["auc", "auc-of-pr"]},
+        "eval_metric 'auc-of-pr' does not score",
     ),
     "metric of another objective": (
         "run.model",
@@ -278,12 +279,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path
     return sites
 
 
-def predict_both(trained: Any, outcomes: Outcomes, mode: str, out: Path, ids: Path | None = None) -> pd.DataFrame:
+def predict_both(
+    trained: Any, outcomes: Outcomes, mode: str, out: Path, ids: Path | None = None, *, reasons: int = 0
+) -> pd.DataFrame:
     """The bank's predictions, written to and read from a file; the shop answers where the mode needs it."""
     run_files = {site.party: site.path / "run.yaml" for site in (trained.bank, trained.shop)}
     calls: dict[str, Callable[[], Any]] = {
         "bank": lambda: predict_active(
-            run_files["bank"], data=None, ids=ids, mode=mode, out=out, insecure=False, terminal=SILENT
+            run_files["bank"], data=None, ids=ids, mode=mode, out=out, reasons=reasons, insecure=False, terminal=SILENT
         ),
         "shop": lambda: serve_passive(run_files["shop"], data=None, insecure=False, terminal=SILENT),
     }
@@ -321,6 +324,32 @@ def test_scoring_alone_with_shared_thresholds_is_the_same_as_asking(
         terminal=SILENT,
     )
     pd.testing.assert_frame_equal(pd.read_csv(alone), asked, check_exact=True)
+
+
+def test_reasons_name_the_columns_that_raised_a_score_most(trained: Any, outcomes: Outcomes, tmp_path: Path) -> None:
+    """Without a further question: the answers that are scored are explained. Alone, the bank finds the same reasons."""
+    plain = predict_both(trained, outcomes, "routed", tmp_path / "plain.csv")
+    found = predict_both(trained, outcomes, "routed", tmp_path / "routed.csv", reasons=2)
+    pd.testing.assert_frame_equal(found[list(plain.columns)], plain, check_exact=True)
+    model = RunFolder(trained.bank.run_folder).load_joint_model().ensemble
+    names = {column.name if column.owner is None else f"shop: {column.name}" for column in model.columns}
+    said = set(found["reason_1"].dropna()) | set(found["reason_2"].dropna())
+    assert said <= names
+    assert any(name.startswith("shop: ") for name in said)
+    assert not (found["reason_1"].isna() & found["reason_2"].notna()).any()
+    in_clear = tmp_path / "both.csv"
+    trained.bank.table.merge(trained.shop.table, on="id").to_csv(in_clear, index=False)
+    alone = predict_active(
+        trained.bank.path / "run.yaml",
+        data=in_clear,
+        ids=None,
+        mode="local",
+        out=tmp_path / "local.csv",
+        reasons=2,
+        insecure=False,
+        terminal=SILENT,
+    )
+    pd.testing.assert_frame_equal(pd.read_csv(alone), found, check_exact=True)
 
 
 def test_desensitized_answers_are_drawn_once_and_are_not_the_exact_ones(

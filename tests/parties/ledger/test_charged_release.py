@@ -446,6 +446,16 @@ DAMAGES = {
     "names are lost": "DELETE FROM name_sets",
     "the index is lost": "DELETE FROM members",
     "two draws were exchanged": "UPDATE draws SET charge = CASE charge WHEN 2 THEN 3 WHEN 3 THEN 2 ELSE charge END",
+    "the index confuses records": "UPDATE members SET place = (SELECT MAX(place) FROM members) - place",
+    "the index goes beyond": "UPDATE members SET place = 5000 WHERE place = 3",
+    "a draw is of another column": "UPDATE draws SET family = (SELECT family FROM draws WHERE number = 2) "
+    "WHERE number = 1",
+}
+
+# What hides a cell: it would be charged and drawn anew.
+HIDDEN = {
+    "a name of the index was changed": "UPDATE members SET name = zeroblob(16) WHERE place = 3",
+    "the column of a draw was changed": "UPDATE draws SET family = zeroblob(16) WHERE number = 1",
 }
 
 
@@ -458,6 +468,15 @@ def test_damaged_cells_are_refused_with_what_to_restore(path: Path, job: Job, st
         on_account(path, job)
     assert "Restore the file and its head from the same backup. Nothing was released" in str(found.value)
     assert kinds(path)["charge"] == 3
+
+
+@pytest.mark.parametrize("statement", [*DAMAGES.values(), *HIDDEN.values()], ids=[*DAMAGES, *HIDDEN])
+def test_verifying_finds_all_damage_even_what_hides_a_cell(path: Path, statement: str) -> None:
+    on_account(path, train())
+    on_account(path, lambda account: account.ledger.verify())
+    meddle(path, statement)
+    with pytest.raises(LedgerError, match=r"are not those that were drawn|lacks cells"):
+        on_account(path, lambda account: account.ledger.verify())
 
 
 def test_large_sets_are_found_by_their_pieces_and_small_ones_by_an_index(

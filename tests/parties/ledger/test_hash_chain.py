@@ -19,7 +19,7 @@ from parties.ledger import hash_chain
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
-from parties.ledger.ledger_lines import Occasion, Release, Reuse
+from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.release_ledger import Ledger
 from parties.tables.blocks import NAME
 
@@ -30,7 +30,7 @@ N_TIMES = 12
 N_LINES = 1 + 6 * N_TIMES
 
 
-def release(column: str, mechanism: str, *, epsilon: float = 0.1, n: int = 3) -> Release:
+def release(column: str, mechanism: str, *, epsilon: float = 0.1, n: int = 3) -> ChargedColumn:
     cost = Cost(
         column=column,
         loss=lambda points: points * epsilon,
@@ -40,7 +40,7 @@ def release(column: str, mechanism: str, *, epsilon: float = 0.1, n: int = 3) ->
         unit=Unit(2.0, "2 original units"),
         records=np.arange(n, dtype=np.uint64),
     )
-    return Release(schema="s", mechanism=mechanism, terms={"mechanism": "global"}, cost=cost)
+    return ChargedColumn(schema="s", mechanism=mechanism, terms={"mechanism": "global"}, cost=cost)
 
 
 def spend(path: Path, n_times: int, *, first: int = 0) -> None:

@@ -20,7 +20,7 @@ from parties.errors import LedgerError, OverBudget
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
-from parties.ledger.ledger_lines import Occasion, Release, Reuse, canonical, records_digest, seal
+from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse, canonical, records_digest, seal
 from parties.ledger.record_sets import keep_records
 from parties.ledger.release_ledger import Ledger
 from parties.session.termination import termination_message
@@ -30,7 +30,7 @@ SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
 
 
-def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, n: int = 3) -> Release:
+def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, n: int = 3) -> ChargedColumn:
     records = np.arange(n, dtype=np.uint64)
     cost = Cost(
         column=column,
@@ -40,7 +40,7 @@ def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.
         unit=Unit(2.0, "2 original units"),
         records=records,
     )
-    return Release(schema="s", mechanism="m", terms={"mechanism": "global"}, cost=cost)
+    return ChargedColumn(schema="s", mechanism="m", terms={"mechanism": "global"}, cost=cost)
 
 
 def store(ledger: Ledger, charge: int, family: str = "") -> None:
@@ -169,7 +169,7 @@ def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
 
 def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
     fine = release()
-    fine = Release(schema="s", mechanism="fine", terms={}, cost=replace(fine.cost, point=0.5))
+    fine = ChargedColumn(schema="s", mechanism="fine", terms={}, cost=replace(fine.cost, point=0.5))
     with Ledger(charged) as ledger:
         ledger.charge([fine], {}, SPRING, NO_LIMIT)
         assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)

@@ -83,8 +83,8 @@ def unaligned(sites: Any, **model: Any) -> Any:
     known = sites.bank.table["id"].iloc[:40]
     sites.shop.table = sites.shop.table[~sites.shop.table["id"].isin(known)].reset_index(drop=True)
     settings = {"n_estimators": 6, "max_depth": 3, "subsample": 0.7, "validation_fraction": 0.2, "seed": 3}
-    sites.bank.run.update(wait=5, align={"method": "psi"}, model=settings | model)
-    sites.shop.run.update(wait=5, align={"method": "psi"}, seed=7, share_thresholds=True)
+    sites.bank.run.update(wait=20, align={"method": "psi"}, model=settings | model)
+    sites.shop.run.update(wait=20, align={"method": "psi"}, seed=7, share_thresholds=True)
     return sites
 
 
@@ -133,7 +133,7 @@ def test_a_killed_run_aligns_again_and_ends_with_the_same_model_for_one_charge(
     # the last word of a killed bank still left its host decides that, unless the bank has the answer.
     is_alone = not first["shop"]
     assert behind != "received done" or is_alone == (victim == "bank")
-    sites.bank.run["wait"] = 1 if is_alone else 5
+    sites.bank.run["wait"] = 1 if is_alone else 20
     assert run(sites.bank, sites.shop) == {"bank": "", "shop": ""}
     assert {"bank": kept(sites.bank), "shop": kept(sites.shop)} == {k: undisturbed[k] for k in ("bank", "shop")}
     assert charges(sites.shop) == undisturbed["charges"]
@@ -224,7 +224,7 @@ def test_of_two_peers_one_that_is_asked_alone_aligns_to_the_records_of_all(sites
     assert run(*parties, victim="shop", behind="received done")["shop"] == "killed"
     assert json.loads((sites.bank.run_folder / "journal/journal.json").read_text())["confirmed"] in ([], ["post"])
     assert (sites.bank.run_folder / "model.json").exists()
-    sites.bank.run["wait"] = 3
+    sites.bank.run["wait"] = 6  # for the post, which may have finished
     assert run(*parties) == {"bank": "", "shop": "", "post": ""}
     rows = [json.loads((site.run_folder / "meta.json").read_text())["n_rows"] for site in (sites.bank, sites.shop)]
     common = set(sites.bank.table["id"]) & set(sites.shop.table["id"]) & set(post.table["id"])

@@ -10,7 +10,7 @@ import pytest
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
-from opboost.ranking import RankedColumn, RankTable
+from opboost.ranking import RankTable
 from opboost.schema import ColumnSchema
 from opboost.trees.boosting import BoostingParameters
 from parties.ledger.ledger_lines import Occasion
@@ -18,6 +18,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Hello, Role, SplitRanks, Task, Terms
+from tests.support.ranked_columns import RankedColumn
 
 MECHANISMS = tuple(ColumnMechanism(ColumnSchema(name=name, lower=0, upper=9), MechanismSettings()) for name in "ab")
 

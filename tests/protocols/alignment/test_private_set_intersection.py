@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from protocols.alignment import private_set_intersection
 from protocols.alignment.blinding import POINT_BYTES, Cipher
-from protocols.alignment.private_set_intersection import Common, SetTerms, keyed_order, psi_initiate, psi_respond
+from protocols.alignment.private_set_intersection import AlignmentTerms, Common, keyed_order, psi_initiate, psi_respond
 from protocols.errors import DecodeError, NothingInCommon, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, CommonIds, MoreIds, OrderShare, ReblindedIds
 from protocols.messages.message import Message
@@ -83,12 +83,12 @@ def align(
     """What every party gets when a and the others bring these ids."""
     names = [name for name in sets if name != "a"]
     near, far = ends(names)
-    own = SetTerms(run_id="r", secret=secret, **terms)
+    own = AlignmentTerms(run_id="r", secret=secret, **terms)
     calls: dict[str, Callable[[], Any]] = {
         "a": lambda: psi_initiate(near, sets["a"], sizes=[len(sets[name]) for name in names], terms=own)
     }
     for name, channel in zip(names, far, strict=True):
-        theirs = SetTerms(run_id="r", secret=secret)
+        theirs = AlignmentTerms(run_id="r", secret=secret)
         calls[name] = lambda name=name, channel=channel, theirs=theirs: psi_respond(
             channel, sets[name], size=len(sets["a"]), terms=theirs
         )
@@ -165,7 +165,7 @@ def test_no_more_than_a_few_chunks_wait_at_a_slow_party(monkeypatch: pytest.Monk
     near, far = memory_pair("a", "b")
     ids = named(*map(str, range(40)))
     found = run_all(
-        {"b": lambda: psi_respond(far, ids, size=1, terms=SetTerms(run_id="r", secret=SECRET))}, [], wait_s=0.5
+        {"b": lambda: psi_respond(far, ids, size=1, terms=AlignmentTerms(run_id="r", secret=SECRET))}, [], wait_s=0.5
     )
     assert found == {}
     near.send(OrderShare(random=bytes(32)))
@@ -189,7 +189,7 @@ def test_sets_that_do_not_meet_are_refused_and_nobody_is_told_anything(secret: b
 def test_other_secrets_find_nothing() -> None:
     near, far = memory_pair("a", "b")
     there, here = near, far
-    terms = [SetTerms(run_id="r", secret=secret) for secret in (SECRET, SECRET[::-1])]
+    terms = [AlignmentTerms(run_id="r", secret=secret) for secret in (SECRET, SECRET[::-1])]
     found = run_all(
         {
             "a": lambda: psi_initiate([there], named("1"), sizes=[1], terms=terms[0]),
@@ -296,7 +296,7 @@ def scripted(replies: Sequence[Message], ids: Sequence[bytes], role: str, size: 
     near, far = memory_pair("a", "b")
     for message in replies:
         (far if role == "a" else near).send(message)
-    terms = SetTerms(run_id="r", secret=None)
+    terms = AlignmentTerms(run_id="r", secret=None)
     calls = {
         "a": lambda: psi_initiate([near], ids, sizes=[size], terms=terms),
         "b": lambda: psi_respond(far, ids, size=size, terms=terms),
@@ -452,5 +452,5 @@ def test_memory_is_a_few_hundred_bytes_per_id() -> None:
 
 
 def test_secrets_and_keys_do_not_show() -> None:
-    assert SECRET.hex() not in repr(SetTerms(run_id="r", secret=SECRET))
-    assert "secret" not in repr(SetTerms(run_id="r", secret=SECRET))
+    assert SECRET.hex() not in repr(AlignmentTerms(run_id="r", secret=SECRET))
+    assert "secret" not in repr(AlignmentTerms(run_id="r", secret=SECRET))

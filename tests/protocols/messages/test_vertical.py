@@ -20,6 +20,7 @@ from protocols.messages.vertical import (
     Heartbeat,
     Held,
     Hello,
+    MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
@@ -57,6 +58,7 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Held, {"offer": "f" * 64, "column": 1, "row": 7}),
     (Offer, {"columns": (), "guarantee": {}}),
     (RankChunk, RANKS),
+    (MoreRanks, {}),
     (SplitRanks, SPLITS),
     (Thresholds, {"router": None}),
     (Ask, {"ids": ("x",), "desensitized": True}),
@@ -176,6 +178,7 @@ def test_an_offer_has_no_place_for_bounds_categories_or_values() -> None:
         "mechanism",
         "law",
         "epsilon",
+        "codes",
     }
     assert set(Offer.model_fields) == {"columns", "guarantee"}
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from protocols.errors import DecodeError, VersionMismatch
-from protocols.messages.fields import COUNT_LIMIT
+from protocols.messages.fields import MAX_COUNT
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.message import PROTOCOL_VERSION, Message
 from protocols.messages.vertical import (
@@ -39,7 +39,7 @@ from protocols.transport.codec import Frame, decode, encode, size_bytes
 
 _texts = st.text(max_size=20)
 _names = st.text(min_size=1, max_size=20)
-_counts = st.integers(0, COUNT_LIMIT - 1)
+_counts = st.integers(0, MAX_COUNT - 1)
 _digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 _floats = st.floats(allow_nan=False)
 _losses = st.floats(min_value=0)
@@ -90,7 +90,7 @@ MESSAGES = st.one_of(
         plan=_terms,
         agreed=_terms,
         held=st.none() | st.builds(Held, offer=_digests, column=_counts, row=_counts),
-        max_rows=st.none() | st.integers(1, COUNT_LIMIT - 1),
+        max_rows=st.none() | st.integers(1, MAX_COUNT - 1),
         comes_again=st.booleans(),
     ),
     st.builds(IdConfirmation, tag=st.binary(min_size=32, max_size=32)),

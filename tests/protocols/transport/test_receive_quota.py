@@ -30,8 +30,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (zmq_listener, zmq_channel):
-        monkeypatch.setattr(module, "MAX_AHEAD_BYTES", LIMIT)
+    monkeypatch.setattr(zmq_listener, "MAX_AHEAD_BYTES", LIMIT)
+    monkeypatch.setattr(zmq_channel, "MAX_AHEAD_BYTES", LIMIT)
 
 
 def greet(peer: socket.socket, name: bytes, kind: bytes) -> None:
@@ -123,6 +123,29 @@ def test_messages_that_are_large_together_are_cut_off_and_end_the_run(
     time.sleep(0.5)
     with pytest.raises(UnexpectedMessage, match=r"^b sent more than 8 MiB ahead of its turn$"):
         within(10, listener.channel("c").receive)
+    sender.join(10)
+    assert not sender.is_alive()
+
+
+def test_messages_that_are_large_together_are_cut_off_at_the_one_who_connects(
+    network: Any, within: Within, narrow: None
+) -> None:
+    listener = network.listen("b")
+    channel = network.connect(listener.address)
+    channel.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    chunk = RankChunk(column=0, start=0, ranks=np.zeros(4 << 20, np.uint8))
+
+    def send() -> None:
+        with suppress(ProtocolError):
+            for _ in range(200):
+                listener.channel("b").send(chunk)
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    time.sleep(0.5)
+    with pytest.raises(UnexpectedMessage, match=r"^a sent more than 8 MiB ahead of its turn, or "):
+        within(10, lambda: [channel.receive() for _ in range(200)])
     sender.join(10)
     assert not sender.is_alive()
 

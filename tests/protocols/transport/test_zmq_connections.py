@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.messages.vertical import Abort, Done
-from protocols.transport import zmq_listener
+from protocols.transport import zmq_authenticator, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import HANDSHAKE_BYTES
-from protocols.transport.zmq_connections import latest
+from protocols.transport.zmq_connections import due_news, latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -116,8 +116,9 @@ def test_a_connection_that_proved_its_key_outlasts_all_that_did_not(
 
 @linux
 def test_a_peer_that_opens_one_connection_after_the_other_is_bounded_too(
-    network: Any, within: Within, few: None, opened: ExitStack
+    network: Any, within: Within, few: None, opened: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(zmq_authenticator, "MAX_CONNECTIONS", 1000)
     listener = network.listen("b", "c")
     network.connect(listener.address, own="c").send(Done())
     assert within(5, lambda: hear(listener, "c")) == Done()
@@ -257,3 +258,16 @@ def test_of_events_that_nobody_fetched_enough_is_kept_to_know_who_is_still_there
         lost.append([peers.is_lost(str(descriptor)) for descriptor in speaking])
     assert lost[0] == lost[1]
     assert len(latest(news)) <= 2 * 3 + 3
+
+
+@given(moved=moves)
+def test_the_end_of_a_connection_waits_and_holds_up_no_other(moved: Any) -> None:
+    news = told(moved, set())
+    assert due_news(news, is_all=True) == (news, [])
+    due, waiting = due_news(news, is_all=False)
+    assert D not in [event["event"] for event in due]
+    for descriptor in (1, 2, 3):
+        mine = [event for event in news if event["value"] == descriptor]
+        n_due = next((i for i, event in enumerate(mine) if event["event"] == D), len(mine))
+        assert [event for event in due if event["value"] == descriptor] == mine[:n_due]
+        assert [event for event in waiting if event["value"] == descriptor] == mine[n_due:]

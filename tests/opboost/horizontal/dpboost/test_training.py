@@ -13,10 +13,10 @@ from opboost.horizontal.dpboost import training as dpboost
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes
 from opboost.horizontal.dpboost.training import DPBoostSettings
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import squared_error_gradients
+from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.releases import LaplaceRelease, SelectionRelease
-from opboost.rng import seeded
+from opboost.rng import BitSource, seeded
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -63,7 +63,7 @@ def deals_seen(chosen: DPBoostSettings, epsilon: float = math.inf, n_rows: int =
         *table(n_rows),
         PublicGrid([(0, 1)] * 2, 8),
         chosen,
-        gradients=squared_error_gradients,
+        gradients=squared_gradients,
         epsilon=epsilon,
         initial=lambda labels, rng: 0.0,
         deals=watched,
@@ -100,6 +100,8 @@ class OneCoinEach:
     def words(self, count: int) -> np.ndarray:
         self._n_drawn += 1
         return self._columns[self._n_drawn - 1, :count]
+
+    uniforms = BitSource.uniforms
 
 
 def parts_with(draw, n_records: int, is_eligible=lambda part, n: np.ones(n, np.bool_), seed: int = 4) -> list[set[int]]:

@@ -14,7 +14,7 @@ from opboost.horizontal.federated.query_holder import QueryHolder
 from opboost.horizontal.federated.training import Choices, train
 from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
-from opboost.horizontal.splits.column_schedule import uniforms_of
+from opboost.horizontal.splits.column_schedule import uniforms_ahead
 from opboost.horizontal.splits.split_candidates import uniform_candidates
 from opboost.trees.complete import RandomRule, grow_complete_tree
 
@@ -337,6 +337,6 @@ def test_a_random_tree_of_one_turn_is_complete():
     update = weight_update("newton", is_classification=True)
     holder = client(*data(), update, choices("tr"))
     holder.start_tree(0)
-    rule = RandomRule(COLUMNS.axes, columns=lambda: np.array([1]), uniforms=uniforms_of(rng.seeded(0)))
+    rule = RandomRule(COLUMNS.axes, columns=lambda: np.array([1]), uniforms=uniforms_ahead(rng.seeded(0)))
     tree = grow_complete_tree(holder, rule=rule, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=COLUMNS.axes, depth=3)
     assert set(tree.columns[:7].tolist()) == {1}

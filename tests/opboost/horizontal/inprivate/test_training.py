@@ -13,7 +13,7 @@ from opboost.horizontal.inprivate import training as inprivate
 from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, messages_of_round, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import squared_error_gradients
+from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.privacy.accounting import by_pure
 from opboost.rng import seeded
 
@@ -35,7 +35,7 @@ def table(n_rows: int = 400, seed: int = 0):
 
 def owner(chosen: InPrivateSettings, n_rows: int = 400, seed: int = 0) -> Owner:
     return Owner(
-        *table(n_rows, seed), PublicGrid([(0, 1)] * 2, 8), chosen, gradients=squared_error_gradients, rng=seeded(seed)
+        *table(n_rows, seed), PublicGrid([(0, 1)] * 2, 8), chosen, gradients=squared_gradients, rng=seeded(seed)
     )
 
 
@@ -121,12 +121,7 @@ def test_without_noise_leaves_are_the_mean_residuals_of_the_round():
 def test_residuals_are_clipped_so_that_outliers_cannot_move_a_leaf_far():
     clipped = settings(n_rounds=1, max_depth=0, max_residual=0.25, reg_lambda=0.0, noise_lambda=0.0)
     one = Owner(
-        np.zeros((1000, 1)),
-        np.ones(1000),
-        PublicGrid([(0, 1)], 4),
-        clipped,
-        gradients=squared_error_gradients,
-        rng=seeded(0),
+        np.zeros((1000, 1)), np.ones(1000), PublicGrid([(0, 1)], 4), clipped, gradients=squared_gradients, rng=seeded(0)
     )
     assert one.take_turn(math.inf).values[0] == pytest.approx(0.25, abs=1e-6)
 

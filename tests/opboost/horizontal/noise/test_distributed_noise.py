@@ -13,9 +13,10 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares, owner_laws, shared_leaf_noise, weaker_promises
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
-from opboost.horizontal.rows.record_holder import Clipping, cross_entropy_gradients
+from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients
 from opboost.privacy.accounting import by_gaussian, by_renyi
-from opboost.privacy.gaussian import gaussian_epsilon, gaussian_mu
+from opboost.privacy.gaussian import gaussian_epsilon
+from tests.support.gaussian_budget import gaussian_mu
 
 CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
 DELTA = 1e-6
@@ -55,13 +56,13 @@ def test_contributions_keep_to_their_bounds_on_every_grid(noise_std: float) -> N
     clipping = replace(CLIPPING, noise_std=noise_std)
     scores = np.random.default_rng(0).normal(scale=3, size=2000)
     labels = (np.arange(2000) % 2).astype(float)
-    grad, hess = clipping.encode(*cross_entropy_gradients(scores, labels))
+    grad, hess = clipping.encode(*logistic_gradients(scores, labels))
     assert np.abs(grad).max() <= clipping.largest_steps[0]
     assert hess.max() <= clipping.largest_steps[1]
     assert clipping.norms_squared(grad, hess).max() <= clipping.sensitivity**2
     step = 1 / clipping.grid.grad_scale
     assert step <= max(1 / CLIPPING.grid.grad_scale, noise_std * 2.0**-27)
-    finest = CLIPPING.encode(*cross_entropy_gradients(scores, labels))[0] / CLIPPING.grid.grad_scale
+    finest = CLIPPING.encode(*logistic_gradients(scores, labels))[0] / CLIPPING.grid.grad_scale
     assert np.abs(grad * step - finest).max() <= step + 1 / CLIPPING.grid.grad_scale
 
 

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opboost.horizontal.federated.query_holder import _Stock
 from opboost.horizontal.splits import column_schedule
-from opboost.horizontal.splits.column_schedule import uniforms_of
+from opboost.horizontal.splits.column_schedule import uniforms_ahead
 from opboost.privacy.additive import RoundedGaussian
 from opboost.privacy.coins import RecordCoins
-from opboost.rng import BitSource, secure
+from opboost.rng import DrawnAhead, secure
 from tests.support.processes import in_a_fork
 
 N_THREADS = 4
@@ -35,7 +34,7 @@ class Numbered:
     def __init__(self) -> None:
         self.n_drawn = 0
 
-    def draw(self, count: int, *, rng: BitSource) -> NDArray[np.int64]:
+    def draw(self, count: int) -> NDArray[np.int64]:
         first = self.n_drawn
         time.sleep(0.001)
         self.n_drawn = first + count
@@ -43,12 +42,11 @@ class Numbered:
 
 
 @pytest.mark.parametrize("is_locked", [True, False])
-def test_threads_take_no_noise_twice(is_locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_Stock, "AHEAD", 4)
-    stock = _Stock(Numbered(), secure())
+def test_threads_take_no_noise_twice(is_locked: bool) -> None:
+    stock = DrawnAhead(Numbered().draw, secure(), n_ahead=4)
     if not is_locked:
         stock._lock = nullcontext()
-    taken = by_threads(lambda: stock.take((3,)), 100)
+    taken = by_threads(lambda: stock.take(3), 100)
     assert (len(np.unique(taken)) == len(taken)) == is_locked
 
 
@@ -70,7 +68,7 @@ def test_threads_take_no_uniform_number_twice(is_locked: bool, monkeypatch: pyte
     if not is_locked:
         monkeypatch.setattr(column_schedule, "Lock", nullcontext)
     source: Any = NumberedWords()
-    uniforms = uniforms_of(source)
+    uniforms = uniforms_ahead(source)
     taken = by_threads(lambda: (uniforms(3) * 2.0**53).astype(np.int64), 100)
     assert (len(np.unique(taken)) == len(taken)) == is_locked
 
@@ -93,12 +91,13 @@ def test_threads_deal_every_record_once(is_locked: bool) -> None:
 
 
 def noise() -> Callable[[int], object]:
-    stock = _Stock(RoundedGaussian(50.0), secure())
-    return lambda count: stock.take((count,)).tolist()
+    law, source = RoundedGaussian(50.0), secure()
+    stock = DrawnAhead(lambda count: law.draw(count, rng=source), source, n_ahead=1000)
+    return lambda count: stock.take(count).tolist()
 
 
 def uniform_numbers() -> Callable[[int], object]:
-    uniforms = uniforms_of(secure())
+    uniforms = uniforms_ahead(secure())
     return lambda count: uniforms(count).tolist()
 
 

@@ -11,11 +11,12 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.privacy.accounting import by_loss_distribution, by_renyi
-from opboost.privacy.gaussian import gaussian_delta, gaussian_mu
+from opboost.privacy.gaussian import gaussian_delta
 from opboost.privacy.published import sgbdt_noise, zhu_wang
 from opboost.privacy.releases import SampledGaussianRelease
 from opboost.privacy.renyi import sampled_gaussian
 from opboost.privacy.renyi_filter import RenyiFilter
+from tests.support.gaussian_budget import gaussian_mu
 
 DELTA = 5e-8
 CLIPPING = Clipping(max_grad=0.5, max_hess=1.0, ratio=4.0)

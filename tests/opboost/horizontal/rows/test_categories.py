@@ -12,10 +12,10 @@ from opboost.errors import DataError, ParameterError
 from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, run_chain
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, WalkingHolder, squared_error_gradients
+from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, WalkingHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import candidate_gains, gain_range, grid_candidates
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule
-from opboost.horizontal.splits.noisy_cells import equal_cells
+from opboost.horizontal.splits.noisy_cells import placed_cells
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.rng import seeded
 from opboost.trees.complete import RandomRule, grow_complete_tree
@@ -64,7 +64,7 @@ def test_holders_divide_rows_as_the_model_does(n_most):
     rows, labels = table(500)
     rows[:, 2] %= n_most
     rows[:2, 2] = 0, n_most - 1
-    settings = {"gradients": squared_error_gradients, "clipping": CLIPPING, "initial_score": 0.0}
+    settings = {"gradients": squared_gradients, "clipping": CLIPPING, "initial_score": 0.0}
     walking, sorting, late = (
         kind(grid.place(rows), labels, **settings) for kind in (WalkingHolder, RecordHolder, RecordHolder)
     )
@@ -105,11 +105,7 @@ def test_a_random_split_takes_every_category_as_often_and_sends_the_missing_to_t
 def holder_of(rows: np.ndarray, labels: np.ndarray, columns: PublicGrid | GridlessColumns):
     placed = columns.place(rows)
     holder = RecordHolder(
-        getattr(placed, "table", placed),
-        labels,
-        gradients=squared_error_gradients,
-        clipping=CLIPPING,
-        initial_score=0.0,
+        getattr(placed, "table", placed), labels, gradients=squared_gradients, clipping=CLIPPING, initial_score=0.0
     )
     holder.start_tree(0)
     return placed, holder
@@ -145,7 +141,9 @@ def point_gains(rows: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
     columns = GridlessColumns(BOUNDS, n_bits=4, categorical=(0, 2))
     placed, holder = holder_of(rows, labels, columns)
     mechanism = ExponentialMechanism(epsilon=1.0, utility_range=gain_range(1.0))
-    rule = GridlessRule(placed, CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0))
+    rule = GridlessRule(
+        placed=placed, grid=CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0)
+    )
     buckets = rule.buckets(0, np.array([True]))
     gains = [np.repeat(each.utilities, each.widths) for each in buckets]
     weights = [np.full(int(each.widths.sum()), each.weight_per_point) for each in buckets]
@@ -196,7 +194,7 @@ def test_owners_pass_on_categories(columns):
     whose = np.arange(90) % 3
     settings = InPrivateSettings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     owners = [
-        Owner(rows[whose == i], labels[whose == i], columns, settings, gradients=squared_error_gradients, rng=seeded(i))
+        Owner(rows[whose == i], labels[whose == i], columns, settings, gradients=squared_gradients, rng=seeded(i))
         for i in range(3)
     ]
     trees = [columns.in_values(tree) for tree in run_chain(owners, n_rounds=2, epsilon=3.0)]
@@ -225,11 +223,11 @@ def test_what_only_one_category_says_is_learnt_and_kept_in_the_model(kind, is_pr
 
 def test_cells_are_counted_for_numbers_alone():
     rows, _ = table(200)
-    placed = equal_cells(GRID, rows, std=0.0, rng=seeded(0))
+    placed = placed_cells(GRID, rows, std=0.0, rng=seeded(0))
     np.testing.assert_array_equal(placed.cuts[2], GRID.cuts[2])
     assert not np.array_equal(placed.cuts[1], GRID.cuts[1])
     only = PublicGrid(BOUNDS[:1], 4, categorical=(0,))
-    assert equal_cells(only, rows[:, :1], std=1.0, rng=seeded(0)) is only
+    assert placed_cells(only, rows[:, :1], std=1.0, rng=seeded(0)) is only
 
 
 @pytest.mark.parametrize("columns", [GRID, GridlessColumns(BOUNDS, categorical=(0, 2))], ids=["grid", "gridless"])

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from opboost.errors import AccountError, DataError
 from opboost.horizontal.noise.leaf_sensitivity import joint_norm
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_sensitivity
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import (
     Clipping,
     RecordHolder,
     WalkingHolder,
     contributions,
-    cross_entropy_gradients,
-    squared_error_gradients,
+    logistic_gradients,
+    squared_gradients,
 )
 from opboost.rng import seeded
 from opboost.trees.complete import Cuts, RandomRule, grow_complete_tree, splits_of
@@ -46,7 +46,7 @@ def holder(kind=RecordHolder, admit=everyone, clipping=None, data=None):
     return kind(
         binned,
         labels,
-        gradients=squared_error_gradients,
+        gradients=squared_gradients,
         clipping=clipping or Clipping(max_grad=0.5, max_hess=1.0),
         initial_score=0.1,
         admit=admit,
@@ -88,7 +88,7 @@ def test_contributions_move_towards_zero_and_what_is_no_number_is_refused():
 
 @pytest.mark.parametrize(("max_grad", "ratio"), [(1.0, 1.0), (1.0, 2.0), (0.5, 2.0), (0.3, 0.5)])
 def test_the_joint_bound_of_the_cross_entropy_is_that_of_all_scores(max_grad, ratio):
-    grad, hess = cross_entropy_gradients(np.linspace(-20, 20, 20001), np.zeros(20001))
+    grad, hess = logistic_gradients(np.linspace(-20, 20, 20001), np.zeros(20001))
     norms = np.hypot(np.minimum(grad, max_grad), hess / ratio)
     bound = joint_norm(max_grad, 0.25, ratio, is_logistic=True)
     assert norms.max() <= bound < norms.max() * 1.001
@@ -177,9 +177,7 @@ def test_rows_that_walk_refuse_what_they_cannot_answer():
 
 
 def noisy(n_trees: int = 2, **noise):
-    return NoisyHolder(
-        holder(), grad_noise=noise.get("grad"), hess_noise=noise.get("hess"), n_trees=n_trees, rng=seeded(0)
-    )
+    return NoisyHolder(holder(), noises=(noise.get("grad"), noise.get("hess")), n_trees=n_trees, rng=seeded(0))
 
 
 def test_a_tree_is_released_once_and_trees_are_counted():
@@ -224,7 +222,9 @@ def test_laplace_noise_costs_no_more_than_it_was_asked_for(bound, epsilon):
     scale = Clipping(max_grad=bound, max_hess=1.0).grid.grad_scale
     noise = laplace_noise(bound, epsilon, scale)
     assert noise is not None
-    spent = noise.release(laplace_sensitivity(bound, scale)).epsilon
+    release = laplace_release(bound, epsilon, scale)
+    assert release.scale == noise.scale
+    spent = release.epsilon
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
     assert laplace_noise(bound, math.inf, scale) is None

@@ -13,9 +13,9 @@ from opboost import SGBDTClassifier, SGBDTRegressor
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, squared_error_gradients
+from opboost.horizontal.rows.record_holder import Clipping, squared_gradients
 from opboost.horizontal.sgbdt.admission import admission
-from opboost.horizontal.sgbdt.training import SGBDT, Shape
+from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
 from opboost.rng import seeded
 
@@ -101,18 +101,19 @@ def test_without_noise_the_leaves_are_exact():
 
 def test_a_vast_budget_comes_close_to_no_noise():
     X, y = table()
-    exact = SGBDTRegressor(**SMALL, epsilon=math.inf).fit(X, y).predict(X)
-    noisy = SGBDTRegressor(**SMALL, epsilon=1e5).fit(X, y).predict(X)
+    # On public cells: a row at the edge of cells that are placed by counts may change sides.
+    exact = SGBDTRegressor(**SMALL, cells_share=0.0, epsilon=math.inf).fit(X, y).predict(X)
+    noisy = SGBDTRegressor(**SMALL, cells_share=0.0, epsilon=1e5).fit(X, y).predict(X)
     assert np.abs(exact - noisy).max() < 0.05
 
 
 def training(n_trees: int = 4, **settings) -> SGBDT:
     clipping = Clipping(max_grad=0.5, max_hess=1.0, ratio=2.0)
     noise = leaf_noise(clipping, epsilon=1.0, delta=1e-6, n_trees=n_trees, **settings)
-    shape = Shape(max_depth=2, learning_rate=0.3, reg_lambda=1.0, noise_lambda=6.0, max_leaf=2.0)
+    shape = SGBDTSettings(max_depth=2, learning_rate=0.3, reg_lambda=1.0, noise_lambda=6.0, max_leaf=2.0)
     columns = PublicGrid([(0, 1)] * 3, 16)
     return SGBDT(
-        columns, gradients=squared_error_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
+        columns, gradients=squared_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
     )
 
 

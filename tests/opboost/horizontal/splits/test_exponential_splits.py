@@ -9,7 +9,7 @@ import pytest
 
 from opboost import rng
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_error_gradients
+from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import ExponentialRule, gain_range, split_gains
 from opboost.privacy.published import dpboost_gain_sensitivity
 from opboost.privacy.selection import ExponentialMechanism
@@ -22,7 +22,7 @@ def histogram(rows: np.ndarray, labels: np.ndarray, columns: PublicGrid = COLUMN
     holder = RecordHolder(
         columns.place(rows),
         labels,
-        gradients=squared_error_gradients,
+        gradients=squared_gradients,
         clipping=CLIPPING,
         initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(grad), np.bool_),
@@ -96,7 +96,7 @@ def test_without_noise_the_best_cut_is_taken():
     holder = RecordHolder(
         COLUMNS.place(rows),
         labels,
-        gradients=squared_error_gradients,
+        gradients=squared_gradients,
         clipping=CLIPPING,
         initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(grad), np.bool_),
@@ -104,7 +104,7 @@ def test_without_noise_the_best_cut_is_taken():
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=math.inf, utility_range=gain_range(1.0))
     rule = ExponentialRule(
-        COLUMNS.axes, CLIPPING.grid, reg_lambda=1.0, mechanism=mechanism, holder=holder, rng=rng.seeded(0)
+        axes=COLUMNS.axes, grid=CLIPPING.grid, reg_lambda=1.0, mechanism=mechanism, holder=holder, rng=rng.seeded(0)
     )
     chosen = rule.choose(np.zeros(1, np.int32), holder)
     assert (int(chosen.columns[0]), int(chosen.cuts[0])) == (1, 1)

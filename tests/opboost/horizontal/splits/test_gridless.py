@@ -11,7 +11,7 @@ from opboost import DPBoostRegressor, InPrivateRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, run_chain
-from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_error_gradients
+from opboost.horizontal.rows.record_holder import Clipping, RecordHolder, squared_gradients
 from opboost.horizontal.splits.exponential_splits import gain_range
 from opboost.horizontal.splits.gridless import GridlessColumns, GridlessRule
 from opboost.privacy.selection import ExponentialMechanism
@@ -29,14 +29,16 @@ def rule_on(rows: np.ndarray, labels: np.ndarray) -> GridlessRule:
     holder = RecordHolder(
         placed.table,
         labels,
-        gradients=squared_error_gradients,
+        gradients=squared_gradients,
         clipping=CLIPPING,
         initial_score=0.0,
         admit=lambda grad, hess: np.ones(len(labels), np.bool_),
     )
     holder.start_tree(0)
     mechanism = ExponentialMechanism(epsilon=1.0, utility_range=gain_range(1.0))
-    return GridlessRule(placed, CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0))
+    return GridlessRule(
+        placed=placed, grid=CLIPPING.grid, reg_lambda=0.5, mechanism=mechanism, holder=holder, rng=seeded(0)
+    )
 
 
 def gains_of_points(rule: GridlessRule, missing_left: bool = True) -> np.ndarray:
@@ -112,7 +114,7 @@ def test_owners_pass_on_thresholds_and_place_their_own_rows_by_them():
     whose = np.arange(60) % 3
     settings = InPrivateSettings(n_rounds=2, max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=2.0)
     owners = [
-        Owner(rows[whose == i], labels[whose == i], COLUMNS, settings, gradients=squared_error_gradients, rng=seeded(i))
+        Owner(rows[whose == i], labels[whose == i], COLUMNS, settings, gradients=squared_gradients, rng=seeded(i))
         for i in range(3)
     ]
     trees = run_chain(owners, n_rounds=2, epsilon=3.0)

@@ -34,14 +34,16 @@ class Rules:
     upper: float = math.inf
     is_bounded: bool = False
     reg_lambda: float = 1.0
+    reg_alpha: float = 0.0
     min_child_weight: float = 0.0
 
 
 def _at(grad: float, hess: float, rules: Rules) -> tuple[float, float]:
     """The bounded leaf value of a node and its score."""
-    value = min(max(-grad / (hess + rules.reg_lambda), rules.lower), rules.upper)
+    slope = np.sign(grad) * max(abs(grad) - rules.reg_alpha, 0.0)
+    value = min(max(-slope / (hess + rules.reg_lambda), rules.lower), rules.upper)
     if not rules.is_bounded:
-        return value, grad * grad / (hess + rules.reg_lambda)
+        return value, slope * slope / (hess + rules.reg_lambda)
     return value, -(2 * grad * value + (hess + rules.reg_lambda) * value * value)
 
 
@@ -126,7 +128,7 @@ def _run(
         np.array([rules.upper]),
         rules.is_bounded,
         *STEPS,
-        rules.reg_lambda,
+        (rules.reg_lambda, rules.reg_alpha),
         rules.min_child_weight,
         gains,
         columns,
@@ -287,7 +289,7 @@ def test_a_node_without_an_allowed_cut_has_a_gain_of_minus_infinity() -> None:
 
 def test_categories_are_put_in_the_falling_order_of_their_mean_gradient_and_empty_ones_at_zero() -> None:
     grads, hessians = np.array([4, 0, -4, 1, 1, -99]) * 1024, np.array([1, 0, 2, 1, 1, 1]) * 4096
-    assert category_order(grads, hessians, *STEPS, 0.0).tolist() == [0, 3, 4, 1, 2]
+    assert category_order(grads, hessians, *STEPS, (0.0, 0.0)).tolist() == [0, 3, 4, 1, 2]
 
 
 @pytest.mark.parametrize("mode", [NUMBERS, ORDERED, ALONE])

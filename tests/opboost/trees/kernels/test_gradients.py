@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from opboost.trees.kernels.gradients import (
     MIN_HESS,
     exp,
-    logistic_gradients,
-    poisson_gradients,
-    softmax_gradients,
-    squared_gradients,
+    pack_logistic_gradients,
+    pack_poisson_gradients,
+    pack_softmax_gradients,
+    pack_squared_gradients,
 )
 from opboost.trees.kernels.packing import LARGEST_GRAD, LARGEST_HESS, grad_of, hess_of
 
@@ -77,7 +77,7 @@ def test_gradients_of_the_cross_entropy_are_probability_less_label(seed: int, n_
     scores, weights = _rows(seed, n_rows)
     labels = np.random.default_rng(seed).integers(0, 2, n_rows) * 1.0
     out = np.empty(n_rows, np.int64)
-    logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+    pack_logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
     shares = np.array([1 / (1 + math.exp(-max(score, -700))) for score in scores])
     _assert_nearest(out, weights * (shares - labels), weights * np.maximum(shares * (1 - shares), MIN_HESS))
 
@@ -88,7 +88,7 @@ def test_gradients_of_the_squared_error_are_residuals(seed: int, n_rows: int) ->
     scores, weights = _rows(seed, n_rows)
     labels = np.random.default_rng(seed).normal(size=n_rows)
     out = np.empty(n_rows, np.int64)
-    squared_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+    pack_squared_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
     _assert_nearest(out, weights * (scores - labels), weights)
 
 
@@ -101,7 +101,7 @@ def test_gradients_of_the_poisson_deviance_are_mean_less_count_and_hessians_have
     scores = np.minimum(scores, 5.0)
     labels = np.random.default_rng(seed).poisson(2.0, n_rows) / 8
     out = np.empty(n_rows, np.int64)
-    poisson_gradients(scores, labels, weights, slack, *ROUNDING_OF_REALS, out)
+    pack_poisson_gradients(scores, labels, weights, slack, *ROUNDING_OF_REALS, out)
     means = np.exp(np.maximum(scores, -700))
     _assert_nearest(out, weights * (means - labels), weights * means * math.exp(slack))
 
@@ -115,7 +115,7 @@ def test_gradients_of_several_classes_are_shares_less_labels_and_hessians_are_do
     scores = rng.normal(size=(n_classes, n_rows)) * 10.0 ** rng.integers(-3, 4, n_rows)
     weights, labels = rng.uniform(0, 1, n_rows), rng.integers(0, n_classes, n_rows) * 1.0
     out = np.empty((n_classes, n_rows), np.int64)
-    softmax_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+    pack_softmax_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
     powers = np.exp(np.maximum(scores - scores.max(axis=0), -700))
     shares = powers / powers.sum(axis=0)
     targets = np.arange(n_classes)[:, None] == labels
@@ -130,10 +130,10 @@ def test_a_weight_that_is_a_count_repeats_the_rounded_gradient(seed: int, n_rows
     scores, counts = rng.normal(size=(3, n_rows)), rng.integers(0, 17, n_rows) * 1.0
     labels, ones = rng.integers(0, 2, n_rows) * 1.0, np.ones(n_rows)
     for gradients in (
-        lambda weights, rounding, out: logistic_gradients(scores[0], labels, weights, *rounding, out[0]),
-        lambda weights, rounding, out: squared_gradients(scores[0], labels, weights, *rounding, out[0]),
-        lambda weights, rounding, out: poisson_gradients(scores[0] - 1, labels, weights, 0.7, *rounding, out[0]),
-        lambda weights, rounding, out: softmax_gradients(scores, labels, weights, *rounding, out),
+        lambda weights, rounding, out: pack_logistic_gradients(scores[0], labels, weights, *rounding, out[0]),
+        lambda weights, rounding, out: pack_squared_gradients(scores[0], labels, weights, *rounding, out[0]),
+        lambda weights, rounding, out: pack_poisson_gradients(scores[0] - 1, labels, weights, 0.7, *rounding, out[0]),
+        lambda weights, rounding, out: pack_softmax_gradients(scores, labels, weights, *rounding, out),
     ):
         once, counted = np.zeros((2, 3, n_rows), np.int64)
         gradients(ones, ROUNDING_OF_REALS, once)
@@ -147,11 +147,11 @@ def test_classes_of_rows_around_a_threads_share_are_those_of_each_row_alone(n_ro
     rng = np.random.default_rng(n_rows)
     scores, labels = rng.normal(size=(3, n_rows)), rng.integers(0, 3, n_rows) * 1.0
     together, alone = np.empty((2, 3, n_rows), np.int64)
-    softmax_gradients(scores, labels, np.ones(n_rows), *ROUNDING_OF_REALS, together)
+    pack_softmax_gradients(scores, labels, np.ones(n_rows), *ROUNDING_OF_REALS, together)
     for i in range(n_rows):
         here = slice(i, i + 1)
         out = np.empty((3, 1), np.int64)
-        softmax_gradients(np.ascontiguousarray(scores[:, here]), labels[here], np.ones(1), *ROUNDING_OF_REALS, out)
+        pack_softmax_gradients(np.ascontiguousarray(scores[:, here]), labels[here], np.ones(1), *ROUNDING_OF_REALS, out)
         alone[:, here] = out
     np.testing.assert_array_equal(together, alone)
 
@@ -160,14 +160,14 @@ def test_classes_of_rows_around_a_threads_share_are_those_of_each_row_alone(n_ro
 def test_scores_that_no_exponential_function_takes_give_gradients_of_the_right_size(score: float) -> None:
     scores, labels, weights = np.full(1, score), np.zeros(1), np.ones(1)
     out = np.empty(1, np.int64)
-    logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+    pack_logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
     assert (grad_of(out[0]), hess_of(out[0])) == ((score > 0) * SCALES[0], 0)
-    poisson_gradients(scores, labels, weights, 0.7, *ROUNDING_OF_REALS, out)
+    pack_poisson_gradients(scores, labels, weights, 0.7, *ROUNDING_OF_REALS, out)
     assert (grad_of(out[0]), hess_of(out[0])) == ((score > 0) * LARGEST_GRAD, (score > 0) * LARGEST_HESS)
-    squared_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+    pack_squared_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
     assert (grad_of(out[0]), hess_of(out[0])) == (np.sign(score) * LARGEST_GRAD, SCALES[1])
     several = np.empty((2, 1), np.int64)
-    softmax_gradients(np.array([[score], [0.0]]), labels, weights, *ROUNDING_OF_REALS, several)
+    pack_softmax_gradients(np.array([[score], [0.0]]), labels, weights, *ROUNDING_OF_REALS, several)
     assert grad_of(several[1, 0]) == (score < 0) * SCALES[0]
 
 
@@ -178,6 +178,6 @@ def test_the_number_of_threads_changes_no_gradient(every_thread: None) -> None:
     for n_threads in (1, 2):
         numba.set_num_threads(n_threads)
         out = np.empty(5000, np.int64)
-        logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
+        pack_logistic_gradients(scores, labels, weights, *ROUNDING_OF_REALS, out)
         found.append(out)
     np.testing.assert_array_equal(*found)

@@ -75,15 +75,20 @@ def test_splits_are_noted_and_children_are_leaves_with_what_is_left_for_them(see
 
 
 @pytest.mark.parametrize("least", [0.0, 1.0])
-@pytest.mark.parametrize("reg_lambda", [0.0, 2.0])
-def test_values_are_newton_steps_within_bounds(reg_lambda: float, least: float) -> None:
+@pytest.mark.parametrize(("reg_lambda", "reg_alpha"), [(0.0, 0.0), (2.0, 0.0), (1.0, 0.5)])
+def test_values_are_newton_steps_within_bounds(reg_lambda: float, reg_alpha: float, least: float) -> None:
     sums = np.array([[0, 0], [40, 8], [-40, 8], [400, 8], [-8, 1], [8, 0]])
     lower, upper = np.array([-3.0, -3.0, -3.0, -1.0, -3.0, -3.0]), np.full(1, 2.0)
     out = np.empty(len(sums))
-    newton_values(sums, lower, upper, 4.0, 2.0, reg_lambda, least, out)
+    newton_values(sums, lower, upper, 4.0, 2.0, (reg_lambda, reg_alpha), least, out)
     wanted = []
     for (grad, hess), low in zip((sums / [4.0, 2.0]).tolist(), lower.tolist(), strict=True):
         is_heavy = hess > 0 and hess >= least
-        wanted.append(min(max(-grad / (hess + reg_lambda) if is_heavy else 0.0, low), 2.0))
+        wanted.append(
+            min(
+                max(-np.sign(grad) * max(abs(grad) - reg_alpha, 0.0) / (hess + reg_lambda) if is_heavy else 0.0, low),
+                2.0,
+            )
+        )
     assert out.tolist() == wanted
     assert all(math.isfinite(value) for value in wanted)

@@ -14,7 +14,7 @@ from opboost.trees.kernels.packing import (
     HESS_BITS,
     LARGEST_GRAD,
     LARGEST_HESS,
-    bit_pattern,
+    bits_of_float,
     float_of,
     grad_of,
     hess_of,
@@ -89,7 +89,7 @@ def test_infinite_gradients_saturate_and_keep_their_sign(grad: float) -> None:
 
 @njit
 def _to_and_fro(value):  # type: ignore[no-untyped-def]
-    return bit_pattern(value), float_of(bit_pattern(value))
+    return bits_of_float(value), float_of(bits_of_float(value))
 
 
 @settings(deadline=None)  # The first call compiles.

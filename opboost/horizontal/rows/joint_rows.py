@@ -1,0 +1,99 @@
+"""Rows with several outputs that go through the same trees: one record is in one leaf, for all outputs at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+from scipy.special import softmax
+
+from opboost.arrays import Nodes, Sums, Values
+from opboost.errors import AccountError
+from opboost.horizontal.rows.record_holder import Clipping, WalkingHolder
+from opboost.trees.binning import BinnedTable
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+# From scores and labels, shape ``(n_outputs, n_rows)`` each, to g and h of the same shape.
+JointGradients = Callable[[Values, Values], tuple[Values, Values]]
+
+# Largest ``sqrt(sum of g^2 + h^2)`` of a record over all classes; see `softmax_gradients`.
+SOFTMAX_NORM = math.sqrt(2.0)
+
+
+def softmax_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
+    """Cross-entropy of several classes: ``p - y`` and ``p (1 - p)``, of a joint norm of at most `SOFTMAX_NORM`.
+
+    Notes
+    -----
+    With ``q = 1 - p`` of the record's own class, the others' p sum to q. The function ``f(p) = p^2 + p^2 (1 - p)^2``
+    rises faster than p, so that over the others ``sum f(p) <= f(q)``, and the own class adds ``f(q)``: at most
+    ``2 f(1) = 2``. The Hessians add nothing to the sensitivity of the gradients. Rounding is clipped.
+    """
+    shares = softmax(scores, axis=0)
+    grad, hess = shares - labels, shares * (1 - shares)
+    scale = np.minimum(1.0, SOFTMAX_NORM / np.sqrt((grad**2 + hess**2).sum(axis=0) + 1e-300))
+    return grad * scale, hess * scale
+
+
+class JointRows:
+    """A `RowHolder` of complete trees that answers for all outputs: sums of shape ``(n_outputs * n_nodes, 2)``.
+
+    Parameters
+    ----------
+    table : BinnedTable
+    labels : ndarray of float64, shape (n_outputs, n_rows)
+    gradients : callable
+    clipping : Clipping
+        Of each output's pair.
+    initial_scores : ndarray of float64, shape (n_outputs,)
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        labels: Values,
+        *,
+        gradients: JointGradients,
+        clipping: Clipping,
+        initial_scores: Values,
+    ) -> None:
+        self._labels = labels
+        self._gradients = gradients
+        self._pairs = np.empty(0), np.empty(0)
+        self._outputs = [
+            WalkingHolder(
+                table, own, gradients=partial(self._pair, number), clipping=clipping, initial_score=float(score)
+            )
+            for number, (own, score) in enumerate(zip(labels, initial_scores, strict=True))
+        ]
+
+    def _pair(self, number: int, scores: Values, labels: Values) -> tuple[Values, Values]:
+        return self._pairs[0][number], self._pairs[1][number]
+
+    def start_tree(self, output: int) -> None:
+        """Begin the round's tree, which is one for all outputs, with fresh gradients of all of them."""
+        self._pairs = self._gradients(np.stack([each.scores for each in self._outputs]), self._labels)
+        for each in self._outputs:
+            each.start_tree(0)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        raise AccountError("joint rows have no histograms; nothing was released")
+
+    def totals(self, nodes: Nodes) -> Sums:
+        """Sums of (g, h) of the leaves, output after output."""
+        return np.concatenate([each.totals(nodes) for each in self._outputs])
+
+    def divide(self, splits: Splits) -> None:
+        for each in self._outputs:
+            each.divide(splits)
+
+    def finish_trees(self, trees: Sequence[Tree]) -> None:
+        """Add the leaves' values, one tree per output, of one structure."""
+        for each, tree in zip(self._outputs, trees, strict=True):
+            each.finish_tree(tree)
+
+    def finish_tree(self, tree: Tree) -> None:
+        raise AccountError("joint rows finish the trees of all outputs together")

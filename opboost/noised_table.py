@@ -1,0 +1,132 @@
+"""A table whose noised columns are filled in: with the released ranks, or with versions that are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import HistogramAxes, Ranks, Values
+from opboost.denoise.sources import RankSource, Source
+from opboost.trees.alternating import Alternates
+from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
+
+
+class NoiseChoice(StrEnum):
+    """What a model with noised columns is trained on: which versions of them the trees see by turns."""
+
+    ALONE = "alone"
+    """Nothing: the own columns alone."""
+    PLAIN = "plain"
+    """The released codes, as if they were exact."""
+    CORRECTED_AND_PLAIN = "corrected and plain"
+    CORRECTED = "corrected"
+    """Draws of the exact codes."""
+
+    @property
+    def sentence(self) -> str:
+        """For people: what the trees were grown on."""
+        return {
+            NoiseChoice.ALONE: "the passive columns add nothing at this budget: trees use the own columns alone",
+            NoiseChoice.PLAIN: "trees take the released codes for exact ones, which serves best here",
+            NoiseChoice.CORRECTED_AND_PLAIN: "trees learn through the noise, by turns with the released codes",
+            NoiseChoice.CORRECTED: "trees learn through the noise",
+        }[self]
+
+    def turns(self, n_draws: int) -> tuple[int, ...]:
+        """Which version each round looks at; the released codes are number `n_draws`, nothing is the next one."""
+        draws, plain, nothing = range(n_draws), n_draws, n_draws + 1
+        match self:
+            case NoiseChoice.CORRECTED:
+                return tuple(draws)
+            case NoiseChoice.PLAIN:
+                return (plain,)
+            case NoiseChoice.ALONE:
+                return (nothing,)
+            case NoiseChoice.CORRECTED_AND_PLAIN:
+                return tuple(version for draw in draws for version in (draw, plain))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noised:
+    """The table of a run whose noised columns are still to be filled in.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        All columns; those that are noised hold nothing that a tree could split.
+    numbers : tuple of int
+        Columns of the table that are noised.
+    columns : tuple of RankSource
+        What was released of them.
+    """
+
+    table: BinnedTable
+    numbers: tuple[int, ...]
+    columns: tuple[RankSource, ...]
+
+    def filled(self, binned: Sequence[BinnedColumn]) -> BinnedTable:
+        """A table with these bins for the noised columns."""
+        table = self.table
+        bins: Any = table.bins.astype(np.result_type(table.bins, *(column.bins for column in binned)))
+        cuts, sizes = list(table.cuts), (table.axes.sizes - 1).tolist()
+        for number, column in zip(self.numbers, binned, strict=True):
+            bins[number] = column.bins
+            cuts[number], sizes[number] = column.cuts, column.n_value_bins
+        axes = HistogramAxes.from_bin_counts(sizes, table.axes.is_categorical.tolist())
+        return BinnedTable(bins, tuple(cuts), axes)
+
+    def of_rows(self, rows: NDArray[np.int64]) -> Noised:
+        """The same of some rows."""
+        columns = tuple(replace(column, ranks=_some(column, rows)) for column in self.columns)
+        return Noised(self.table.of_rows(rows), self.numbers, columns)
+
+
+def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:
+    return [bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin) for column in noised.columns]
+
+
+def versions_of(
+    noised: Noised, sources: Sequence[Source], states: NDArray[np.uint8], choice: NoiseChoice | None, *, max_bin: int
+) -> tuple[list[BinnedColumn], Alternates]:
+    """Versions of the noised columns in common bins, whose cuts lie where the owner has thresholds.
+
+    Draws come first; then, where trees look at them or nothing is chosen yet, the released ranks and nothing.
+    """
+    n_draws, _, n_rows = states.shape
+    n_versions = n_draws + 2 if choice is None else max(choice.turns(n_draws)) + 1
+    versions = np.zeros((n_versions, len(noised.columns), n_rows), np.uint8)
+    binned: dict[int, BinnedColumn] = {}
+    for place, source, member in places(sources):
+        column, ranks = noised.columns[place], source.rank_of_state[member]
+        of_states = np.bincount(states[:, source.number].ravel(), minlength=len(ranks))
+        counts = np.bincount(ranks, weights=of_states, minlength=column.n_ranks + 1).astype(np.int64)
+        has_missing = source.channel.has_missing
+        cuts = choose_cuts(counts[: column.n_ranks], max_bin=max_bin - has_missing).astype(np.float64)
+        versions[:n_draws, place] = bins_of_ranks(ranks, column.n_ranks, cuts)[states[:, source.number]]
+        if n_versions > n_draws:
+            of_rank = bins_of_ranks(np.arange(column.n_ranks + 1, dtype=np.uint32), column.n_ranks, cuts)
+            versions[n_draws, place] = of_rank[column.ranks[:]]
+        binned[place] = BinnedColumn(versions[0, place], cuts)
+    columns = [binned[place] for place in range(len(noised.columns))]
+    turns = tuple(range(n_draws)) if choice is None else choice.turns(n_draws)
+    return columns, Alternates(np.array(noised.numbers, np.int64), versions, turns)
+
+
+def bins_of_ranks(ranks: Ranks, n_ranks: int, cuts: Values) -> NDArray[np.uint8]:
+    """Bins of ranks between these cuts; rank `n_ranks` is missing."""
+    return np.where(ranks == n_ranks, len(cuts) + 1, np.searchsorted(cuts, ranks)).astype(np.uint8)
+
+
+def places(sources: Sequence[Source]) -> list[tuple[int, Source, int]]:
+    """For each noised column: its place among them, its source, and which of the source's members it is."""
+    return [(place, source, m) for source in sources for m, place in enumerate(source.members)]
+
+
+def _some(column: RankSource, rows: NDArray[np.int64]) -> Ranks:
+    """The ranks of some rows, of a column that may lie in a file."""
+    return np.asarray(column.ranks[:], np.uint32)[rows]

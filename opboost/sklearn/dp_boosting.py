@@ -1,0 +1,136 @@
+"""The recommended private boosting behind scikit-learn's interface: budget and bounds in, a certified model out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+
+from opboost.arrays import Values
+from opboost.column_positions import ColumnKey
+from opboost.errors import check_integer
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.training import TrainedBatches, train_classes, train_numbers
+from opboost.privacy.accounting import by_gaussian
+from opboost.sklearn.class_labels import CLASSES, ClassLabels
+from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
+from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
+from opboost.trees.tree import Ensemble, Feature
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    epsilon : float, optional
+        Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
+    delta : float
+    bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
+        Public bounds of the columns; values beyond them count as the bounds, and bounds that are a thousand times too
+        wide cost little. ``"from_data"`` reveals the extremes of the data and is not certified.
+    categorical_features : sequence of int or str, optional
+        Columns that hold categories, numbered 0, 1, 2, ...; their public bounds (0, K - 1) say how many there are. A
+        split parts one category from all others.
+    n_estimators, max_depth : int, optional
+        Trees, and their levels of splits. By default set from the budget and a noisy count of the records.
+    mode : {"certified"}
+    max_cells : int
+        Cells per column, which follow noisy counts of the records.
+    random_state : int, RandomState or None
+        None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
+
+    Attributes
+    ----------
+    guarantee_ : RecordGuarantee
+    model_ : Ensemble
+        Holds no counts, no covers and nothing per record.
+    models_ : tuple of Ensemble
+        The same.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        If the training table had column names.
+
+    Notes
+    -----
+    Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed, for everybody who sees
+    the model. First scores and a count of the records, cells, and the leaves' sums of every tree (for numbers, the
+    range of the labels too) are Gaussian releases whose squared mu add up to the budget's
+    (`opboost.horizontal.recommended`). Several classes share the trees, and a record's gradients of all of them are one
+    vector. Which classes there are is public.
+"""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _DPBoosting(DividedRows):
+    """Base of the recommended estimators."""
+
+    _modes: ClassVar[tuple[str, ...]] = ("certified",)
+
+    delta: float = 1e-6
+    categorical_features: Sequence[ColumnKey] | None = None
+    n_estimators: int | None = None
+    max_depth: int | None = None
+    max_cells: int = 64
+
+    def _keep_trained(self, task: PublicTask, train: Callable[..., TrainedBatches], *labels: Any, loss: Loss) -> None:
+        """Train on columns of the task, keep the model, and say what it promises."""
+        for name in ("n_estimators", "max_depth"):
+            value = getattr(self, name)
+            if value is not None:
+                check_integer(name, value, least=0)
+        bits = self._bits()
+        sizes = self.n_estimators, self.max_depth
+        done = train(task.grid, *labels, epsilon=task.epsilon, delta=self.delta, sizes=sizes, rng=bits)
+        model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
+        self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
+        self.guarantee_ = self._guarantee(
+            task,
+            epsilon=by_gaussian(done.releases, self.delta) if done.releases else math.inf,
+            account="exact Gaussian composition" if done.releases else "no noise",
+            is_secure=bits.is_secure,
+        )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: ignore[misc]
+    __doc__ = f"""The recommended private boosting for two or more classes: one recipe whose sizes follow the budget.
+{CLASSES}{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from opboost import DPBoostingClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = DPBoostingClassifier(epsilon=1.0, delta=1e-5, bounds=(X.min(0), X.max(0))).fit(X, y)
+    >>> model.guarantee_.certified
+    True
+    """
+
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        labels = np.stack([1 - targets[0], targets[0]] if len(targets) == 1 else targets)
+        loss: Loss = Logistic() if len(targets) == 1 else Softmax(len(targets))
+        self._keep_trained(self._public(X, targets[0]), train_classes, X, labels, loss=loss)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type: ignore[misc]
+    __doc__ = f"""The recommended private boosting for numbers: one recipe whose sizes follow the budget.
+
+    `label_bounds` are public bounds of the label. Where most labels are in between is found out for a little of the
+    budget, so that round numbers do; predictions lie in that range.
+{_PARAMETERS}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from opboost import DPBoostingRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DPBoostingRegressor(epsilon=1.0, delta=1e-5, bounds=(-0.2, 0.2), label_bounds=(0, 400)).fit(X, y)
+    >>> model.guarantee_.certified
+    True
+    """
+
+    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        task = self._public(X, targets[0])
+        bounds = (task.centre - task.spread, task.centre + task.spread)
+        self._keep_trained(task, train_numbers, X, targets[0], bounds, loss=SquaredError())

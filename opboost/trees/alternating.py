@@ -1,0 +1,179 @@
+"""A table some of whose columns are known in several versions: trees grow on one version after the other.
+
+Every version has scores of its own, which all trees are added to. The ensemble is close to the mean of as many models
+as there are versions, and costs one of them. Columns without versions are kept and binned once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import HistogramAxes, Mask, Scores, Values
+from opboost.errors import DataError
+from opboost.trees.binning import BinnedTable
+from opboost.trees.holder import LocalHolder
+from opboost.trees.kernels.following import follow_tree
+from opboost.trees.losses import GradientGrid, Loss
+from opboost.trees.tree import Tree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternates:
+    """Versions of some columns' bins.
+
+    Attributes
+    ----------
+    columns : ndarray of int64, shape (n_alternating,)
+        Which columns of the table they stand for.
+    versions : ndarray of uint8, shape (n_versions, n_alternating, n_rows)
+        In the bins of the table.
+    turns : tuple of int
+        Which version each round looks at, over and over.
+    """
+
+    columns: NDArray[np.int64]
+    versions: NDArray[np.uint8]
+    turns: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.versions)
+
+    def of_rows(self, rows: NDArray[np.int64] | Mask) -> Alternates:
+        """The same versions of some of the rows."""
+        return replace(self, versions=np.ascontiguousarray(self.versions[:, :, rows]))
+
+
+class AlternatingHolder(LocalHolder):
+    """Rows in this process; each round looks at the next version of the columns that alternate.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Its alternating columns are overwritten.
+    alternates : Alternates
+    labels, weights, loss, grid, initial_scores, subsample, rng
+        As for `LocalHolder`.
+    """
+
+    def __init__(
+        self,
+        table: BinnedTable,
+        alternates: Alternates,
+        labels: Values,
+        weights: Values,
+        *,
+        loss: Loss,
+        grid: GradientGrid,
+        initial_scores: Values,
+        subsample: float = 1.0,
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(
+            table, labels, weights, loss=loss, grid=grid, initial_scores=initial_scores, subsample=subsample, rng=rng
+        )
+        if alternates.versions.shape[1:] != (len(alternates.columns), table.n_rows) or not alternates.turns:
+            raise DataError(f"versions of shape {alternates.versions.shape} do not fit {table.n_rows} rows")
+        self._followed = FollowedVersions(table, alternates, self._rows.scores)
+        self._alternates = alternates
+        self._n_started = 0
+        self._version = -1
+
+    def start_tree(self, output: int) -> None:
+        if output == 0:
+            turns = self._alternates.turns
+            self._version = turns[self._n_started % len(turns)]
+            self._table.bins[self._alternates.columns] = self._alternates.versions[self._version]
+            self._rows.scores = self._followed.up_to_date(self._version)
+            self._n_started += 1
+        super().start_tree(output)
+
+    def finish_tree(self, tree: Tree) -> None:
+        super().finish_tree(tree)
+        self._followed.add(tree, self._output, but=self._version)
+
+
+class FollowedVersions:
+    """Scores of every version, brought up to date when they are asked for.
+
+    Parameters
+    ----------
+    table : BinnedTable
+    alternates : Alternates
+    scores : ndarray, shape (n_outputs, n_rows)
+        At the start, of every version.
+    """
+
+    def __init__(self, table: BinnedTable, alternates: Alternates, scores: Scores) -> None:
+        self._table = table
+        self._alternates = alternates
+        self.scores = [scores, *(scores.copy() for _ in range(len(alternates) - 1))]
+        self._waiting: list[list[tuple[int, FollowedTree]]] = [[] for _ in range(len(alternates))]
+        self._places = np.full(table.axes.n_columns, -1, np.int32)
+        self._places[alternates.columns] = np.arange(len(alternates.columns))
+
+    def add(self, tree: Tree, output: int, *, but: int = -1) -> None:
+        """Note a tree for every version but one."""
+        followed = FollowedTree.of(tree, self._table.axes)
+        for version, waiting in enumerate(self._waiting):
+            if version != but and version in self._alternates.turns:
+                waiting.append((output, followed))
+
+    def up_to_date(self, version: int) -> Scores:
+        """Scores of a version, with all trees so far."""
+        scores, bins = self.scores[version], self._alternates.versions[version]
+        for output, tree in self._waiting[version]:
+            follow_tree(
+                bins,
+                self._table.bins,
+                self._places,
+                tree.nodes,
+                tree.columns,
+                tree.cuts,
+                tree.spans,
+                tree.sets,
+                tree.lefts,
+                tree.rights,
+                tree.values,
+                scores[output],
+            )
+        self._waiting[version].clear()
+        return scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FollowedTree:
+    """A tree in bins as `follow_tree` walks it: its inner nodes."""
+
+    nodes: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    cuts: NDArray[np.int32]
+    spans: NDArray[np.int32]
+    sets: Mask
+    lefts: NDArray[np.int32]
+    rights: NDArray[np.int32]
+    values: Values
+
+    @classmethod
+    def of(cls, tree: Tree, axes: HistogramAxes) -> FollowedTree:
+        """The walk of a tree whose thresholds are cuts of these axes."""
+        nodes = np.flatnonzero(~tree.is_leaf).astype(np.int32)
+        columns = tree.columns[nodes]
+        cuts, missing_left = tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes]
+        lefts, rights = tree.lefts[nodes], tree.rights[nodes]
+        # A cut before all bins of values becomes one behind them, its children exchanged.
+        is_before = cuts < 0
+        cuts = np.where(is_before, axes.sizes[columns] - 2, cuts).astype(np.int32)
+        lefts, rights = np.where(is_before, rights, lefts), np.where(is_before, lefts, rights)
+        # Behind the cut lie the values' bins that go right, and the missing bin.
+        spans = (axes.sizes[columns] - 1 - cuts - (missing_left ^ is_before)).astype(np.int32)
+        sets = np.zeros((len(nodes), axes.largest) if tree.left_categories else (0, 0), np.bool_)
+        for node, categories in tree.left_categories.items():
+            k = int(np.searchsorted(nodes, node))
+            sets[k, list(categories)] = True
+            sets[k, axes.sizes[columns[k]] - 1] = tree.missing_left[node]
+            spans[k] = -1
+            lefts[k], rights[k] = tree.lefts[node], tree.rights[node]
+        return cls(nodes, columns, cuts, spans, sets, lefts, rights, tree.values)

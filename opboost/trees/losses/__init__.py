@@ -1,0 +1,82 @@
+"""Losses: gradients on a fixed integer grid, first scores, and scores to predictions."""
+
+from typing import Any, Literal
+
+from opboost.errors import ParameterError
+from opboost.trees.losses.classes import Logistic, Ordinal, Softmax
+from opboost.trees.losses.custom import Custom
+from opboost.trees.losses.grid import GradientGrid
+from opboost.trees.losses.loss import Loss
+from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
+from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
+from opboost.trees.losses.survival import AcceleratedFailure, Cox
+
+__all__ = [
+    "AbsoluteError",
+    "AcceleratedFailure",
+    "Cox",
+    "Custom",
+    "Gamma",
+    "GradientGrid",
+    "Logistic",
+    "Loss",
+    "Objective",
+    "Ordinal",
+    "Poisson",
+    "PseudoHuber",
+    "Quantiles",
+    "Softmax",
+    "SquaredError",
+    "Tweedie",
+    "loss_by_name",
+]
+
+Objective = Literal[
+    "binary:logistic",
+    "reg:squarederror",
+    "count:poisson",
+    "multi:softprob",
+    "ordinal:logistic",
+    "reg:gamma",
+    "reg:tweedie",
+    "reg:quantileerror",
+    "reg:absoluteerror",
+    "reg:pseudohubererror",
+    "survival:cox",
+    "survival:aft",
+]
+
+_LOSSES: tuple[type[Loss], ...] = (
+    Logistic,
+    SquaredError,
+    Poisson,
+    Softmax,
+    Ordinal,
+    Gamma,
+    Tweedie,
+    Quantiles,
+    AbsoluteError,
+    PseudoHuber,
+    Cox,
+    AcceleratedFailure,
+    Custom,
+)
+
+
+def loss_by_name(name: str, n_classes: int = 0, **settings: Any) -> Loss:
+    """The loss that a model file or a run file names, with the settings that it has under XGBoost's names.
+
+    Raises
+    ------
+    ParameterError
+    """
+    makers = {kind.name: kind for kind in _LOSSES}
+    if name not in makers:
+        known = ", ".join(name for name in makers if name != Custom.name)
+        raise ParameterError(f"objective must be one of {known}; got {name!r}")
+    taken: set[str] = set(makers[name].__slots__) - {"slopes"}
+    if unknown := settings.keys() - taken:
+        raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")
+    if "n_classes" in taken:
+        settings["n_classes"] = int(n_classes)
+    return makers[name](**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})

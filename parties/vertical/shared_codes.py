@@ -1,0 +1,141 @@
+"""Which codes of a mapped domain a release holds: shared by their owner, checked where they arrive.
+
+Which codes of the mapped domain occur is a function of the release, so sharing it costs no privacy. With it, and with
+the settings that the guarantee names, the active party can learn through the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+
+from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.sources import MOST_CATEGORIES
+from opboost.desensitize import ColumnMechanism
+from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
+from opboost.privacy.adj_map import OrderPreservingMap
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.privacy.laws import Law
+from opboost.privacy.local import RandomisedResponse
+from opboost.ranking import RankTable
+from protocols.errors import UnexpectedMessage
+from protocols.messages.fields import MAX_CODE_BYTES
+from protocols.messages.vertical import Offer, OfferedColumn
+
+# Bytes of all codes that an offer shares, half of what a header holds: more are not shared.
+MOST_CODE_BYTES = 16 << 20
+
+# Cells, and points of the widest ones, of all mechanisms that the receiver builds: columns beyond are not corrected.
+MOST_HELD = 1 << 22
+
+_CODES = IntegerDomain(0, 1)
+
+
+def codes_that_occur(
+    mechanisms: Sequence[ColumnMechanism], tables: Sequence[tuple[str, RankTable]], *, are_shared: bool
+) -> list[bytes | None]:
+    """Per table, one bit for every code of its column's mapped domain, packed: whether it was released.
+
+    None if they are not shared, or too many for one message.
+
+    Notes
+    -----
+    Privacy: a function of the released codes. Without noise these are exact; ranks alone say less, so none are shared.
+    """
+    by_name = {mechanism.schema.name: mechanism.value for mechanism in mechanisms}
+    found = [_packed(by_name[source], table) if are_shared else None for source, table in tables]
+    too_many = sum(len(codes or b"") for codes in found) > MOST_CODE_BYTES
+    return [None] * len(found) if too_many else found
+
+
+def _packed(mechanism: OrderPreservingMap | RandomisedResponse, table: RankTable) -> bytes | None:
+    domain = _CODES if isinstance(mechanism, RandomisedResponse) else mechanism.domain
+    if math.isinf(mechanism.epsilon) or domain.size > 8 * MAX_CODE_BYTES:
+        return None
+    occurs = np.zeros(domain.size, np.bool_)
+    occurs[table.codes - domain.lo] = True
+    return np.packbits(occurs).tobytes()
+
+
+def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[ColumnRelease | None, ...]:
+    """For every offered column the channel that it went through; None where no codes are shared, or none can be used.
+
+    Raises
+    ------
+    UnexpectedMessage
+        If codes do not fit the column's ranks and domain, or the guarantee's settings are none of a mechanism.
+    """
+    if all(column.codes is None for column in offer.columns):
+        return (None,) * len(offer.columns)
+    if sum(len(column.codes or b"") for column in offer.columns) > MOST_CODE_BYTES:
+        raise UnexpectedMessage(f"{peer} shares more than {MOST_CODE_BYTES} bytes of codes")
+    found: list[ColumnRelease | None] = []
+    n_held = 0
+    try:
+        for promise in guarantee.columns:
+            n_members = _whole(promise, "n_categories", 2) if promise.mechanism == RandomisedResponse.name else 1
+            members = offer.columns[len(found) : len(found) + n_members]
+            if len(members) < n_members:
+                raise ParameterError(f"{len(offer.columns)} columns are fewer than the guarantee's")
+            n_held += _held(promise)
+            is_usable = n_members <= MOST_CATEGORIES and all(one.n_ranks and one.codes is not None for one in members)
+            if n_held > MOST_HELD or not is_usable:
+                found += [None] * n_members
+                continue
+            mechanism = _mechanism(promise)
+            found += [_release(promise, mechanism, one, c) for c, one in enumerate(members)]
+        if len(found) < len(offer.columns):
+            raise ParameterError(f"{len(offer.columns)} columns are more than the guarantee's")
+    except ParameterError as error:
+        raise UnexpectedMessage(f"{peer} shares codes that cannot be used: {error}") from None
+    return tuple(found)
+
+
+def _held(promise: ColumnGuarantee) -> int:
+    """How many numbers the column's mechanism holds: its cells, and the points of one."""
+    if "theta" not in promise.parameters:
+        return 1
+    theta = _whole(promise, "theta", 1)
+    return theta + _whole(promise, "domain_size", 2) // theta
+
+
+def _mechanism(promise: ColumnGuarantee) -> OrderPreservingMap | RandomisedResponse:
+    """The mechanism that a guarantee describes, with every check of its settings."""
+    epsilon = promise.parameters.get("epsilon", math.nan)
+    if promise.mechanism == RandomisedResponse.name:
+        return RandomisedResponse(epsilon=epsilon, n_categories=_whole(promise, "n_categories", 2))
+    return MechanismSettings(
+        mechanism=promise.mechanism,
+        epsilon=epsilon,
+        law=cast(Law, promise.law),
+        theta=_whole(promise, "theta", 1) if "theta" in promise.parameters else None,
+        alpha=promise.parameters.get("alpha", 1.0),
+        domain_size=_whole(promise, "domain_size", 2),
+    ).build()
+
+
+def _release(
+    promise: ColumnGuarantee, mechanism: OrderPreservingMap | RandomisedResponse, column: OfferedColumn, member: int
+) -> ColumnRelease:
+    is_category, codes = isinstance(mechanism, RandomisedResponse), column.codes or b""
+    n_points = _CODES.size if isinstance(mechanism, RandomisedResponse) else mechanism.domain.size
+    occurs = np.unpackbits(np.frombuffer(codes, np.uint8))
+    positions = np.flatnonzero(occurs)
+    if len(codes) != -(-n_points // 8) or occurs[n_points:].any() or len(positions) != column.n_ranks:
+        raise ParameterError(f"{len(positions)} codes in {len(codes)} bytes do not fit {column.n_ranks} ranks")
+    if column.has_missing and not promise.missing_epsilon:
+        raise ParameterError("a column has missing rows, of which its guarantee says nothing")
+    bit = RandomisedResponse(epsilon=promise.missing_epsilon, n_categories=2) if promise.missing_epsilon else None
+    return ColumnRelease(mechanism, bit, positions, member if is_category else None)
+
+
+def _whole(promise: ColumnGuarantee, name: str, least: int) -> int:
+    value = promise.parameters.get(name, math.nan)
+    if not (least <= value <= 8 * MAX_CODE_BYTES and value == int(value)):
+        raise ParameterError(f"{name} must be a whole number from {least} to {8 * MAX_CODE_BYTES}; got {value:g}")
+    return int(value)
