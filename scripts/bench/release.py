@@ -67,9 +67,9 @@ def release(folder: Path, run: str, n_columns: int) -> None:
     mechanisms = tuple(ColumnMechanism(column, MechanismSettings(epsilon=0.1)) for column in schema.columns)
     data = folder / ("grown.parquet" if run == "grown" else "data.parquet")
     warm_drawing(mechanisms)
-    before = peak_bytes(reset=True)
     start, start_cpu = time.perf_counter(), time.process_time()
     table = read_table(data, schema, needs_label=False, by_column=True, cache=folder / "encoded")
+    before = peak_bytes(reset=True)
     with closing(ArraySpool()) as spool, Ledger(folder / "ledger.sqlite") as ledger:
         occasion = Occasion(run_id=run, task="train", peer="a")
         account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
