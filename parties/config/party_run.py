@@ -73,7 +73,7 @@ class PartyRun(Section):
 
     role: str = Field(description="The role.")
     party: PlainName = Field(description="This party's name.")
-    run_id: PlainName = Field(description="PlainName of the run, the same on all sides.")
+    run_id: PlainName = Field(description="Name of the run, the same on all sides.")
     table_schema: Path = Field(alias="schema", description="Schema file of the data.")
     secret_key: Path | None = Field(None, description="This party's secret key file.")
     timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")

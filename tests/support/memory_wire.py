@@ -17,19 +17,21 @@ from protocols.transport.memory import memory_pair
 
 
 class MemoryWire:
-    """Channels in memory in place of sockets, with everything that each end received."""
+    """Channels in memory in place of sockets, with everything that each end received, by sender.
+
+    How the messages of several senders follow each other is a matter of time.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for module in (train_vertical, predict_vertical):
             monkeypatch.setattr(module, "open_connections", self._opened)
-        self.received: dict[str, list[Message]] = {}
-        self.heard: set[str] = set()
+        self.received: dict[str, dict[str, list[Message]]] = {}
         self._pairs: dict[str, tuple[Any, Any]] = {}
 
     def lay(self, names: Iterable[str]) -> None:
         """New channels between the bank and these."""
         self._pairs = {name: memory_pair("bank", name) for name in names}
-        self.received, self.heard = {}, set()
+        self.received = {}
         for name, (near, far) in self._pairs.items():
             near.traffic.on_receive = self._note("bank", name)
             far.traffic.on_receive = self._note(name)
@@ -77,8 +79,8 @@ class MemoryWire:
 
     def _note(self, party: str, sender: str = "bank") -> Callable[[str, Sequence[Frame]], None]:
         def note(kind: str, frames: Sequence[Frame]) -> None:
-            self.heard.add(sender)
-            self.received.setdefault(party, []).append(decode([bytes(frame) for frame in frames]))
+            from_sender = self.received.setdefault(party, {}).setdefault(sender, [])
+            from_sender.append(decode([bytes(frame) for frame in frames]))
 
         return note
 

@@ -66,7 +66,7 @@ def test_processes_of_both_parties_expose_nothing_at_any_time(parties: Any, temp
         succeed(service)
     assert watch.exposed == set()
     files = "spring.plan.html plan.csv report.html log.txt predictions.csv scores.parquet model.json order.share"
-    stores = "ledger.sqlite ledger.sqlite-wal ledger.sqlite-shm ledger.releases.sqlite-wal"
+    stores = "ledger.sqlite ledger.sqlite-wal ledger.sqlite-shm"
     assert watch.names.issuperset(f"{files} {stores} journal journal.json offer 0.ranks".split())
 
 
@@ -107,7 +107,8 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
         spilled = [path for path in temporary.rglob("storage/*") if path.is_file()]
         assert spilled
     assert {path for path in watch.exposed if str(temporary) not in path} == set()
-    assert watch.names >= {"plan.json", "keys", "codes", "ranks", "000000.parquet", "release.json", "june"}
+    assert watch.names >= {"keys", "000000.parquet", "june"}
+    assert any(name.endswith(".npy") for name in watch.names)
     # Dask writes its own files as it likes, all of them in a folder that nobody else can enter.
     (scratch,) = {path.relative_to(temporary).parts[0] for path in spilled}
     assert not [path for path in watch.exposed if path.split()[1] == str(temporary / scratch)]

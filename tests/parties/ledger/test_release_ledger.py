@@ -110,8 +110,10 @@ def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
         names = lines(charged)[-1]["names"]
         assert (ledger.content(2, names), ledger.content(3, names)) == (lines(charged)[-1]["content"], None)
         assert ledger.n_stored == 1
-        ledger.verify()
         assert (ledger.n_lines, ledger.peers) == (4, {"bank"})
+        # Its line says that cells were stored, and nothing was drawn here.
+        with pytest.raises(LedgerError, match="cells that line 2 charged are not those that were drawn"):
+            ledger.verify()
 
 
 def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> None:

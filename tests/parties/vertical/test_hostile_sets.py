@@ -183,7 +183,7 @@ def test_the_words_of_an_honest_bank_prove_nothing_in_the_next_attempt(sites: An
             "shop": lambda: train_passive(paths[1], insecure=False, terminal=SILENT),
         }
     )
-    said = list(wire.received["shop"])
+    said = list(wire.received["shop"]["bank"])
     meta = sites.shop.run_folder / "meta.json"
     meta.write_text(json.dumps({**json.loads(meta.read_text()), "finished": None}))
 

@@ -155,7 +155,8 @@ class Runs:
 
     def view(self, party: str, *, without: tuple[type[Message], ...] = (), exact_bits: bool = True) -> View:
         """Everything that a party received in the last run, but for messages of some kinds or the bits of answers."""
-        messages = self.wire.received.get(party, [])
+        received = self.wire.received.get(party, {})
+        messages = [message for sender in sorted(received) for message in received[sender]]
         if not exact_bits:
             are_exact = [isinstance(one, Answers) for one in messages]
             messages = [
@@ -231,7 +232,7 @@ def shop_views(runs: Runs, schema: dict[str, Any], cells: Sequence[Any]) -> View
             runs.bring(ids)
             runs.train()
             # Whether another passive party's greeting comes before the bank leaves is a matter of time.
-            views[two, ids] = runs.view("bank") if runs.shop.party in runs.wire.heard else ()
+            views[two, ids] = runs.view("bank") if runs.shop.party in runs.wire.received.get("bank", {}) else ()
     return views
 
 

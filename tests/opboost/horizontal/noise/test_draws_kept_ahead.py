@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opboost.horizontal.splits import column_schedule
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
 from opboost.privacy.additive import RoundedGaussian
 from opboost.privacy.coins import RecordCoins
@@ -47,29 +45,6 @@ def test_threads_take_no_noise_twice(is_locked: bool) -> None:
     if not is_locked:
         stock._lock = nullcontext()
     taken = by_threads(lambda: stock.take(3), 100)
-    assert (len(np.unique(taken)) == len(taken)) == is_locked
-
-
-class NumberedWords:
-    """A bit source of which every word can be told from every other, if other threads wait for the end of each."""
-
-    def __init__(self) -> None:
-        self._numbered = Numbered()
-
-    def check_process(self) -> None: ...
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return self._numbered.draw(count, rng=secure()).astype(np.uint64) << np.uint64(11)
-
-
-@pytest.mark.parametrize("is_locked", [True, False])
-def test_threads_take_no_uniform_number_twice(is_locked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_schedule, "_AHEAD", 4)
-    if not is_locked:
-        monkeypatch.setattr(column_schedule, "Lock", nullcontext)
-    source: Any = NumberedWords()
-    uniforms = uniforms_ahead(source)
-    taken = by_threads(lambda: (uniforms(3) * 2.0**53).astype(np.int64), 100)
     assert (len(np.unique(taken)) == len(taken)) == is_locked
 
 
