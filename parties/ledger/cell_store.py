@@ -8,7 +8,7 @@ its owner. Charges, keys and draws are in one file and change in one transaction
 ``name_sets``   records that were drawn together: digests and first names of pieces of `PIECE` names
 ``members``     where the names of small sets stand; large ones are looked through by their pieces
 ``draws``       per charge and set, digests of the pieces of codes; the ledger has a digest of these
-``pieces``      `PIECE` names or `CODES` codes, by their digest
+``pieces``      `PIECE` names, or `CODES` codes (`EARLIER_CODES` of an earlier version), by their digest
 ``draw_keys``   of charges of which something is still to be drawn
 ==============  ======================================================================================
 
@@ -38,8 +38,9 @@ from parties.tables.blocks import NAME_BYTES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Codes of one column that are read and verified together: a quarter of `PIECE` takes twice as long to pack.
-CODES = 1 << 14
+# Codes of one column that are read and verified together, and those of an earlier version, which took twice as long to
+# pack. The ledger's digest of a draw tells which of them its pieces have.
+CODES, EARLIER_CODES = 1 << 14, 1 << 12
 
 # Stands for a cell that was not drawn, among codes of which a missing cell is -1.
 NOT_DRAWN = -2
@@ -123,7 +124,7 @@ class CellStore:
             )
         ]
         for charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
-            self._check(charge, _short(family), digest, places)
+            n_codes = self._check(charge, _short(family), digest, places)
             drawn_under.setdefault(charge, []).append(hit.rows)
             # A whole block is not gathered row by row.
             rows, at = every if len(hit.rows) == len(exact) else hit.rows, hit.places
@@ -132,7 +133,7 @@ class CellStore:
                 continue
             if not is_open.all():
                 rows, at = hit.rows[is_open], at[is_open]
-            drawn, was = self._codes(places, at)
+            drawn, was = self._codes(places, n_codes, at)
             serves = (was == exact.take(order[rows])) | keeps
             if serves.any():
                 charges.add(charge)
@@ -148,7 +149,7 @@ class CellStore:
             "INSERT INTO draws (charge, names, family, places) VALUES (?, ?, ?, ?)",
             (charge, names.number, _short(family), places),
         )
-        self._ledger.note_stored(charge, names.digest.hex(), _content(names.digest, places))
+        self._ledger.note_stored(charge, names.digest.hex(), _content(names.digest, places, CODES))
 
     def put_key(self, charge: int, family: str, key: bytes) -> None:
         """Keep the key of a charge until all its cells are drawn."""
@@ -208,21 +209,24 @@ class CellStore:
                 for i in range(0, len(packed), 32):
                     self.names.piece(packed[i : i + 32])
 
-    def _codes(self, packed: bytes, places: NDArray[np.int64]) -> NDArray[np.signedinteger]:
-        """Released and exact codes at ascending places of a set, shape ``(2, n_places)``."""
-        cuts = np.searchsorted(places, np.arange(0, CODES * (len(packed) // 32) + 1, CODES)).tolist()
+    def _codes(self, packed: bytes, n_codes: int, places: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+        """Released and exact codes at ascending places of a set in pieces of `n_codes`, shape ``(2, n_places)``."""
+        cuts = np.searchsorted(places, np.arange(0, n_codes * (len(packed) // 32) + 1, n_codes)).tolist()
         found = []
         for piece, (start, end) in enumerate(pairwise(cuts)):
             if start < end:
                 both = _unpacked(self.names.piece(packed[32 * piece : 32 * piece + 32]))
                 is_whole = both.shape[1] == end - start
-                found.append(both if is_whole else both[:, places[start:end] - piece * CODES])
+                found.append(both if is_whole else both[:, places[start:end] - piece * n_codes])
         return np.concatenate(found, axis=1)
 
-    def _check(self, charge: int, family: bytes, digest: bytes, places: bytes) -> None:
-        is_drawn = self._ledger.content(charge, digest.hex()) == _content(digest, places)
-        if not is_drawn or _short(family_of(self._ledger.line(charge))) != family:
+    def _check(self, charge: int, family: bytes, digest: bytes, places: bytes) -> int:
+        """Compare a draw with its lines of the ledger; returns how many codes are in a piece."""
+        content = self._ledger.content(charge, digest.hex())
+        found = [n_codes for n_codes in (CODES, EARLIER_CODES) if _content(digest, places, n_codes) == content]
+        if not found or _short(family_of(self._ledger.line(charge))) != family:
             raise self.names.damaged(f"cells that line {charge} charged")
+        return found[0]
 
 
 def _packed(codes: KeptCodes, exact: KeptCodes) -> bytes:
@@ -253,9 +257,10 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", 3)
 
 
-def _content(digest: bytes, places: bytes) -> str:
-    """What the ledger has of a draw."""
-    return hashlib.sha256(digest + places).hexdigest()
+def _content(digest: bytes, places: bytes, n_codes: int) -> str:
+    """What the ledger has of a draw, by its names, its pieces and, since there is more than one, their size."""
+    size = b"" if n_codes == EARLIER_CODES else n_codes.to_bytes(4, "little")
+    return hashlib.sha256(digest + places + size).hexdigest()
 
 
 def _short(digest: str) -> bytes:

@@ -1,12 +1,9 @@
-"""Cache: arrays that follow from the content of files, in folders named after that content.
-
-Whatever is absent or damaged is made anew, so a folder may be removed at any time.
-"""
+"""Cache: arrays that follow from some content, in a folder named after it, in files that anyone may remove."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,29 +13,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.errors import RunFolderError
-from parties.storage.atomic_files import make_folder, replacing
+from parties.storage.atomic_files import make_folder
+from protocols.private_files import private_opener
 
 # Folders that are kept, the latest ones: a table, and those of its rows that were common, of two versions of a file.
 KEPT_FOLDERS = 4
 
 
-def kept_arrays(path: Path) -> Mapping[str, NDArray[Any]] | None:
-    """The arrays of a file, whose checksums hold; None if they are to be made anew."""
-    try:
-        with path.open("rb") as file, np.load(file) as arrays:
-            return dict(arrays)
-    except Exception:
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class ArrayCache:
+    """Arrays in a folder; what is written there counts once it is settled.
+
+    Parameters
+    ----------
+    folder : Path
+        Named after the content that the arrays follow from.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._waiting = folder, folder.with_name(f".{uuid4().hex}")
+
+    def get(self, name: str, make: Callable[[], Arrays]) -> Arrays:
+        """Arrays whose checksums hold; else they are made and, if that can be done, written."""
         # Damaged archives make numpy and zipfile raise whatever they come upon.
-        return None
+        with suppress(Exception), (self._folder / name).open("rb") as file, np.load(file) as arrays:
+            return dict(arrays)
+        made = make()
+        with suppress(RunFolderError, OSError):
+            make_folder(self._waiting)
+            with open(self._waiting / name, "wb", opener=private_opener) as target:
+                np.savez(target, allow_pickle=False, **made)
+        return made
+
+    def settle(self, is_valid: Callable[[], bool] = lambda: True) -> None:
+        """Let what was written count, or forget it; the oldest folders beside this one make room."""
+        with suppress(RunFolderError, OSError):
+            if self._waiting.exists() and is_valid():
+                make_folder(self._folder)
+                for file in self._waiting.iterdir():
+                    file.replace(self._folder / file.name)
+            shutil.rmtree(self._waiting)
+            for folder in sorted(self._folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-KEPT_FOLDERS]:
+                shutil.rmtree(folder)
 
 
-def keep_arrays(path: Path, **arrays: Any) -> None:
-    """Write arrays to a file of a cache, if that can be done; the oldest folders beside its own make room."""
-    with suppress(RunFolderError, OSError):
-        if not path.parent.exists():
-            make_folder(path.parent)
-            folders = sorted(path.parent.parent.iterdir(), key=lambda folder: folder.stat().st_mtime)
-            for folder in folders[:-KEPT_FOLDERS]:
-                shutil.rmtree(folder, ignore_errors=True)
-        with replacing(path, writer=f".{uuid4().hex}") as unfinished, unfinished.open("wb") as file:
-            np.savez(file, **arrays)
+def kept_or_made(cache: ArrayCache | None, name: str, make: Callable[[], Arrays]) -> Arrays:
+    """Arrays of a cache; without one, they are made."""
+    return make() if cache is None else cache.get(name, make)

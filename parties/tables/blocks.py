@@ -18,7 +18,7 @@ import hashlib
 from collections import UserDict
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
-from parties.storage.array_cache import keep_arrays, kept_arrays
+from parties.storage.array_cache import ArrayCache, Arrays, kept_or_made
 from parties.storage.spool import ArraySpool
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
 from parties.tables.parquet import StoredColumns, encode_column
@@ -45,6 +45,9 @@ NAME = np.dtype(f"S{NAME_BYTES}")
 
 Block = MutableMapping[str, NDArray[Any]]
 
+# Of encoded columns and names that are kept: to be raised whenever cells are read, encoded or named in another way.
+_KEPT_VERSION = 1
+
 
 @dataclass(frozen=True, slots=True)
 class EncodedTable:
@@ -57,14 +60,14 @@ class EncodedTable:
         Of each block.
     n_clipped : dict of str to int
         Per column of which there are any, values outside the public bounds that were moved to them.
-    kept : Path or None
-        Folder of a cache in which the records' names are kept, too.
+    cache : ArrayCache or None
+        In which the records' names are kept.
     """
 
     blocks: tuple[Block, ...]
     rows: tuple[int, ...]
     n_clipped: dict[str, int]
-    kept: Path | None = None
+    cache: ArrayCache | None = None
 
     def __len__(self) -> int:
         return sum(self.rows)
@@ -78,14 +81,11 @@ class EncodedTable:
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
             own = ids[start : start + n_rows]
-            path = self.kept and self.kept / f"{_ids_digest(own)}.npz"
-            if path is not None and (found := kept_arrays(path)) is not None:
-                block.update(found)
-            else:
-                name_records(block, own)
-                if path is not None:
-                    keep_arrays(path, names=block["names"], order=block["order"])
+            name = f"names of {_ids_digest(own)}.npz" if self.cache is not None else ""
+            block.update(kept_or_made(self.cache, name, partial(named_records, own)))
             start += n_rows
+        if self.cache is not None:
+            self.cache.settle()
 
 
 class SpoolBlock(UserDict[str, Any]):
@@ -103,14 +103,9 @@ class SpoolBlock(UserDict[str, Any]):
 
 
 def encode_table(
-    features: Columns,
-    mechanisms: Sequence[ColumnMechanism],
-    spool: ArraySpool,
-    progress: Progress = no_progress,
-    *,
-    keeps: bool = False,
+    features: Columns, mechanisms: Sequence[ColumnMechanism], spool: ArraySpool, progress: Progress = no_progress
 ) -> EncodedTable:
-    """Encode a table, of which one column at a time is in memory; `keeps` is that of `encode_column`.
+    """Encode a table, of which one column at a time is in memory.
 
     Raises
     ------
@@ -120,17 +115,42 @@ def encode_table(
     n_rows, n_clipped = len(features), {}
     starts = range(0, n_rows, PIECE_ROWS)
     blocks = tuple(SpoolBlock(spool) for _ in starts)
-    for c, mechanism in enumerate(mechanisms):
-        column = encode_column(features, mechanism, keeps=keeps)
+    columns = zip(mechanisms, exact_columns(features, mechanisms), strict=True)
+    for c, (mechanism, (exact, n_outside)) in enumerate(columns):
         for start, block in zip(starts, blocks, strict=True):
-            rows = slice(start, start + PIECE_ROWS)
-            block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-        if column.n_clipped:
-            n_clipped[mechanism.schema.name] = column.n_clipped
+            block[f"{c}.exact"] = exact[start : start + PIECE_ROWS]
+        if n_outside:
+            n_clipped[mechanism.schema.name] = n_outside
         progress("encoding", c + 1, len(mechanisms))
     lengths = tuple(min(PIECE_ROWS, n_rows - start) for start in starts)
-    kept = features.kept if keeps and isinstance(features, StoredColumns) else None
-    return EncodedTable(blocks, lengths, n_clipped, kept)
+    return EncodedTable(blocks, lengths, n_clipped, features.cache if isinstance(features, StoredColumns) else None)
+
+
+def exact_columns(features: Columns, mechanisms: Sequence[ColumnMechanism]) -> Iterator[tuple[KeptCodes, int]]:
+    """Encode columns, of which one at a time is in memory: exact codes, and how many values were moved to the bounds.
+
+    What was kept of a file of the same bytes is not encoded again.
+
+    Raises
+    ------
+    TableError, DataError
+        If a cell does not fit its column's schema.
+    """
+    cache = features.cache if isinstance(features, StoredColumns) else None
+    try:
+        for mechanism in mechanisms:
+            domain = mechanism.settings.domain
+            way = hashlib.sha256(repr((_KEPT_VERSION, mechanism.schema, domain.lo, domain.hi)).encode()).hexdigest()
+            found = kept_or_made(cache, f"{way}.npz", partial(_exact_column, features, mechanism))
+            yield found["exact"], int(found["n_clipped"])
+    finally:
+        if isinstance(features, StoredColumns):
+            features.settle()
+
+
+def _exact_column(features: Columns, mechanism: ColumnMechanism) -> Arrays:
+    column = encode_column(features, mechanism)
+    return {"exact": exact_codes(column), "n_clipped": np.array(column.n_clipped)}
 
 
 def exact_codes(column: EncodedColumn) -> KeptCodes:
@@ -146,11 +166,11 @@ def encoded_column(exact: KeptCodes) -> EncodedColumn:
     return EncodedColumn(np.where(is_missing, ~exact, exact) if is_missing.any() else exact, is_missing, 0)
 
 
-def name_records(block: Block, ids: Ids) -> None:
-    """Say which records a block's rows are."""
+def named_records(ids: Ids) -> Arrays:
+    """What a block has of its records."""
     names = record_names(ids)
     order = np.argsort(names, kind="stable")
-    block["names"], block["order"] = names[order], order.astype(np.min_scalar_type(len(order)))
+    return {"names": names[order], "order": order.astype(np.min_scalar_type(len(order)))}
 
 
 def _ids_digest(ids: pd.Index) -> str:
@@ -158,7 +178,7 @@ def _ids_digest(ids: pd.Index) -> str:
     import pyarrow as pa
 
     _, ends, letters = pa.array(ids.to_numpy(dtype=object), pa.large_string()).buffers()
-    return hashlib.sha256(b"names 1" + bytes(ends) + bytes(letters or b"")).hexdigest()
+    return hashlib.sha256(f"{_KEPT_VERSION}".encode() + bytes(ends) + bytes(letters or b"")).hexdigest()
 
 
 def record_names(ids: Ids) -> Names:

@@ -18,9 +18,9 @@ from opboost.errors import DataError
 from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import TableError
-from parties.storage.array_cache import keep_arrays, kept_arrays
+from parties.storage.array_cache import ArrayCache
 from parties.storage.spool import KeptNumbers, scattered
-from parties.tables.data_files import MAX_NAME, check_names, named, reporting_faults, stamp_of
+from parties.tables.data_files import MAX_NAME, check_names, file_digest, named, reporting_faults, stamp_of
 from protocols.transport.sanitize import readable
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 # Rows that are read and encoded at a time.
 STORED_ROWS = 1 << 16
-
-# Of encoded columns that are kept: to be raised whenever cells are read or encoded in another way.
-_KEPT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +42,28 @@ class StoredColumns:
         Numbers of rows in the file.
     stamp : tuple of int
         Tells whether the file is still the one that the rows were chosen from.
-    cache : Path, optional
-        Folder named after the digest of the file's bytes, beside which encoded columns are kept.
+    content : Path, optional
+        Named after the digest of the file's bytes, in the folder in which encoded columns are kept.
     places : the inverse of `rows`
         For every row of the file, where it belongs, or -1.
-    kept : Path or None
-        Folder of the encoded columns of these rows.
+    cache : ArrayCache or None
+        Of what follows from these rows.
     """
 
     path: Path
     rows: KeptNumbers
     stamp: tuple[int, int]
-    cache: Path | None = None
+    content: Path | None = None
     places: KeptNumbers = field(init=False, repr=False)
-    kept: Path | None = field(init=False, default=None)
+    cache: ArrayCache | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         n_stored = stored_length(self.path)
-        if self.cache is not None:
-            digest = hashlib.sha256(self.cache.name.encode())
+        if self.content is not None:
+            digest = hashlib.sha256(self.content.name.encode())
             for i in range(0, len(self.rows), STORED_ROWS):
                 digest.update(np.ascontiguousarray(self.rows[i : i + STORED_ROWS], "<i8"))
-            object.__setattr__(self, "kept", self.cache.with_name(digest.hexdigest()))
+            object.__setattr__(self, "cache", ArrayCache(self.content.with_name(digest.hexdigest())))
         kind = np.min_scalar_type(-1 - n_stored)
         numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
         pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
@@ -108,15 +105,18 @@ class StoredColumns:
         """The same columns of some of the rows."""
         return replace(self, rows=self.rows[:][rows])
 
+    def settle(self) -> None:
+        """Keep what was encoded, unless the file's bytes are others than when they were hashed."""
+        if self.cache is not None and (content := self.content) is not None:
+            self.cache.settle(lambda: file_digest(self.path) == content.name)
+
     def _check_stamp(self) -> None:
         if stamp_of(self.path) != self.stamp:
             raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
 
 
-def encode_column(columns: Columns, mechanism: ColumnMechanism, *, keeps: bool = False) -> EncodedColumn:
+def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn:
     """Encode one column of a table; of a stored one no more than a piece is in memory beside its codes.
-
-    What was encoded before of a file of the same bytes is not encoded again; `keeps` says whether this is kept.
 
     Raises
     ------
@@ -126,11 +126,6 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism, *, keeps: bool =
     schema, domain = mechanism.schema, mechanism.settings.domain
     if not isinstance(columns, StoredColumns) or not _is_even(columns.path, schema.name, schema.kind):
         return encode(columns[schema.name], schema, domain=domain)
-    kept = columns.kept and columns.kept / f"{_encoding(mechanism)}.npz"
-    if kept is not None and (found := kept_arrays(kept)) is not None:
-        is_missing = np.zeros(len(columns), np.bool_)
-        is_missing[found["missing"]] = True
-        return EncodedColumn(found["codes"], is_missing, int(found["n_clipped"]))
     highest = max(domain.hi, len(schema.categories))
     codes, n_clipped = np.empty(len(columns), np.min_scalar_type(-1 - highest)), 0
     # Pages that nobody writes to take no memory.
@@ -144,15 +139,7 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism, *, keeps: bool =
                 is_missing[places] = piece.is_missing
     except DataError:
         return encode(columns[schema.name], schema, domain=domain)
-    if keeps and kept is not None:
-        keep_arrays(kept, codes=codes, missing=np.flatnonzero(is_missing), n_clipped=n_clipped)
     return EncodedColumn(codes, is_missing, n_clipped)
-
-
-def _encoding(mechanism: ColumnMechanism) -> str:
-    """A name for how a column's cells become codes."""
-    domain = mechanism.settings.domain
-    return hashlib.sha256(repr((_KEPT_VERSION, mechanism.schema, domain.lo, domain.hi)).encode()).hexdigest()
 
 
 def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:

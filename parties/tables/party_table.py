@@ -118,7 +118,7 @@ def read_table(
     """Read a CSV (plain or compressed) or Parquet file.
 
     With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for. What
-    they are encoded to may be kept in folders of `cache`, which the digest of the file's bytes names.
+    they are encoded to may be kept in folders of `cache`.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.tables.record_ids`.

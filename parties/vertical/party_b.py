@@ -195,7 +195,7 @@ def train(
         phase.enter("encoding its columns")
         table = job.features
         if not isinstance(table, EncodedTable):
-            table = encode_table(table, job.mechanisms, spool, progress, keeps=True)
+            table = encode_table(table, job.mechanisms, spool, progress)
         phase.enter("greeting")
         mine = job.hello()
         if job.password is None:

@@ -73,7 +73,7 @@ def release(folder: Path, run: str, n_columns: int) -> None:
     with closing(ArraySpool()) as spool, Ledger(folder / "ledger.sqlite") as ledger:
         occasion = Occasion(run_id=run, task="train", peer="a")
         account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
-        encoded = encode_table(table.features, mechanisms, spool, keeps=True)
+        encoded = encode_table(table.features, mechanisms, spool)
         encoded.named(table.ids)
         encoded_s = time.perf_counter() - start
         cells = account.release(mechanisms, encoded.blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.storage.spool import ArraySpool
 from parties.tables import blocks, data_files, parquet, party_table
 from parties.tables.blocks import encode_table
+from parties.tables.parquet import StoredColumns
 from parties.tables.party_table import read_table
 
 N_ROWS = 1_000_000
@@ -43,15 +45,16 @@ def write(path: Path, values: Any) -> None:
     os.utime(path, (1, 1))
 
 
-def release(path: Path) -> tuple[int, int]:
-    """Cells that are charged, and values out of bounds."""
+def release(path: Path, meanwhile: Callable[[], None] = lambda: None) -> tuple[int, int]:
+    """Cells that are charged, and values out of bounds; what happens between hashing and encoding."""
     mechanism = ColumnMechanism(SCHEMA.columns[0], MechanismSettings(epsilon=0.1))
     with closing(ArraySpool()) as spool, Ledger(path.with_name("ledger.sqlite")) as ledger:
         occasion = Occasion(run_id="run", task="train", peer="a")
         account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.seeded(1))
         cache = path.with_name("encoded")
         table = read_table(path, SCHEMA, needs_label=False, by_column=True, cache=cache)
-        encoded = encode_table(table.features, [mechanism], spool, keeps=True)
+        meanwhile()
+        encoded = encode_table(table.features, [mechanism], spool)
         encoded.named(table.ids)
         (cells,) = account.release([mechanism], encoded.blocks)
     return cells.n_new, sum(encoded.n_clipped.values())
@@ -71,10 +74,32 @@ def test_one_changed_cell_in_a_million_is_found_though_size_and_time_of_the_file
 def test_were_files_told_by_size_and_time_the_changed_cell_would_be_missed(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(party_table, "file_digest", lambda path: str(data_files.stamp_of(path)))
+    for module in (party_table, parquet):
+        monkeypatch.setattr(module, "file_digest", lambda path: str(data_files.stamp_of(path)))
     for value, n_charged in ((0.0, 100), (1.0, 0)):
         write(path, np.r_[value, np.linspace(0, 1, 99)])
         assert release(path)[0] == n_charged
+
+
+def altered_between_hashing_and_encoding(path: Path) -> int:
+    """Cells that are charged for a file which was another only while it was encoded the first time."""
+    first, other = np.linspace(0, 0.4, 100), np.linspace(0.5, 1, 100)
+    write(path, first)
+    release(path, lambda: write(path, other))
+    write(path, first)
+    return release(path)[0]
+
+
+def test_a_file_altered_between_hashing_and_encoding_is_not_kept_under_its_first_digest(path: Path) -> None:
+    assert altered_between_hashing_and_encoding(path) == 100
+    assert not list(path.with_name("encoded").glob(".*"))
+
+
+def test_were_it_hashed_only_once_codes_of_other_bytes_would_be_taken_for_its_own(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StoredColumns, "settle", lambda columns: columns.cache.settle())
+    assert altered_between_hashing_and_encoding(path) == 0
 
 
 def test_the_second_time_nothing_is_encoded_or_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,8 +110,8 @@ def test_the_second_time_nothing_is_encoded_or_named(path: Path, monkeypatch: py
         raise AssertionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(parquet, "encode", fail)
-        broken.setattr(blocks, "name_records", fail)
+        broken.setattr(blocks, "encode_column", fail)
+        broken.setattr(blocks, "named_records", fail)
         assert release(path) == (0, 50)
         write(path, np.linspace(-1, 0.9, 100))
         with pytest.raises(AssertionError):
