@@ -10,7 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parties.errors import RunFolderError
 from parties.storage.atomic_files import make_folder
@@ -20,7 +19,7 @@ from protocols.private_files import private_opener
 KEPT_FOLDERS = 4
 
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Any]
 
 
 class ArrayCache:
@@ -44,7 +43,7 @@ class ArrayCache:
         with suppress(RunFolderError, OSError):
             make_folder(self._waiting)
             with open(self._waiting / name, "wb", opener=private_opener) as target:
-                np.savez(target, allow_pickle=False, **made)
+                np.savez(target, **made)
         return made
 
     def settle(self, is_valid: Callable[[], bool] = lambda: True) -> None:
