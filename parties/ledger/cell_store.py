@@ -111,7 +111,6 @@ class CellStore:
             If a draw is not what the ledger says was drawn.
         """
         codes: KeptCodes = np.full(len(exact), NOT_DRAWN, np.int8)
-        every: slice | NDArray[np.intp] = slice(None)
         charges: set[int] = set()
         drawn_under: dict[int, list[NDArray[np.intp]]] = {}
         draws = [
@@ -127,7 +126,8 @@ class CellStore:
             n_codes = self._check(charge, _short(family), digest, places)
             drawn_under.setdefault(charge, []).append(hit.rows)
             # A whole block is not gathered row by row.
-            rows, at = every if len(hit.rows) == len(exact) else hit.rows, hit.places
+            rows: slice | NDArray[np.intp] = slice(None) if len(hit.rows) == len(exact) else hit.rows
+            at = hit.places
             is_open = codes[rows] == NOT_DRAWN
             if not is_open.any():
                 continue

@@ -11,13 +11,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from parties.errors import RunFolderError
-from parties.storage.atomic_files import make_folder
-from protocols.private_files import private_opener
+from protocols.private_files import private_folder, private_opener
 
 # Folders that are kept, the latest ones: a table, and those of its rows that were common, of two versions of a file.
 KEPT_FOLDERS = 4
-
 
 Arrays = Mapping[str, Any]
 
@@ -40,24 +37,19 @@ class ArrayCache:
         with suppress(Exception), (self._folder / name).open("rb") as file, np.load(file) as arrays:
             return dict(arrays)
         made = make()
-        with suppress(RunFolderError, OSError):
-            make_folder(self._waiting)
+        with suppress(OSError):
+            private_folder(self._waiting)
             with open(self._waiting / name, "wb", opener=private_opener) as target:
                 np.savez(target, **made)
         return made
 
     def settle(self, is_valid: Callable[[], bool] = lambda: True) -> None:
         """Let what was written count, or forget it; the oldest folders beside this one make room."""
-        with suppress(RunFolderError, OSError):
+        with suppress(OSError):
             if self._waiting.exists() and is_valid():
-                make_folder(self._folder)
+                private_folder(self._folder)
                 for file in self._waiting.iterdir():
                     file.replace(self._folder / file.name)
             shutil.rmtree(self._waiting)
             for folder in sorted(self._folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-KEPT_FOLDERS]:
                 shutil.rmtree(folder)
-
-
-def kept_or_made(cache: ArrayCache | None, name: str, make: Callable[[], Arrays]) -> Arrays:
-    """Arrays of a cache; without one, they are made."""
-    return make() if cache is None else cache.get(name, make)

@@ -22,14 +22,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
-from parties.storage.array_cache import ArrayCache, Arrays, kept_or_made
+from parties.storage.array_cache import ArrayCache, Arrays
 from parties.storage.spool import ArraySpool
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
 from parties.tables.parquet import StoredColumns, encode_column
@@ -81,8 +80,8 @@ class EncodedTable:
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
             own = ids[start : start + n_rows]
-            name = f"names of {_ids_digest(own)}.npz" if self.cache is not None else ""
-            block.update(kept_or_made(self.cache, name, partial(named_records, own)))
+            make = partial(named_records, own)
+            block.update(make() if self.cache is None else self.cache.get(_kept_name(own.tolist()), make))
             start += n_rows
         if self.cache is not None:
             self.cache.settle()
@@ -127,21 +126,13 @@ def encode_table(
 
 
 def exact_columns(features: Columns, mechanisms: Sequence[ColumnMechanism]) -> Iterator[tuple[KeptCodes, int]]:
-    """Encode columns, of which one at a time is in memory: exact codes, and how many values were moved to the bounds.
-
-    What was kept of a file of the same bytes is not encoded again.
-
-    Raises
-    ------
-    TableError, DataError
-        If a cell does not fit its column's schema.
-    """
+    """Exact codes of columns, each with how many values were moved to the bounds; none is encoded that was kept."""
     cache = features.cache if isinstance(features, StoredColumns) else None
     try:
         for mechanism in mechanisms:
             domain = mechanism.settings.domain
-            way = hashlib.sha256(repr((_KEPT_VERSION, mechanism.schema, domain.lo, domain.hi)).encode()).hexdigest()
-            found = kept_or_made(cache, f"{way}.npz", partial(_exact_column, features, mechanism))
+            make = partial(_exact_column, features, mechanism)
+            found = make() if cache is None else cache.get(_kept_name(mechanism.schema, domain.lo, domain.hi), make)
             yield found["exact"], int(found["n_clipped"])
     finally:
         if isinstance(features, StoredColumns):
@@ -173,12 +164,9 @@ def named_records(ids: Ids) -> Arrays:
     return {"names": names[order], "order": order.astype(np.min_scalar_type(len(order)))}
 
 
-def _ids_digest(ids: pd.Index) -> str:
-    """A digest of the texts of some ids, with where each ends."""
-    import pyarrow as pa
-
-    _, ends, letters = pa.array(ids.to_numpy(dtype=object), pa.large_string()).buffers()
-    return hashlib.sha256(f"{_KEPT_VERSION}".encode() + bytes(ends) + bytes(letters or b"")).hexdigest()
+def _kept_name(*what: object) -> str:
+    """A file's name in a cache."""
+    return hashlib.sha256(repr((_KEPT_VERSION, *what)).encode()).hexdigest()
 
 
 def record_names(ids: Ids) -> Names:

@@ -1,4 +1,4 @@
-"""Codes in pieces of 4,096, as an earlier version stored them, are read as ever, and never as pieces of another size.
+"""Pieces of codes: those of 4,096, as an earlier version stored them, are read as ever, and never as of another size.
 
 The archive holds what that version drew of 4,200 records; their names, which do not compress, are put back here.
 """
@@ -27,7 +27,7 @@ from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import packed, records_digest
 from parties.ledger.name_sets import PIECE
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import record_keys, record_names
+from parties.tables.blocks import NAME_BYTES, record_keys, record_names
 from tests.support.released_cells import SPRING, kinds
 
 N_ROWS = 4200
@@ -92,3 +92,15 @@ def test_a_version_that_knows_pieces_of_4096_alone_refuses_larger_ones(
     monkeypatch.setattr(cell_store, "CODES", cell_store.EARLIER_CODES)
     with pytest.raises(ValueError, match="shape"):
         asked(broken)
+
+
+def test_a_stored_cell_takes_at_most_three_bytes_beside_its_record(tmp_path: Path) -> None:
+    n_rows, which = 1 << 15, ColumnMechanism(ColumnSchema(name="x", lower=-4, upper=4), MechanismSettings(epsilon=0.1))
+    values = pd.Series(np.random.default_rng(0).standard_normal(n_rows).clip(-4, 4))
+    column = encode(values, which.schema, domain=which.settings.domain)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        account = Account(ledger=ledger, budget=Budget(), occasion=SPRING, rng=rng.secure())
+        account.records([which], [column], pd.Index(map(str, range(n_rows)), dtype=object))
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as database:
+        (n_bytes,) = database.execute("SELECT SUM(LENGTH(content)) FROM pieces").fetchone()
+    assert 2 < (n_bytes - NAME_BYTES * n_rows) / n_rows < 3

@@ -24,14 +24,14 @@ def fail() -> Arrays:
 def kept(folder: Path) -> Path:
     """A cache that holds the codes."""
     cache = ArrayCache(folder)
-    cache.get("column.npz", lambda: {"codes": CODES, "n_clipped": np.array(2)})
+    cache.get("column", lambda: {"codes": CODES, "n_clipped": np.array(2)})
     cache.settle()
-    return folder / "column.npz"
+    return folder / "column"
 
 
 def test_what_was_written_comes_back_and_is_its_owners_alone(folder: Path) -> None:
     path = kept(folder)
-    found = ArrayCache(folder).get("column.npz", fail)
+    found = ArrayCache(folder).get("column", fail)
     assert (found["codes"].tolist(), found["codes"].dtype, int(found["n_clipped"])) == (CODES.tolist(), np.int16, 2)
     assert path.stat().st_mode & 0o777 == 0o600
     assert [place.stat().st_mode & 0o777 for place in (path.parent, path.parent.parent)] == [0o700] * 2
@@ -41,11 +41,11 @@ def test_what_was_written_comes_back_and_is_its_owners_alone(folder: Path) -> No
 def test_what_is_not_settled_or_not_valid_counts_nothing(folder: Path) -> None:
     kept(folder)
     for cache in (ArrayCache(folder), ArrayCache(folder)):
-        cache.get("other.npz", lambda: {"codes": CODES})
+        cache.get("other", lambda: {"codes": CODES})
         with pytest.raises(AssertionError):
-            cache.get("other.npz", fail)
+            cache.get("other", fail)
         cache.settle(lambda: False)
-    assert list(folder.parent.rglob("*")) == [folder, folder / "column.npz"]
+    assert list(folder.parent.rglob("*")) == [folder, folder / "column"]
 
 
 def test_whatever_byte_is_damaged_the_same_comes_back_or_it_is_made_anew(folder: Path) -> None:
@@ -54,7 +54,7 @@ def test_whatever_byte_is_damaged_the_same_comes_back_or_it_is_made_anew(folder:
     damaged = [whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :] for i in range(len(whole))]
     for content in (*damaged, *(whole[:length] for length in range(len(whole)))):
         path.write_bytes(content)
-        found = ArrayCache(folder).get("column.npz", lambda: {"codes": CODES})
+        found = ArrayCache(folder).get("column", lambda: {"codes": CODES})
         # Names and dates of a file in an archive may be damaged without its arrays.
         assert "codes" not in found or np.array_equal(found["codes"], CODES)
 
@@ -70,4 +70,4 @@ def test_the_oldest_folders_make_room(folder: Path) -> None:
 def test_where_nothing_can_be_written_nothing_is_kept(folder: Path) -> None:
     folder.parent.write_text("no folder")
     with pytest.raises(AssertionError):
-        ArrayCache(kept(folder).parent).get("column.npz", fail)
+        ArrayCache(kept(folder).parent).get("column", fail)
