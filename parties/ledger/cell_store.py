@@ -33,7 +33,7 @@ from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import Fields, family_of
 from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
-from parties.tables.blocks import NAME_BYTES
+from parties.tables.blocks import NAME_BYTES, Block
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,18 +91,16 @@ class CellStore:
         self.names = NameSets(ledger.path, database)
         self._ledger, self._database = ledger, database
 
-    def find(
-        self, family: str, hits: Sequence[Hit], exact: KeptCodes, order: NDArray[np.integer], *, keeps: bool
-    ) -> Found:
+    def find(self, family: str, hits: Sequence[Hit], block: Block, c: int, *, keeps: bool) -> Found:
         """What was drawn of a column for records that were located; the first of several draws counts.
 
         Parameters
         ----------
         family : str
         hits : sequence of Hit
-        exact : ndarray of signed integers
-        order : ndarray of integers
-            Of each name, where its exact code is. A draw from another code serves only where first draws are kept.
+        block : Block
+        c : int
+            The column. A draw from another exact code serves only where first draws are kept.
         keeps : bool
 
         Raises
@@ -110,6 +108,7 @@ class CellStore:
         LedgerError
             If a draw is not what the ledger says was drawn.
         """
+        exact, order = block[f"{c}.exact"], block["order"]
         codes: KeptCodes = np.full(len(exact), NOT_DRAWN, np.int8)
         charges: set[int] = set()
         drawn_under: dict[int, list[NDArray[np.intp]]] = {}

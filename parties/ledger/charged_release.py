@@ -111,7 +111,7 @@ class Account:
             pending = [(charge, key, self.ledger.records_of(charge)) for charge, key in cells.keys(offer.family)]
             n_found, n_new, paid, due_to = 0, 0, set[int](), set[int]()
             for block, hits in zip(blocks, located, strict=True):
-                known = cells.find(offer.family, hits, block[f"{c}.exact"], block["order"], keeps=self.keeps)
+                known = cells.find(offer.family, hits, block, c, keeps=self.keeps)
                 due = due_of(known, block, pending)
                 note_due(block, c, known.codes, due)
                 n_found += int(np.count_nonzero(due == DRAWN))

@@ -75,10 +75,7 @@ def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySe
 
 
 def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.signedinteger]) -> None:
-    """Tell a block what of a column was found, by row, and what is due, by name.
-
-    Both are absent if all is new; nothing is due if all was found.
-    """
+    """Tell a block what of a column was found, by row, and what is due, by name; both are absent if all is new."""
     for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
         block.pop(entry, None)
     if len(due) and (due == NEW).all():
