@@ -60,6 +60,7 @@ class StoredColumns:
     def __post_init__(self) -> None:
         n_stored = stored_length(self.path)
         if self.content is not None:
+            self._check_stamp()
             digest = hashlib.sha256(self.content.name.encode())
             for i in range(0, len(self.rows), STORED_ROWS):
                 digest.update(np.ascontiguousarray(self.rows[i : i + STORED_ROWS], "<i8"))

@@ -17,6 +17,7 @@ from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, TableSchema
+from parties.errors import TableError
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
@@ -100,6 +101,22 @@ def test_were_it_hashed_only_once_codes_of_other_bytes_would_be_taken_for_its_ow
 ) -> None:
     monkeypatch.setattr(StoredColumns, "settle", lambda columns: columns.cache.settle())
     assert altered_between_hashing_and_encoding(path) == 0
+
+
+def test_a_file_replaced_between_its_ids_and_its_digest_is_refused_though_its_codes_are_kept(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.linspace(0, 1, 100)
+    write(path, values)
+    release(path)
+
+    def replaced_before(path: Path) -> str:
+        os.utime(path, (2, 2))
+        return data_files.file_digest(path)
+
+    monkeypatch.setattr(party_table, "file_digest", replaced_before)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        release(path)
 
 
 def test_the_second_time_nothing_is_encoded_or_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
