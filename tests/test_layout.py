@@ -61,6 +61,7 @@ STEPS = (
             "preprocess",
             "ranking",
             "routing",
+            "uplift",
         )
     ),
 )

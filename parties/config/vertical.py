@@ -74,6 +74,11 @@ class _Run(PartyRun):
     data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
+    held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.2,
+        description="Share of the common records that is never released, to score the model on; the same at all "
+        "parties. 0: none; 20,000 records at most.",
+    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     dask: DaskSection = Field(DaskSection(), validate_default=True, description="The cluster, with `engine: dask`.")
 

@@ -13,8 +13,10 @@ from typing import Any
 from opboost.fit_quality import FitQuality
 from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
+from opboost.uplift import Uplift
 from parties.config.reading import read_role, read_run
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
@@ -56,6 +58,8 @@ class ActiveFacts:
     n_trees : int
     settings : dict
         The run file's `model` section.
+    uplift : Uplift or None
+        Scores of held-out records; None where none were held out.
     fits : tuple of FitQuality
         In training, and of predictions where labels were known.
     importance : tuple of Importance
@@ -71,6 +75,7 @@ class ActiveFacts:
     objective: str
     n_trees: int
     settings: dict[str, Any]
+    uplift: Uplift | None
     fits: tuple[FitQuality, ...]
     importance: tuple[Importance, ...]
     noise: str
@@ -132,6 +137,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         objective=model.ensemble.loss.name,
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),
+        uplift=load_uplift(folder),
         fits=folder.load_fits(),
         importance=importance_of(model.ensemble)[0],
         noise=_words_on_noise(folder),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
+from parties.reports.held_out_section import held_out_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
@@ -28,6 +29,7 @@ def active_page(facts: ActiveFacts) -> Page:
             "the ranks with: it may be passed on to whom these statistics may be known."
         ),
         sections=(
+            *((held_out_section(facts.uplift, history.party),) if facts.uplift is not None else ()),
             PageSection("Guarantee", tuple(_promises(facts))),
             leakage_section(),
             *fit_sections(facts.fits),
@@ -87,7 +89,7 @@ def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
-        yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
+        yield Prose("Training scores: scores of rows that the trees were grown on flatter the model.")
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
         yield Figure(

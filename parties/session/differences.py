@@ -55,11 +55,23 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
-    return found + (_test_differences(mine, theirs) if {_purpose(mine), _purpose(theirs)} == {Task.TRAIN} else [])
+    is_training = {_purpose(mine), _purpose(theirs)} == {Task.TRAIN}
+    return found + (_held_out_differences(mine, theirs) + _test_differences(mine, theirs) if is_training else [])
 
 
 def _purpose(hello: Hello) -> Task:
     return (hello.looks_for or Task.TRAIN) if hello.task is Task.CHECK else hello.task
+
+
+def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
+    """All parties hold the same records out of training; one that says nothing holds out none."""
+    its, own = (hello.plan.held_out or 0.0 for hello in (theirs, mine))
+    if its == own:
+        return []
+    return [
+        f"records held out of training: it plans a share of {its:g}, this party plans {own:g}; `held_out` must be the "
+        "same in all run files"
+    ]
 
 
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:

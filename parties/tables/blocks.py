@@ -128,7 +128,11 @@ def encoded_column(exact: KeptCodes) -> EncodedColumn:
 
 def name_records(block: Block, ids: Ids) -> None:
     """Say which records a block's rows are."""
-    names = record_names(ids)
+    sort_names(block, record_names(ids))
+
+
+def sort_names(block: Block, names: Names) -> None:
+    """Say by which names a block's rows are known."""
     order = np.argsort(names, kind="stable")
     block["names"], block["order"] = names[order], order.astype(np.min_scalar_type(len(order)))
 

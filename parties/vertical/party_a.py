@@ -20,6 +20,7 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
+from parties.vertical.held_out_score import score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -69,9 +70,12 @@ def train_jointly(
             guarantees=guarantees,
             routers=routers,
             history=trained.history,
-            fit=fit,
+            fits=() if fit is None else (fit,),
             choice=trained.choice,
         )
+        if job.held_out is not None:
+            phase.enter("scoring held-out records")
+            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)

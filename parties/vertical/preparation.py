@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,10 +32,11 @@ from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table
 from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
-from parties.tables.record_ids import each_id
+from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
+from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_held_out
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.training_job import ActiveJob
+from parties.vertical.training_job import ActiveJob, HeldOutRecords
 from protocols.transport.channel import Channel
 
 
@@ -81,6 +83,8 @@ class PreparedActive:
             parameters=self.parameters,
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            held_out_share=run.held_out,
+            held_out=None if aligned.held_out is None else self._records(aligned.held_out),
             engine=run.model.engine,
             correct_noise=run.correct_noise,
             left_open=run.model.left_open,
@@ -91,10 +95,15 @@ class PreparedActive:
             journal=journal,
         )
 
+    def _records(self, table: PartyTable) -> HeldOutRecords:
+        assert table.labels is not None
+        own = {column.name: column.values for column in own_columns(table, self.schema)}
+        return HeldOutRecords(table.index, own, table.labels)
+
     @property
-    def n_rows(self) -> int:
-        """Records of this party."""
-        return self.table.n_rows
+    def n_trained(self) -> int:
+        """Records to train on, where all of this party's are common."""
+        return self.table.n_rows - n_held_out(self.run.held_out, self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -119,7 +128,9 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
-        return self.job(aligned, journal)
+        job = self.job(aligned, journal)
+        rows = choose_active(job, channels, place, are_met=self.aligner.is_needed)
+        return job if rows is None else self.job(aligned.without(rows), journal)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records the run is about, or refuse to take up a run on others.
@@ -127,7 +138,7 @@ class PreparedActive:
         Refuses too few of them to hold some out.
         """
         table = aligned.table
-        self.run.model.validation(table.n_rows)
+        self.run.model.validation(table.n_rows - n_held_out(self.run.held_out, table.n_rows))
         common = list(each_id(table.ids)) if self.aligner.is_needed else None
         journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
@@ -163,8 +174,18 @@ class PreparedPassive:
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
             allow_routed=run.allow_routed,
+            held_out_share=run.held_out,
             redraws=not run.keeps,
         )
+
+    def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, Ids, RecordsOf | None]:
+        """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
+        aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
+        rows = choose_passive(self.job(aligned), channel, place, are_met=self.aligner.is_needed)
+        if rows is None:
+            return self.job(aligned), aligned.table.ids, None
+        kept = aligned.without(rows)
+        return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(rows))
 
     def named(self) -> EncodedTable:
         """The exact codes of all records, with the records' names."""
@@ -189,7 +210,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
     table = _brought(whole, run)
     with naming(path):
-        run.model.validation(table.n_rows)
+        run.model.validation(table.n_rows - n_held_out(run.held_out, table.n_rows))
     return PreparedActive(
         run=run,
         schema=schema,
