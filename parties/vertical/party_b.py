@@ -240,7 +240,7 @@ def train(
         )
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
-        phase.enter("answering for the held-out records")
+        phase.enter("waiting for the model to be saved")
         held_out = answer_until_done(None if job.held_out is None else job.held_out(router), channel)
         progress("waiting for the trees", 1, 1)
         guarantee = with_tests(guarantee, tests.n_tests)
