@@ -10,7 +10,7 @@ from opboost.errors import ParameterError
 
 # What stands under `not_protected` where new records may be answered for from their exact values.
 ROUTED_ANSWERS = (
-    "records that are scored in mode routed, held-out records among them: every split test is answered exactly, one bit "
+    "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
 )
 

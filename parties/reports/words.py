@@ -24,7 +24,7 @@ _LEAKAGE = (
     (
         "record values",
         "none",
-        "ranks of desensitized values, within the guarantee; held-out records, and others in mode routed: one exact bit per test",
+        "ranks of desensitized values, within the guarantee; held-out records and mode routed: one exact bit per test",
     ),
     (
         "changes of values",
