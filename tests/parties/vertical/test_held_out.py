@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
 from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
@@ -321,3 +322,22 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
     found = run(Ask(ids=tuple(trial.ids[240:250]), desensitized=False), held_out=None)
     assert isinstance(found["shop"], UnexpectedMessage)
     assert isinstance(found["bank"], PeerAborted | ProtocolError)
+
+
+def test_the_report_and_the_command_begin_with_the_held_out_scores(
+    sites: Any, outcomes: Outcomes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for site in (with_held_out(sites).bank, sites.shop):
+        site.run["report"] = True
+    folder = train_both(sites, outcomes)["bank"]
+    page = (folder.path / "report.html").read_text()
+    headings = [text.split("</h2>")[0] for text in page.split("<h2>")[1:]]
+    assert headings[0] == "Held-out records"
+    assert "Quality: training rows" in headings
+    assert "Training scores: scores of rows that the trees were grown on flatter the model." in page
+    assert "which were neither released nor trained on" in page
+    assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == 80
+    print_trained(Format.TEXT, folder)
+    told = capsys.readouterr().out
+    assert "bank alone" in told
+    assert "uplift, 95 % bootstrap interval" in told
