@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opboost.fit_quality import FitQuality
+from opboost.label_noise import bits_of_tests, most_guessed
 from opboost.privacy.guarantee import Guarantee
 from opboost.trees.tree import Ensemble
 from opboost.uplift import Uplift
@@ -46,6 +47,35 @@ class Importance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabelLeak:
+    """What a passive party can learn of labels from the tests that it resolved.
+
+    Attributes
+    ----------
+    n_columns, n_tests : int
+        Columns that it offered, and tests on them.
+    bits : float
+        That the choice of these tests tells at most.
+    share : float
+        Of labels that are 0 or 1 with equal chance: how many these bits let it guess at most.
+    """
+
+    n_columns: int
+    n_tests: int
+    bits: float
+    share: float
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, n_tests: int, n_rows: int) -> LabelLeak:
+        """Of a release with this guarantee; every rank may be asked for with either way of a missing cell."""
+        kinds = [column.parameters for column in guarantee.columns]
+        ranks = [2 * one["n_categories"] if "n_categories" in one else min(one["domain_size"], n_rows) for one in kinds]
+        bits = bits_of_tests(round(2 * sum(ranks)), n_tests)
+        n_columns = sum(round(one.get("n_categories", 1)) for one in kinds)
+        return cls(n_columns=n_columns, n_tests=n_tests, bits=bits, share=most_guessed(bits, n_rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFacts:
     """Facts of a finished run at the active party.
 
@@ -53,6 +83,8 @@ class ActiveFacts:
     ----------
     history : RunHistory
     guarantees : dict of str to Guarantee
+        By passive party.
+    label_leaks : dict of str to LabelLeak
         By passive party.
     objective : str
     n_trees : int
@@ -72,6 +104,7 @@ class ActiveFacts:
 
     history: RunHistory
     guarantees: dict[str, Guarantee]
+    label_leaks: dict[str, LabelLeak]
     objective: str
     n_trees: int
     settings: dict[str, Any]
@@ -131,9 +164,14 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
     folder = RunFolder(run.run_folder)
     model, meta = folder.load_joint_model(), meta_of(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
+    n_rows = max(1, int(meta.get("n_rows", 1)))
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
         guarantees=model.guarantees,
+        label_leaks={
+            peer: LabelLeak.of(guarantee, len(model.ensemble.inputs.get(peer, ())), n_rows)
+            for peer, guarantee in model.guarantees.items()
+        },
         objective=model.ensemble.loss.name,
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),

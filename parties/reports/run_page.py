@@ -78,6 +78,12 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
         "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and is "
         "told to the passive parties."
     )
+    for peer, leak in facts.label_leaks.items():
+        yield Prose(
+            f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
+            f"at most {number(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
+            f"are 0 or 1 with equal chance, it could guess at most {percent(leak.share)}."
+        )
 
 
 def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:

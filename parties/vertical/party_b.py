@@ -135,8 +135,9 @@ class PassiveJob:
     def hello(self, task: Task = Task.TRAIN) -> Hello:
         """The greeting for the active party."""
         settings = [mechanism.settings for mechanism in self.mechanisms]
+        names = offered_names(self.mechanisms, opaque_names=self.opaque_names)
         plan = Terms(
-            columns=len(self.mechanisms),
+            columns=len(names),
             mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
             law=", ".join(sorted({one.law.value for one in settings})) or None,
             epsilon=max((float(one.epsilon) for one in settings), default=None),
@@ -154,7 +155,7 @@ class PassiveJob:
             has_label=self.has_label,
             plan=plan,
             agreed=self.agreed,
-            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
+            names=names,
         )
 
 

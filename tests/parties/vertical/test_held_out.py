@@ -336,6 +336,8 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     assert "Quality: training rows" in headings
     assert "Training scores: scores of rows that the trees were grown on flatter the model." in page
     assert "which were neither released nor trained on" in page
+    assert "shop offered 2 columns and resolved" in page
+    assert "with equal chance, it could guess at most" in page
     assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == 80
     print_trained(Format.TEXT, folder)
     told = capsys.readouterr().out
