@@ -6,23 +6,30 @@ B's hold its columns' names and how many thresholds are used, and nothing else o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from opboost.fit_quality import FitQuality
 from opboost.label_noise import bits_of_tests, most_guessed
-from opboost.privacy.guarantee import Guarantee
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.trees.tree import Ensemble
 from opboost.uplift import Uplift
 from parties.config.reading import read_role, read_run
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
+from parties.ledger.noised_labels import FILE
 from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import guarantee_from_dict
+
+_PROMISE = TypeAdapter(ColumnGuarantee)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +73,14 @@ class LabelLeak:
     share: float
 
     @classmethod
-    def of(cls, guarantee: Guarantee, n_tests: int, n_rows: int) -> LabelLeak:
+    def of(cls, guarantee: Guarantee, n_tests: int, n_rows: int, label_epsilon: float) -> LabelLeak:
         """Of a release with this guarantee; every rank may be asked for with either way of a missing cell."""
         kinds = [column.parameters for column in guarantee.columns]
         ranks = [2 * one["n_categories"] if "n_categories" in one else min(one["domain_size"], n_rows) for one in kinds]
         bits = bits_of_tests(round(2 * sum(ranks)), n_tests)
         n_columns = sum(round(one.get("n_categories", 1)) for one in kinds)
-        return cls(n_columns=n_columns, n_tests=n_tests, bits=bits, share=most_guessed(bits, n_rows))
+        share = min(most_guessed(bits, n_rows), 1 / (1 + math.exp(-label_epsilon)))
+        return cls(n_columns=n_columns, n_tests=n_tests, bits=bits, share=share)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +94,8 @@ class ActiveFacts:
         By passive party.
     label_leaks : dict of str to LabelLeak
         By passive party.
+    label_promise : ColumnGuarantee or None
+        Of the labels on which trees were grown; None if these were the true ones.
     objective : str
     n_trees : int
     settings : dict
@@ -105,6 +115,7 @@ class ActiveFacts:
     history: RunHistory
     guarantees: dict[str, Guarantee]
     label_leaks: dict[str, LabelLeak]
+    label_promise: ColumnGuarantee | None
     objective: str
     n_trees: int
     settings: dict[str, Any]
@@ -164,14 +175,20 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
     folder = RunFolder(run.run_folder)
     model, meta = folder.load_joint_model(), meta_of(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
-    n_rows = max(1, int(meta.get("n_rows", 1)))
+    n_rows, promise = max(1, int(meta.get("n_rows", 1))), _label_promise(folder)
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
         guarantees=model.guarantees,
         label_leaks={
-            peer: LabelLeak.of(guarantee, len(model.ensemble.inputs.get(peer, ())), n_rows)
+            peer: LabelLeak.of(
+                guarantee,
+                len(model.ensemble.inputs.get(peer, ())),
+                n_rows,
+                math.inf if promise is None else promise.domain_loss,
+            )
             for peer, guarantee in model.guarantees.items()
         },
+        label_promise=promise,
         objective=model.ensemble.loss.name,
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),
@@ -185,6 +202,15 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
 
 def _words_on_noise(folder: RunFolder) -> str:
     return str(folder.read_json("noise.json").get("words", "")) if (folder.path / "noise.json").exists() else ""
+
+
+def _label_promise(folder: RunFolder) -> ColumnGuarantee | None:
+    if not (folder.path / FILE).exists():
+        return None
+    try:
+        return _PROMISE.validate_python(folder.read_json(FILE))
+    except ValidationError:
+        raise RunFolderError(f"{folder.path / FILE} is malformed") from None
 
 
 def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:

@@ -74,16 +74,27 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
         yield columns_grid(guarantee.columns)
-    yield Prose(
-        "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and is "
-        "told to the passive parties."
-    )
+    yield Prose(_label_words(facts))
     for peer, leak in facts.label_leaks.items():
         yield Prose(
             f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
             f"at most {number(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
             f"are 0 or 1 with equal chance, it could guess at most {percent(leak.share)}."
         )
+
+
+def _label_words(facts: ActiveFacts) -> str:
+    if (promise := facts.label_promise) is None:
+        return (
+            "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and "
+            "is told to the passive parties."
+        )
+    drawn = f"{promise.mechanism.replace('_', ' ')} {promise.law}".strip()
+    return (
+        f"The labels have {number(promise.domain_loss)}-label differential privacy against the passive parties: all "
+        f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
+        "Leaves are fitted to the true labels, which stay here with them."
+    )
 
 
 def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:

@@ -26,14 +26,15 @@ from numpy.typing import NDArray
 
 from opboost.rng import BitSource
 from opboost.routing import Router
+from opboost.schema import TableSchema
 from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
 from parties.storage.atomic_files import write_json
-from parties.tables.party_table import PartyTable
+from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource
-from parties.vertical.training_job import ActiveJob
+from parties.vertical.training_job import ActiveJob, HeldOutRecords
 from protocols.alignment.private_set_intersection import SHARE_BYTES
 from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
@@ -96,6 +97,12 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
         return held_out_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share)
+
+
+def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
+    """The active party's held-out records of a table."""
+    assert table.labels is not None
+    return HeldOutRecords(table.index, {one.name: one.values for one in own_columns(table, schema)}, table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:

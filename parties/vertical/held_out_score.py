@@ -66,8 +66,10 @@ def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], Traine
     names, n_rows = {column.name for column in job.own}, len(job.held_out.ids)
     if not names:
         return job.loss.predictions(np.tile(model.ensemble.base_scores, (n_rows, 1)))
+    # Nobody else sees anything of this model.
     alone = replace(
         job,
+        noised_labels=None,
         parameters=job.parameters if model.choice is None else calmed(job.parameters, job.left_open),
         constraints=job.constraints.among(names),
         column_order=tuple(name for name in job.column_order if name in names),

@@ -93,7 +93,7 @@ def _grow(
         columns.sort(key=lambda column: job.column_order.index(column.name))
     return train(
         columns,
-        job.labels,
+        job.labels if job.noised_labels is None else job.noised_labels,
         job.weights,
         loss=job.loss,
         parameters=job.parameters,
@@ -104,6 +104,7 @@ def _grow(
         left_open=job.left_open,
         seed=job.seed,
         on_round=_watch(channels, job.on_round, progress),
+        leaf_labels=None if job.noised_labels is None else job.labels,
     )
 
 

@@ -25,6 +25,7 @@ from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
 from parties.ledger.ledger_lines import digest_of
+from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
@@ -34,9 +35,9 @@ from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
-from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_held_out
+from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_held_out, own_records
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.training_job import ActiveJob, HeldOutRecords
+from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 
@@ -55,6 +56,7 @@ class PreparedActive:
     aligner : Aligner
     loss : Loss
     parameters : BoostingParameters
+    label_noise : LabelNoise or None
     """
 
     run: ActiveRun
@@ -64,6 +66,7 @@ class PreparedActive:
     aligner: Aligner
     loss: Loss
     parameters: BoostingParameters
+    label_noise: LabelNoise | None = None
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
         """The training job on the aligned records; before they are found, one for greetings."""
@@ -84,7 +87,7 @@ class PreparedActive:
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
             held_out_share=run.held_out,
-            held_out=None if aligned.held_out is None else self._records(aligned.held_out),
+            held_out=None if aligned.held_out is None else own_records(aligned.held_out, self.schema),
             engine=run.model.engine,
             correct_noise=run.correct_noise,
             left_open=run.model.left_open,
@@ -94,11 +97,6 @@ class PreparedActive:
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},
             journal=journal,
         )
-
-    def _records(self, table: PartyTable) -> HeldOutRecords:
-        assert table.labels is not None
-        own = {column.name: column.values for column in own_columns(table, self.schema)}
-        return HeldOutRecords(table.index, own, table.labels)
 
     @property
     def n_trained(self) -> int:
@@ -128,9 +126,13 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
+        rows = choose_active(self.job(aligned, journal), channels, place, are_met=self.aligner.is_needed)
+        aligned = aligned if rows is None else aligned.without(rows)
         job = self.job(aligned, journal)
-        rows = choose_active(job, channels, place, are_met=self.aligner.is_needed)
-        return job if rows is None else self.job(aligned.without(rows), journal)
+        if self.label_noise is None:
+            return job
+        noised = self.label_noise.draw(job.labels, aligned.table.ids, run_id=job.run_id, peers=hellos, to=place.folder)
+        return replace(job, noised_labels=noised)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records the run is about, or refuse to take up a run on others.
@@ -201,6 +203,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
+        noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
     whole = _whole_table(run, schema, ignore)
     assert whole.labels is not None
     for column in schema.columns:
@@ -219,6 +222,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         aligner=Aligner.of(run, schema),
         loss=loss,
         parameters=parameters,
+        label_noise=noise,
     )
 
 

@@ -55,6 +55,8 @@ class ActiveJob:
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
         Like the rows of `own`, empty where `grow` has them.
+    noised_labels : ndarray of float64, shape (n_rows,), optional
+        Labels that decide on everything but the leaves, and so on everything that peers see.
     loss : Loss
     parameters : BoostingParameters
     constraints : ColumnConstraints
@@ -97,6 +99,7 @@ class ActiveJob:
     weights: Values
     loss: Loss
     parameters: BoostingParameters
+    noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
     held_out_share: float = 0.0

@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 
 from opboost.errors import ParameterError
-from opboost.metrics import metric_by_name
-from opboost.noised_table import NoiseChoice
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Poisson, Quantiles, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, ValidationPlan, train
-from tests.opboost.test_noise_correction import Run
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 
 N = 500
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -58,16 +55,6 @@ def test_leaves_fitted_to_the_same_labels_are_the_same(loss: Any, settings: dict
     fitted = train(found, labels, np.ones(N), **call, leaf_labels=labels)
     assert values(grown) == values(fitted)
     assert any(len(tree) > 1 for tree in values(grown))
-
-
-def test_trees_on_draws_of_noised_columns_are_replayed_on_the_same_draws() -> None:
-    run = Run(0.1)
-    plan = ValidationPlan(np.arange(run.n_rows) % 5 == 0, (metric_by_name("rmse", SquaredError()),))
-    for validation in (None, plan):
-        grown = run.train(validation=validation)
-        fitted = run.train(validation=validation, leaf_labels=run.labels[: run.n_rows])
-        assert grown.choice is NoiseChoice.CORRECTED
-        assert values(grown) == values(fitted)
 
 
 def test_other_labels_change_leaves_and_base_score_and_nothing_else() -> None:
