@@ -14,7 +14,7 @@ file                content
 ``history.json``    A only: scores of the rows held out of training, round by round
 ``held_out.json``   A only: scores of held-out records; ``held_out.shares``: random bytes that chose them
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
-``noise.json``      A only: what of noised columns the trees were grown on, in words
+``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
