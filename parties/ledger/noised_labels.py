@@ -23,7 +23,7 @@ from parties.storage.atomic_files import write_json
 from parties.tables.blocks import Block, exact_codes, name_records
 from parties.tables.record_ids import Ids
 
-FILE = "labels.json"
+PROMISE_FILE = "labels.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +71,5 @@ class LabelNoise:
         with Ledger(self.ledger) as ledger:
             account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
             account.release([self.mechanism], [block])
-        write_json(to / FILE, asdict(self.mechanism.guarantee()))
+        write_json(to / PROMISE_FILE, asdict(self.mechanism.guarantee()))
         return decode_labels(self.mechanism, ReleasedColumn.of_marked(self.mechanism.schema, block["0.codes"]))

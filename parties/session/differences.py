@@ -7,7 +7,7 @@ from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.sanitize import readable
 
 # Columns of ranks of a passive party with which no number was agreed on.
-MOST_COLUMNS = 1000
+MOST_OFFERED = 1000
 
 _TERMS = {
     "objective": "objective",
@@ -99,7 +99,7 @@ def _excess_columns(mine: Hello, theirs: Hello) -> list[str]:
     for active, passive, who in ((mine, theirs, "it"), (theirs, mine, "this party")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
-        n_offered, most = len(passive.names), active.agreed.columns or MOST_COLUMNS
+        n_offered, most = len(passive.names), active.agreed.columns or MOST_OFFERED
         if n_offered > most:
             agreed = "were agreed on" if active.agreed.columns else "are taken where no number was agreed on"
             found.append(f"number of columns: {who} offers {n_offered} columns of ranks where at most {most} {agreed}")

@@ -40,7 +40,7 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
 from protocols.transport.channel import Channel, expect
 
-FILE = "held_out.shares"
+SHARES_FILE = "held_out.shares"
 
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
@@ -186,7 +186,7 @@ def _seed(active: bytes, passive: Sequence[bytes]) -> bytes:
 
 def _kept(folder: Path) -> dict[str, str]:
     """What the run folder has of the drawing; the own random bytes are drawn once."""
-    path = folder / FILE
+    path = folder / SHARES_FILE
     try:
         if not path.exists():
             _keep(folder, {_OWN: secrets.token_hex(SHARE_BYTES)})
@@ -201,4 +201,4 @@ def _kept(folder: Path) -> dict[str, str]:
 
 
 def _keep(folder: Path, shares: Mapping[str, str]) -> None:
-    write_json(folder / FILE, shares)
+    write_json(folder / SHARES_FILE, shares)

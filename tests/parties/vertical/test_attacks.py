@@ -19,7 +19,7 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn, RankColumn, train
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.session.differences import MOST_COLUMNS
+from parties.session.differences import MOST_OFFERED
 from parties.vertical.resolution_limit import ResolvedTests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import SplitRanks
@@ -73,7 +73,7 @@ def test_under_label_epsilon_no_more_labels_are_guessed_than_it_allows() -> None
 
 
 def test_as_many_columns_as_are_taken_without_an_agreement_tell_less() -> None:
-    found = [guessed_labels(MOST_COLUMNS, None, trial) for trial in range(N_TRIALS)]
+    found = [guessed_labels(MOST_OFFERED, None, trial) for trial in range(N_TRIALS)]
     assert np.mean(found) < 0.7
 
 

@@ -17,7 +17,7 @@ from parties.jobs.predict_vertical import predict_active, serve_passive
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out
-from parties.vertical.held_out import FILE, draw_active, draw_passive, held_out_rows, n_held_out
+from parties.vertical.held_out import SHARES_FILE, draw_active, draw_passive, held_out_rows, n_held_out
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -62,7 +62,7 @@ def log(site: Any) -> list[dict[str, Any]]:
 
 def chosen_ids(sites: Any) -> list[str]:
     """The held-out ids, worked out from what the shop keeps."""
-    seed = bytes.fromhex(json.loads((sites.shop.run_folder / FILE).read_text())["seed"])
+    seed = bytes.fromhex(json.loads((sites.shop.run_folder / SHARES_FILE).read_text())["seed"])
     common = np.array(sorted(sites.bank.table["id"]))
     return list(common[held_out_rows(seed, len(common), 0.2)])
 
@@ -137,7 +137,7 @@ def test_without_held_out_records_nothing_is_drawn_for_them(sites: Any, outcomes
     found = train_both(with_held_out(sites, 0), outcomes)
     assert load_uplift(found["bank"]) is None
     for site in (sites.bank, sites.shop):
-        assert not (site.run_folder / FILE).exists()
+        assert not (site.run_folder / SHARES_FILE).exists()
         assert "held-out shares" not in {line.get("kind") for line in log(site)}
 
 
@@ -192,7 +192,7 @@ def test_an_active_party_that_changes_its_bytes_in_a_later_attempt_is_refused(
     outcomes: Outcomes, tmp_path: Path
 ) -> None:
     drawn(outcomes, tmp_path, honest, draw_passive)
-    (tmp_path / "a" / FILE).unlink()
+    (tmp_path / "a" / SHARES_FILE).unlink()
     found = drawn(outcomes, tmp_path, honest, draw_passive)
     assert isinstance(found["shop"], Disagreement)
     assert "choose another run_id on all sides. Nothing was released" in str(found["shop"])
