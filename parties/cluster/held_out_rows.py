@@ -18,7 +18,7 @@ from opboost.schema import TableSchema
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.blocks import Block, EncodedTable, encoded_column, sort_names
+from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
 from parties.tables.parquet import read_stored
 from parties.tables.party_table import encoded_ids, read_labels
 from parties.vertical.held_out import Rows
@@ -122,7 +122,7 @@ def _own_records(part: Path, out: Rows, schema: TableSchema) -> HeldOutRecords:
 def _keep(block: Block, kept: Block, out: Rows) -> int:
     names = np.empty_like(block["names"])
     names[block["order"]] = block["names"]
-    sort_names(kept, np.delete(names, out))
+    kept.update(in_order(np.delete(names, out)))
     for name in [name for name in block if name.endswith(".exact")]:
         kept[name] = np.delete(block[name], out)
     return len(names) - len(out)

@@ -20,7 +20,7 @@ from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import write_json
-from parties.tables.blocks import Block, exact_codes, name_records
+from parties.tables.blocks import Block, exact_codes, named_records
 from parties.tables.record_ids import Ids
 
 PROMISE_FILE = "labels.json"
@@ -65,8 +65,7 @@ class LabelNoise:
         LedgerError
             If the ledger cannot be trusted or used. Nothing was released then.
         """
-        block: Block = {"0.exact": exact_codes(encode_labels(self.mechanism, labels))}
-        name_records(block, ids)
+        block: Block = {"0.exact": exact_codes(encode_labels(self.mechanism, labels)), **named_records(ids)}
         occasion = Occasion(run_id=run_id, task="train", peer=", ".join(sorted(peers)))
         with Ledger(self.ledger) as ledger:
             account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
