@@ -159,7 +159,11 @@ def encoded_column(exact: KeptCodes) -> EncodedColumn:
 
 def named_records(ids: Ids) -> Arrays:
     """What a block has of its records."""
-    names = record_names(ids)
+    return in_order(record_names(ids))
+
+
+def in_order(names: Names) -> Arrays:
+    """What a block has of records with these names, in the order of its rows."""
     order = np.argsort(names, kind="stable")
     return {"names": names[order], "order": order.astype(np.min_scalar_type(len(order)))}
 
