@@ -20,6 +20,7 @@ def _follow(channel: Channel, log: RunLog) -> None:
     """Log what goes over a channel."""
     channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
     channel.traffic.on_look = partial(log.step, "looked at")
+    channel.traffic.on_return = partial(log.step, "reconnected")
 
 
 @contextmanager

@@ -40,7 +40,8 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on. Two
+time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on; nor does
+it hand on a `Received`, by which a conversation outlives a broken connection (`protocols.transport.conversation`). Two
 round trips in all train a model, whatever the number of trees, once the records are aligned.
 """
 
@@ -251,6 +252,18 @@ class Heartbeat(Message):
     kind: ClassVar[str] = "heartbeat"
 
 
+class Received(Message):
+    """How many messages have come so far; None if the sender knows nothing of the conversation.
+
+    The first on a connection that takes a broken one's place asks for what is missing. With `is_last` the sender leaves
+    for good.
+    """
+
+    kind: ClassVar[str] = "received"
+    count: Count | None
+    is_last: bool = False
+
+
 class Done(Message):
     """The job is done and saved."""
 
@@ -283,6 +296,7 @@ MESSAGES: dict[str, type[Message]] = {
         Ask,
         Answers,
         Heartbeat,
+        Received,
         Done,
         Abort,
     )

@@ -32,7 +32,7 @@ class Timing:
     timeout_s : float
         Silence of the network after which a connected peer counts as lost.
     wait_s : float
-        How long to wait for a peer to appear at all.
+        How long to wait for a peer to appear at all, and to come back when its connection has ended.
     stall_s : float
         Silence of its program, whose connection stands, after which a peer counts as lost (`liveness`).
     send_s : float or None
@@ -58,6 +58,8 @@ class Traffic:
         How often the peer only looked whether both sides agree.
     on_look : callable
         Called with a sentence whenever it did.
+    on_return : callable
+        Called with a sentence whenever another connection took the place of a broken one.
     """
 
     sent_bytes: int = 0
@@ -66,6 +68,7 @@ class Traffic:
     on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     n_looks: int = 0
     on_look: Callable[[str], None] = field(default=lambda sentence: None)
+    on_return: Callable[[str], None] = field(default=lambda sentence: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
         """Count an outgoing message."""

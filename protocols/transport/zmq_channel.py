@@ -7,35 +7,48 @@ than its leaving does, since this end has no other peer.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 
 import zmq
 
-from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
+from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat
+from protocols.messages.vertical import Abort, Heartbeat, Received
 from protocols.transport.channel import Timing, Traffic, farewell
-from protocols.transport.codec import Frame, encode
+from protocols.transport.codec import Frame, decode, encode
+from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
-from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
+from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, events, open_socket, receive_parts
 
-# The server says what is wrong with a connection, or the two do not speak the same protocol.
-_REFUSED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
+# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; what came cannot be
+# read, as when bytes were altered; or the connection just ended, as it does where the other end has another key than is
+# expected, and where a tunnel or a forwarder finds nobody behind it.
+_FAILURES = {
+    zmq.Event.HANDSHAKE_FAILED_AUTH: (
+        "refused the connection: one side's public key is not the one that the other side expects"
+    ),
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a handshake was damaged, or what answers there is not this program",
+    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: (
+        "its connections ended before both sides were known: the keys do not match, or a forwarder reaches nobody"
+    ),
+}
 
-# A connection that ended before both sides were known: a server with another key does that, and one that just stops.
-_CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+# Seconds between two attempts to connect: at first, and at most.
+RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
 
-# After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
-# off, too, until the peer behind it is there.
-MAX_CUT = 3
+_NEVER_MS = 10**8
 
 
 class ConnectedChannel:
     """Channel of a passive party: connects to the active party and waits for it.
+
+    Every connection has a socket of its own, so that nothing goes over a new one before both ends know from where on.
 
     Parameters
     ----------
@@ -64,33 +77,35 @@ class ConnectedChannel:
         self._peer_key = peer_key
         self._timing = timing
         self._context = zmq.Context()
-        self._connect()
+        self._begin()
 
     def send(self, message: Message) -> None:
-        frames = encode(message)
-        blocked = Blocked(self._timing)
+        frames, blocked, is_kept = encode(message), Blocked(self._timing), False
+        deadline = time.monotonic() + (FAREWELL_S if isinstance(message, Abort) else math.inf)
         while True:
             self._follow_events()
-            if self._is_lost and not self._is_flooding:
-                raise farewell(self.peer, self._waiting(), "closed the connection")
+            if self._is_lost:
+                raise farewell(self.peer, self._waiting(), self._ending)
             self._refuse_to_wait()
-            try:
-                self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                self._wait_to_send(blocked, message.kind)
-            else:
+            if not is_kept:
+                self._conversation.keep(frames)
+                is_kept = True
+                self._transmit()
+            if not self._conversation.n_unsent:
                 break
-        self._pulse.start()
-        if isinstance(message, Abort):
-            self._socket.linger = int(FAREWELL_S * 1000)
+            is_away = self._was_joined and not self._is_open
+            if (is_away and self._conversation.has_room) or time.monotonic() >= deadline:
+                break
+            self._wait_to_send(blocked, message.kind)
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
         self._follow_events()
         while not self._listen():
             self.check()
-            self._socket.poll(int(POLL_S * 1000))
-        return self.traffic.decode_received(self._inbox.pop())
+            if not self._socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
+                self._tell()
+        return self.traffic.decode_received(self._inbox.popleft())
 
     def is_ready(self) -> bool:
         self._follow_events()
@@ -98,77 +113,177 @@ class ConnectedChannel:
 
     def check(self) -> None:
         self._follow_events()
-        if not self._listen() and self._is_lost and not self._is_flooding:
-            raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
+        if not self._listen() and self._is_lost:
+            raise self._lost()
         self._refuse_to_wait()
 
     def begin_again(self) -> None:
-        self._disconnect()
-        self._connect()
+        self._leave()
+        self._begin()
 
     def close(self) -> None:
         """Deliver what was sent if the peer is there, then let go of it."""
         if self._socket.closed:
             return
-        self._disconnect()
+        self._leave()
         self._context.term()
 
-    def _connect(self) -> None:
+    @property
+    def _is_open(self) -> bool:
+        """Whether messages can be sent: the connection stands, and both ends know from where on."""
+        return self._is_joined and not self._is_over
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._has_left or self._is_forgotten or self._is_given_up or self._away.is_stall
+
+    @property
+    def _ending(self) -> str:
+        if self._has_left:
+            return "closed the connection"
+        return (
+            f"closed the connection or was silent for {self._timing.timeout_s:g} s, and could not be reached again "
+            f"within {self._timing.wait_s:g} s"
+        )
+
+    def _lost(self) -> ProtocolError:
+        if self._is_forgotten:
+            return PeerRestarted(f"{self.peer} {FORGOTTEN}")
+        return PeerLost(f"{self.peer} {self._ending}")
+
+    def _begin(self) -> None:
+        """Begin a conversation."""
         self._deadline = time.monotonic() + self._timing.wait_s
-        self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
-        self._cuts: list[float] = []
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
-        self._inbox: list[list[Frame]] = []
-        self._silence = Silence(self._timing.stall_s)
+        self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
+        self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
+        self._was_joined = self._is_refused = self._is_flooding = self._is_forgotten = self._has_left = False
+        self._is_given_up = False
+        self._failure = ""
+        self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.wait_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Try to connect, once."""
+        self._is_met = self._is_joined = self._is_over = False
+        self._next_try = time.monotonic() + self._timing.timeout_s
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
         self._socket = open_socket(self._context, zmq.DEALER, self._timing)
-        if self._keys is None:
-            # Without keys the name is all that tells who this is.
-            self._socket.routing_id = self._name.encode()
-        else:
+        # Never by itself; -1 would drop what came and was not read.
+        self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _NEVER_MS, 0
+        self._socket.routing_id = connection_id(self._name, self._token, self._number)
+        self._number += 1
+        if self._keys is not None:
             self._socket.curve_serverkey = self._peer_key
             self._socket.curve_secretkey = self._keys.secret
             self._socket.curve_publickey = self._keys.public
-        watched = zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSED | _CUT
-        self._monitor = self._socket.get_monitor_socket(watched)
+        ended = zmq.Event.DISCONNECTED | zmq.Event.CLOSED
+        self._monitor = self._socket.get_monitor_socket(
+            zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | ended | sum(_FAILURES)
+        )
         try:
             self._socket.connect(self._address)
         except zmq.ZMQError as error:
-            self.close()
+            self._disconnect()
+            self._context.term()
             raise PeerLost(f"cannot connect to {self._address}: {error.strerror}") from None
 
     def _disconnect(self) -> None:
-        self._follow_events()
-        if self._is_lost or self._is_refused or self._silence.is_stall:
-            self._socket.linger = 0
-        elif not self._is_connected:
-            self._socket.linger = int(FAREWELL_S * 1000)
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
         self._socket.close()
 
+    def _leave(self) -> None:
+        """Say that this party leaves, and wait a moment until the peer has what was sent."""
+        deadline, is_said = time.monotonic() + CLOSING_S, False
+        self._follow_events()
+        while not (self._is_lost or self._is_refused or self._silence.is_stall) and time.monotonic() < deadline:
+            if self._is_open and not is_said and not self._conversation.n_unsent:
+                is_said = self._tell(is_last=True)
+            if self._conversation.is_confirmed and (is_said or not self._is_open):
+                break
+            self._poll()
+            self._listen()
+            self._inbox.clear()
+            self._follow_events()
+        if not self._is_open or self._is_lost or self._silence.is_stall:
+            self._socket.linger = 0
+        self._disconnect()
+
     def _follow_events(self) -> None:
         for event in events(self._monitor):
-            if event["event"] == zmq.Event.CONNECTED:
+            kind = event["event"]
+            if kind == zmq.Event.CONNECTED:
                 self._descriptor = event["value"]
                 self._arrivals.begin(self._descriptor)
-            elif event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._is_connected = True
-            elif event["event"] & _REFUSED:
-                self._is_refused = True
-            elif event["event"] == _CUT:
-                self._cuts.append(time.monotonic())
-                lasted_s = self._cuts[-1] - self._cuts[0]
-                self._is_refused |= len(self._cuts) >= MAX_CUT and lasted_s > self._timing.timeout_s
-            elif self._is_connected:
-                self._is_lost = True
-                self._arrivals.end(self._descriptor)
+            elif kind == zmq.Event.HANDSHAKE_SUCCEEDED:
+                self._meet()
+            elif kind in _FAILURES:
+                self._failure = _FAILURES[zmq.Event(kind)]
+                self._is_refused |= kind == zmq.Event.HANDSHAKE_FAILED_AUTH and not self._was_joined
+            else:
+                self._end()
         self._is_flooding |= bool(self._arrivals.cut_off())
+        self._reconnect()
+        self._transmit()
         self._beat()
+
+    def _meet(self) -> None:
+        """Both sides are known. The first connection is the conversation's; on others the peer is told what came."""
+        self._is_met, self._retry_s = True, RETRY_S
+        if self._was_joined:
+            self._tell()
+        else:
+            self._was_joined = self._is_joined = True
+
+    def _end(self) -> None:
+        """The connection, or the attempt, has ended; the next one is due in a moment."""
+        if not self._is_over:
+            self._is_over = True
+            self._arrivals.end(self._descriptor)
+            self._next_try = time.monotonic() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+
+    def _reconnect(self) -> None:
+        """Connect again, after everything was taken that came over the connection that has ended."""
+        if not self._was_joined or (self._is_met and not self._is_over):
+            self._away.end()
+        else:
+            self._away.listen()
+        if not (self._is_over or not self._is_met) or time.monotonic() < self._next_try:
+            return
+        if self._is_lost or self._is_refused or self._is_flooding or self._silence.is_stall:
+            return
+        while self._socket.poll(0):
+            self._take_next()
+        if not self._is_lost:
+            self._socket.linger = 0
+            self._disconnect()
+            self._connect()
+
+    def _transmit(self) -> None:
+        """Hand to ZeroMQ what it has room for of what was not sent."""
+        while self._is_open and (frames := self._conversation.next_unsent()) is not None:
+            try:
+                self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._conversation.sent()
+            self._pulse.start()
+
+    def _tell(self, *, is_last: bool = False) -> bool:
+        """Tell the peer how many of its messages have come; returns whether there was room for that."""
+        word = self._conversation.word(is_last=is_last)
+        try:
+            self._socket.send_multipart(word, flags=zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        self.traffic.count_sent(decode(word), word)
+        return True
 
     def _beat(self) -> None:
         """Let the peer know that this party goes on."""
-        if not (self._pulse.is_due and self._is_connected) or self._is_lost:
+        if not (self._pulse.is_due and self._is_open):
             return
         self._pulse.start()
         with suppress(zmq.Again):
@@ -178,27 +293,58 @@ class ConnectedChannel:
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
         while not (self._inbox or self._is_flooding) and self._socket.poll(0):
-            frames = self._take()
-            self._silence.end()
-            if is_heartbeat(frames):
-                self._is_flooding = self._beats.is_flood()
-            else:
-                self._inbox.append(frames)
-        if self._inbox or not self._is_connected:
+            self._take_next()
+        if self._inbox or not self._is_met or self._is_over:
             self._silence.end()
         else:
             self._silence.listen()
         return bool(self._inbox)
 
+    def _take_next(self) -> None:
+        """Take what came next; what a peer says before it goes on with the conversation is dropped."""
+        frames = self._take()
+        self._silence.end()
+        word = received_word(frames)
+        if word is not None or is_heartbeat(frames):
+            self._is_flooding |= self._beats.is_flood()
+            if word is not None:
+                self._note_received(word)
+        elif self._is_joined:
+            self._conversation.received(frames)
+            self._inbox.append(frames)
+            if self._conversation.is_word_due and self._is_open:
+                self._tell()
+
+    def _note_received(self, word: Received) -> None:
+        """Note what the peer has received, and go on from there if that was asked for."""
+        if word.count is None:
+            self._is_forgotten = True
+        elif self._is_joined:
+            self._conversation.confirm(word.count)
+            self._has_left |= word.is_last
+        else:
+            n_again = self._conversation.resume(word.count)
+            self._is_joined = True
+            self.traffic.on_return(
+                f"{self.peer} was reached over another connection; {n_again} messages are sent again"
+            )
+
     def _wait_to_send(self, blocked: Blocked, kind: str) -> None:
         """Listen until the peer may have read something, but not for ever."""
-        if self._is_connected:
+        if self._is_open:
             blocked.listen()
         if blocked.is_stall:
-            self._is_lost = True
+            self._is_given_up = True
             raise PeerLost(f"{self.peer} {blocked.reason}; a {kind!r} message was not sent")
         self._listen()
-        self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+        self._poll()
+
+    def _poll(self) -> None:
+        """Wait for a moment, until something may be sent or was said."""
+        if self._is_open and self._conversation.n_unsent:
+            self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+        else:
+            self._monitor.poll(int(POLL_S * 1000))
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
@@ -208,16 +354,13 @@ class ConnectedChannel:
                 "end, and was cut off"
             )
         if self._is_refused:
-            raise PeerLost(
-                f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
-                "the other side expects"
-            )
+            raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
             raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")
-        if not self._is_connected and time.monotonic() > self._deadline:
+        if not self._was_joined and time.monotonic() > self._deadline:
             raise PeerLost(
-                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; it may not be "
-                "running, or the keys do not match"
+                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; "
+                f"{self._failure or 'it may not be running, or the keys do not match'}"
             )
 
     def _waiting(self) -> Iterator[list[Frame]]:

@@ -9,7 +9,7 @@ listener and its channels are used by the thread that made them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import zmq
@@ -17,9 +17,10 @@ from zmq.utils import z85
 
 from protocols.errors import PeerLost
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat
+from protocols.messages.vertical import Abort, Heartbeat, Received
 from protocols.transport.channel import Timing, Traffic
-from protocols.transport.codec import Frame, encode
+from protocols.transport.codec import Frame, decode, encode
+from protocols.transport.conversation import Conversation, name_and_token
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
@@ -28,7 +29,15 @@ from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES, MAX_OUTSIDERS, Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import FAILED, NO_PROOF, WatchedConnections, due_news
-from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
+from protocols.transport.zmq_socket import (
+    CLOSING_S,
+    FAREWELL_S,
+    HIGH_WATER_MARK,
+    POLL_S,
+    drain,
+    open_socket,
+    receive_parts,
+)
 
 # Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
 BACKLOG = 1024
@@ -110,11 +119,14 @@ class Listener:
         self._notices.close()
 
     def _deliver(self) -> None:
-        """Wait until the peers take what was sent to them, and cut those off who do not.
+        """Tell the peers that this party leaves; wait until they have what was sent, and cut those off who do not.
 
         libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
         """
-        deadline = time.monotonic() + int(self._socket.linger) / 1000
+        self._tell(self._peers.words(is_last=True), is_last=True)
+        told, deadline = time.monotonic() + CLOSING_S, time.monotonic() + int(self._socket.linger) / 1000
+        while not self._peers.are_told() and time.monotonic() < told:
+            self._pump(POLL_S)
         while self._connections.cut_stuck(is_over=time.monotonic() >= deadline):
             self._pump(POLL_S)
 
@@ -129,30 +141,45 @@ class Listener:
         return socket
 
     def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
-        blocked = Blocked(self._timing)
+        """Send a message; while the connection is broken, it waits for the next one with some others."""
+        blocked, conversation = Blocked(self._timing), None
         while True:
             self._pump(0)
-            route = self._peers.route(peer)
-            if route is None:
+            if not self._peers.has_spoken(peer):
                 raise PeerLost(f"{peer} has not connected; a {kind!r} message was not sent")
             if self._peers.is_lost(peer):
-                raise self._peers.lost(peer, "closed the connection")
+                raise self._peers.lost(peer, self._peers.ending(peer))
+            if conversation is None:
+                conversation = self._peers.conversation(peer)
+                conversation.keep(frames)
+                if kind == Abort.kind:
+                    self._socket.linger = int(FAREWELL_S * 1000)
+            self._transmit(peer)
+            is_away = self._peers.is_away(peer)
+            if not conversation.n_unsent or (is_away and (conversation.has_room or kind == Abort.kind)):
+                return
+            if not is_away:
+                blocked.listen()
+            if blocked.is_stall:
+                self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
+            self._pump(POLL_S)
+
+    def _transmit(self, peer: str) -> None:
+        """Hand to ZeroMQ what it has room for of what the peer was not sent."""
+        conversation, route = self._peers.conversation(peer), self._peers.route(peer)
+        while (frames := conversation.next_unsent()) is not None and not self._peers.is_away(peer):
+            assert route is not None
             try:
                 self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                blocked.listen()
-                if blocked.is_stall:
-                    self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
-                self._pump(POLL_S)
+                return
             except zmq.ZMQError as error:
                 if error.errno != zmq.EHOSTUNREACH:
                     raise
-                raise self._peers.lost(peer, f"is gone; a {kind!r} message was not sent") from None
-            else:
-                self._peers.sent(peer)
-                if kind == Abort.kind:
-                    self._socket.linger = int(FAREWELL_S * 1000)
+                # The news that the connection has ended is on its way.
                 return
+            conversation.sent()
+            self._peers.sent(peer)
 
     def _receive(self, peer: str, deadline: float) -> list[Frame]:
         self._beat()
@@ -200,11 +227,35 @@ class Listener:
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)
+        self._resume()
         for descriptor in self._peers.listen():
             # Whoever comes to again learns that it was given up.
             shut(descriptor)
         self._connections.keep(self._peers.descriptors())
         self._beat()
+        self._tell(self._peers.words(is_idle=bool(wait_s) and not arrived))
+
+    def _resume(self) -> None:
+        """Go on with the peers that came back; those who ask for another conversation are told that there is none."""
+        for peer, n_again in self._peers.resumed():
+            self._tell([(peer, self._peers.conversation(peer))])
+            self._traffic[peer].on_return(
+                f"{peer} came back over another connection; {n_again} messages are sent again"
+            )
+        for route in self._peers.unknown():
+            with suppress(zmq.ZMQError):
+                self._socket.send_multipart([route, *encode(Received(count=None))], flags=zmq.NOBLOCK)
+        for peer in self._names.values() if self._is_encrypted else self._traffic:
+            self._transmit(peer)
+
+    def _tell(self, words: Iterable[tuple[str, Conversation]], *, is_last: bool = False) -> None:
+        """Tell peers how many of their messages have come."""
+        for peer, conversation in words:
+            word, route = conversation.word(is_last=is_last), self._peers.route(peer)
+            assert route is not None
+            with suppress(zmq.ZMQError):
+                self._socket.send_multipart([route, *word], flags=zmq.NOBLOCK)
+                self._traffic[peer].count_sent(decode(word), word)
 
     def _beat(self) -> None:
         """Let the peers know that this party goes on. Who has too much to read already is not told."""
@@ -250,7 +301,7 @@ class Listener:
         if len(parts) < 2:
             self._notices.note(NOT_IN_RUN)
             return
-        peer = self._names[str(parts[1].get("User-Id"))] if self._is_encrypted else route.decode(errors="replace")
+        peer = self._names[str(parts[1].get("User-Id"))] if self._is_encrypted else name_and_token(route)[0]
         if not self._peers.is_known(peer):
             self._notices.note(NOT_IN_RUN)
             return

@@ -19,6 +19,9 @@ MAX_UNREAD = 1000
 # How long a party that ends a run, or could not connect yet, tries to deliver its last words.
 FAREWELL_S = 1.0
 
+# How long a party that leaves waits until its peers say that they have what was sent.
+CLOSING_S = 0.5
+
 # How often a waiting party looks whether its peer is still there.
 POLL_S = 0.05
 
@@ -40,8 +43,6 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     socket.heartbeat_ivl = max(1, timeout_ms // 4)
     socket.heartbeat_timeout = timeout_ms
     socket.handshake_ivl = timeout_ms
-    socket.reconnect_ivl = 50
-    socket.reconnect_ivl_max = 1000
     return socket
 
 
