@@ -43,7 +43,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
 
             listener = Listener(address, expected, keys=keys, timing=run.timing, on_event=note)
             stack.callback(listener.close)
-            # At its end it says how often what happened.
+            # At its end it says how often what happened; and what is said at the end is logged, too.
             log.before_close.append(listener.close)
             log.step("listening", f"{run.party} waits for {', '.join(expected)} at {listener.address}")
             return {name: listener.channel(name) for name in expected}
@@ -56,6 +56,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
                     address, name=run.party, peer=name, keys=keys, peer_key=public[name], timing=run.timing
                 )
                 stack.callback(channels[name].close)
+                log.before_close.append(channels[name].close)
             for channel in channels.values():
                 _follow(channel, log)
             return channels

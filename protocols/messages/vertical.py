@@ -271,11 +271,15 @@ class Done(Message):
 
 
 class Abort(Message):
-    """Termination message: the run is over; `reason` is a sentence without any value from the data."""
+    """Termination message: the run is over; `reason` is a sentence without any value from the data.
+
+    With `begins_again` the sender only begins again from the handshake on, since another party was started again.
+    """
 
     kind: ClassVar[str] = "abort"
     phase: Name
     reason: Annotated[str, Field(max_length=MAX_REASON)]
+    begins_again: bool = False
 
 
 MESSAGES: dict[str, type[Message]] = {

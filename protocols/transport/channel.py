@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.fields import MAX_REASON
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
@@ -128,8 +128,11 @@ class Channel(Protocol):
             If the peer left and its last message says why.
         """
 
-    def begin_again(self) -> None:
-        """Reset the channel after a peer that only checked, and wait for the peer to connect."""
+    def begin_again(self, *, waits_anew: bool = False) -> None:
+        """Reset the channel after a peer that only checked, or was started again, and wait for the peer to connect.
+
+        A listener waits until the time is over that it waited for from the beginning, unless it `waits_anew`.
+        """
 
     def close(self) -> None:
         """Let go of the peer; messages that were sent are still delivered."""
@@ -192,15 +195,17 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
         time.sleep(_LOOK_S)
 
 
-def aborted(peer: str, message: Abort) -> PeerAborted:
-    """Exception for a peer that ended the run, with its sanitized phase and reason."""
+def aborted(peer: str, message: Abort) -> ProtocolError:
+    """Exception for a peer that ended the run, or begins again, with its sanitized phase and reason."""
+    if message.begins_again:
+        return PeerRestarted(f"{peer} begins again, since another party was started again")
     phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
     return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
 
 
-def abort(channel: Channel, phase: str, reason: str) -> None:
-    """Tell the peer that the run is over, if it can still be told."""
+def abort(channel: Channel, phase: str, reason: str, *, begins_again: bool = False) -> None:
+    """Tell the peer that the run is over, or begins again, if it can still be told."""
     try:
-        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON)))
+        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON), begins_again=begins_again))
     except ProtocolError:
         return

@@ -3,6 +3,7 @@
 Both ends count the messages that they send and receive, those of the transport apart (`Heartbeat`, `Received`). A
 connection that takes the place of a broken one begins with `Received` from the end that connects; the other end answers
 with its own, and each sends again what the other has not received: the same bytes, for which nothing is computed anew.
+They are acknowledgements of the transport like TCP's own: in no log, in no count of messages.
 Between programs that run on, a broken connection so costs time and nothing else. A program that was started again knows
 nothing of the conversation and says so.
 """
@@ -35,10 +36,12 @@ def connection_id(name: str, token: str, number: int) -> bytes:
     return b"\0".join([name.encode(), token.encode(), str(number).encode()])
 
 
-def name_and_token(route: bytes) -> tuple[str, bytes]:
-    """Party's name and conversation of a connection; those that ZeroMQ names itself, from 0 on, have neither."""
+def read_connection_id(route: bytes) -> tuple[str, bytes, int]:
+    """Party's name, conversation and number of a connection; those that ZeroMQ names itself, from 0 on, have none."""
     name, _, rest = route.partition(b"\0")
-    return name.decode(errors="replace"), rest.partition(b"\0")[0] if name else b""
+    token, _, number = rest.partition(b"\0")
+    is_ours = bool(name) and number.isdigit() and len(number) < 10
+    return name.decode(errors="replace"), token if is_ours else b"", int(number) if is_ours else 0
 
 
 def new_token() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame, size_bytes
-from protocols.transport.conversation import Conversation, name_and_token
+from protocols.transport.conversation import Conversation, read_connection_id
 from protocols.transport.liveness import BeatCount, Pulse, Silence
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take. Whoever says more is cut off, and so
@@ -36,7 +36,11 @@ class Connection:
 
     @property
     def token(self) -> bytes:
-        return name_and_token(self.route)[1]
+        return read_connection_id(self.route)[1]
+
+    @property
+    def number(self) -> int:
+        return read_connection_id(self.route)[2]
 
 
 @dataclass(slots=True)
@@ -50,6 +54,7 @@ class Peer:
     connection: Connection | None = None
     conversation: Conversation = field(default_factory=Conversation)
     has_left: bool = False
+    is_left: bool = False
     inbox: deque[list[Frame]] = field(default_factory=deque)
     waiting_bytes: int = 0
     is_heard: bool = False

@@ -10,6 +10,7 @@ says waits until this party begins again, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from protocols.errors import PeerRestarted, UnexpectedMessage
 from protocols.messages.vertical import Received
@@ -45,6 +46,12 @@ class Peers:
         if is_accepted:
             known.serial += 1
             known.is_turned_away, known.beats = False, BeatCount()
+
+    def note_end(self, name: str) -> None:
+        """The connection of a peer has ended, whatever its descriptor is by now."""
+        peer = self._peers[name]
+        if peer.connection is not None:
+            peer.connection = replace(peer.connection, serial=-1)
 
     def note_flood(self, descriptor: int, amount: str) -> None:
         """A connection sent more than this amount ahead of its turn; if it is a peer's, that ends the run."""
@@ -117,11 +124,10 @@ class Peers:
             if peer.connection == connection:
                 peer.has_left |= word.is_last
                 peer.conversation.confirm(0 if word.count is None else word.count)
-            elif word.count is None or not connection.token or connection.token != peer.token or peer.cut or peer.flood:
+            elif word.count is None or not peer.token or connection.token != peer.token or peer.cut or peer.flood:
                 self._unknown.append(connection.route)
-            else:
+            elif peer.connection is not None and connection.number > peer.connection.number:
                 n_again = peer.conversation.resume(word.count)
-                assert peer.connection is not None
                 self._to_shut.append(peer.connection)
                 peer.connection = connection
                 self._resumed.append((name, n_again))
@@ -144,11 +150,14 @@ class Peers:
         return self._peers[name].conversation
 
     def words(self, *, is_idle: bool = False, is_last: bool = False) -> Iterator[tuple[str, Conversation]]:
-        """The peers that should be told what has come of them: all of them by the last word."""
+        """The peers that should be told what has come of them; of the last word all of them, once."""
         for name, peer in self._peers.items():
             talk = peer.conversation
-            is_due = is_last or talk.is_word_due or (is_idle and talk.is_untold)
+            is_due = talk.is_word_due or (is_idle and talk.is_untold)
+            if is_last:
+                is_due = not (talk.n_unsent or peer.is_left)
             if is_due and peer.connection is not None and not self._is_away(peer):
+                peer.is_left |= is_last
                 yield name, talk
 
     def are_told(self) -> bool:
@@ -208,10 +217,6 @@ class Peers:
         """Whether this is a peer of the run."""
         return name in self._peers
 
-    def has_spoken(self, name: str) -> bool:
-        """Whether the peer has come at all."""
-        return self._peers[name].connection is not None
-
     def has_waiting(self, name: str) -> bool:
         """Whether a message of the peer waits."""
         return bool(self._peers[name].inbox)
@@ -265,12 +270,9 @@ class Peers:
 
     def ending(self, name: str) -> str:
         """Words for the end of a peer's connection."""
-        if self._peers[name].has_left:
-            return "closed the connection"
-        return (
-            f"closed the connection or was silent for {self._timing.timeout_s:g} s, and did not come back within "
-            f"{self._timing.wait_s:g} s"
-        )
+        silent = f"was silent for {self._timing.timeout_s:g} s, and did not come back within"
+        more = "" if self._peers[name].has_left else f" or {silent} {self._timing.wait_s:g} s"
+        return f"closed the connection{more}"
 
     def lost(self, name: str, otherwise: str) -> Exception:
         """Exception for a lost peer, with its termination message if there is one."""

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import zmq
 
@@ -19,36 +20,17 @@ from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolErro
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Heartbeat, Received
 from protocols.transport.channel import Timing, Traffic, farewell
-from protocols.transport.codec import Frame, decode, encode
+from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
-from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, events, open_socket, receive_parts
-
-# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; what came cannot be
-# read, as when bytes were altered; or the connection just ended, as it does where the other end has another key than is
-# expected, and where a tunnel or a forwarder finds nobody behind it.
-_FAILURES = {
-    zmq.Event.HANDSHAKE_FAILED_AUTH: (
-        "refused the connection: one side's public key is not the one that the other side expects"
-    ),
-    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a handshake was damaged, or what answers there is not this program",
-    zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: (
-        "its connections ended before both sides were known: the keys do not match, or a forwarder reaches nobody"
-    ),
-}
-
-# Seconds between two attempts to connect: at first, and at most.
-RETRY_S, LONGEST_RETRY_S = 0.05, 1.0
-
-_NEVER_MS = 10**8
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES
+from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
+from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S
 
 
 class ConnectedChannel:
     """Channel of a passive party: connects to the active party and waits for it.
-
-    Every connection has a socket of its own, so that nothing goes over a new one before both ends know from where on.
 
     Parameters
     ----------
@@ -71,12 +53,10 @@ class ConnectedChannel:
             raise KeyFileError(f"the public key of {peer} is needed to connect to it")
         self.peer = peer
         self.traffic = Traffic()
-        self._address = address
-        self._name = name
-        self._keys = keys
-        self._peer_key = peer_key
-        self._timing = timing
+        self._address, self._name, self._timing = address, name, timing
         self._context = zmq.Context()
+        self._attempt_as = partial(Attempt, self._context, address, keys=keys, peer_key=peer_key, timing=timing)
+        self._was_joined = False
         self._begin()
 
     def send(self, message: Message) -> None:
@@ -85,25 +65,28 @@ class ConnectedChannel:
         while True:
             self._follow_events()
             if self._is_lost:
-                raise farewell(self.peer, self._waiting(), self._ending)
+                raise self._lost()
             self._refuse_to_wait()
             if not is_kept:
                 self._conversation.keep(frames)
                 is_kept = True
-                self._transmit()
-            if not self._conversation.n_unsent:
+            self._transmit()
+            may_wait = self._was_joined and not self._is_open and self._conversation.has_room
+            if not self._conversation.n_unsent or may_wait or time.monotonic() >= deadline:
                 break
-            is_away = self._was_joined and not self._is_open
-            if (is_away and self._conversation.has_room) or time.monotonic() >= deadline:
-                break
-            self._wait_to_send(blocked, message.kind)
+            if self._is_open:
+                blocked.listen()
+            if blocked.is_stall:
+                self._is_given_up = True
+                raise PeerLost(f"{self.peer} {blocked.reason}; a {message.kind!r} message was not sent")
+            self._poll()
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
         self._follow_events()
         while not self._listen():
             self.check()
-            if not self._socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
+            if not self._attempt.socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
                 self._tell()
         return self.traffic.decode_received(self._inbox.popleft())
 
@@ -117,13 +100,13 @@ class ConnectedChannel:
             raise self._lost()
         self._refuse_to_wait()
 
-    def begin_again(self) -> None:
+    def begin_again(self, *, waits_anew: bool = False) -> None:
         self._leave()
         self._begin()
 
     def close(self) -> None:
         """Deliver what was sent if the peer is there, then let go of it."""
-        if self._socket.closed:
+        if self._attempt.socket.closed:
             return
         self._leave()
         self._context.term()
@@ -131,67 +114,39 @@ class ConnectedChannel:
     @property
     def _is_open(self) -> bool:
         """Whether messages can be sent: the connection stands, and both ends know from where on."""
-        return self._is_joined and not self._is_over
+        return self._is_joined and not self._attempt.is_over
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._attempt.is_refused and not self._was_joined
 
     @property
     def _is_lost(self) -> bool:
         return self._has_left or self._is_forgotten or self._is_given_up or self._away.is_stall
 
-    @property
-    def _ending(self) -> str:
-        if self._has_left:
-            return "closed the connection"
-        return (
-            f"closed the connection or was silent for {self._timing.timeout_s:g} s, and could not be reached again "
-            f"within {self._timing.wait_s:g} s"
-        )
-
     def _lost(self) -> ProtocolError:
         if self._is_forgotten:
             return PeerRestarted(f"{self.peer} {FORGOTTEN}")
-        return PeerLost(f"{self.peer} {self._ending}")
+        silent = f"was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
+        more = "" if self._has_left else f" or {silent} {self._timing.wait_s:g} s"
+        return farewell(self.peer, self._waiting(), f"closed the connection{more}")
 
     def _begin(self) -> None:
         """Begin a conversation."""
         self._deadline = time.monotonic() + self._timing.wait_s
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
-        self._was_joined = self._is_refused = self._is_flooding = self._is_forgotten = self._has_left = False
-        self._is_given_up = False
-        self._failure = ""
+        self._was_joined = self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
+        self._is_busy, self._failure = False, ""
         self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.wait_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._connect()
 
     def _connect(self) -> None:
         """Try to connect, once."""
-        self._is_met = self._is_joined = self._is_over = False
-        self._next_try = time.monotonic() + self._timing.timeout_s
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
-        self._socket = open_socket(self._context, zmq.DEALER, self._timing)
-        # Never by itself; -1 would drop what came and was not read.
-        self._socket.reconnect_ivl, self._socket.reconnect_ivl_max = _NEVER_MS, 0
-        self._socket.routing_id = connection_id(self._name, self._token, self._number)
+        self._is_joined, self._is_greeted, self._next_try = False, False, math.inf
+        self._attempt = self._attempt_as(name=connection_id(self._name, self._token, self._number))
         self._number += 1
-        if self._keys is not None:
-            self._socket.curve_serverkey = self._peer_key
-            self._socket.curve_secretkey = self._keys.secret
-            self._socket.curve_publickey = self._keys.public
-        ended = zmq.Event.DISCONNECTED | zmq.Event.CLOSED
-        self._monitor = self._socket.get_monitor_socket(
-            zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | ended | sum(_FAILURES)
-        )
-        try:
-            self._socket.connect(self._address)
-        except zmq.ZMQError as error:
-            self._disconnect()
-            self._context.term()
-            raise PeerLost(f"cannot connect to {self._address}: {error.strerror}") from None
-
-    def _disconnect(self) -> None:
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close()
 
     def _leave(self) -> None:
         """Say that this party leaves, and wait a moment until the peer has what was sent."""
@@ -203,69 +158,59 @@ class ConnectedChannel:
             if self._conversation.is_confirmed and (is_said or not self._is_open):
                 break
             self._poll()
-            self._listen()
             self._inbox.clear()
             self._follow_events()
-        if not self._is_open or self._is_lost or self._silence.is_stall:
-            self._socket.linger = 0
-        self._disconnect()
+        self._attempt.close(is_lost=not self._is_open or self._is_lost or self._silence.is_stall)
 
     def _follow_events(self) -> None:
-        for event in events(self._monitor):
-            kind = event["event"]
-            if kind == zmq.Event.CONNECTED:
-                self._descriptor = event["value"]
-                self._arrivals.begin(self._descriptor)
-            elif kind == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._meet()
-            elif kind in _FAILURES:
-                self._failure = _FAILURES[zmq.Event(kind)]
-                self._is_refused |= kind == zmq.Event.HANDSHAKE_FAILED_AUTH and not self._was_joined
-            else:
-                self._end()
-        self._is_flooding |= bool(self._arrivals.cut_off())
+        attempt = self._attempt
+        attempt.follow()
+        self._is_flooding |= attempt.is_flooding
+        self._failure = attempt.failure or self._failure
+        self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)
+        if attempt.is_met and not (attempt.is_over or self._is_greeted):
+            self._greet()
         self._reconnect()
         self._transmit()
         self._beat()
 
-    def _meet(self) -> None:
+    def _greet(self) -> None:
         """Both sides are known. The first connection is the conversation's; on others the peer is told what came."""
-        self._is_met, self._retry_s = True, RETRY_S
+        self._is_greeted, self._retry_s = True, RETRY_S
         if self._was_joined:
             self._tell()
         else:
             self._was_joined = self._is_joined = True
 
-    def _end(self) -> None:
-        """The connection, or the attempt, has ended; the next one is due in a moment."""
-        if not self._is_over:
-            self._is_over = True
-            self._arrivals.end(self._descriptor)
-            self._next_try = time.monotonic() + self._retry_s
-            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
-
     def _reconnect(self) -> None:
-        """Connect again, after everything was taken that came over the connection that has ended."""
-        if not self._was_joined or (self._is_met and not self._is_over):
+        """Connect again, after everything was taken that came over the connection that has ended.
+
+        A peer that knows the key and refuses it now is there, and has not read what came over earlier connections
+        (`zmq_authenticator.HASTY_KEY`): then its program is waited for, not the connection.
+        """
+        if self._is_busy:
+            self._silence.listen()
+        if not self._was_joined or self._is_busy or (self._is_greeted and not self._attempt.is_over):
             self._away.end()
         else:
             self._away.listen()
-        if not (self._is_over or not self._is_met) or time.monotonic() < self._next_try:
+        if not self._attempt.is_over or self._is_lost or self._is_refused or self._is_flooding:
             return
-        if self._is_lost or self._is_refused or self._is_flooding or self._silence.is_stall:
-            return
-        while self._socket.poll(0):
-            self._take_next()
-        if not self._is_lost:
-            self._socket.linger = 0
-            self._disconnect()
-            self._connect()
+        if self._next_try == math.inf:
+            self._next_try = time.monotonic() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+        if time.monotonic() >= self._next_try and not self._silence.is_stall:
+            while self._attempt.socket.poll(0):
+                self._take_next()
+            if not self._is_lost:
+                self._attempt.close(is_lost=True)
+                self._connect()
 
     def _transmit(self) -> None:
         """Hand to ZeroMQ what it has room for of what was not sent."""
         while self._is_open and (frames := self._conversation.next_unsent()) is not None:
             try:
-                self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+                self._attempt.socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
             self._conversation.sent()
@@ -273,28 +218,24 @@ class ConnectedChannel:
 
     def _tell(self, *, is_last: bool = False) -> bool:
         """Tell the peer how many of its messages have come; returns whether there was room for that."""
-        word = self._conversation.word(is_last=is_last)
-        try:
-            self._socket.send_multipart(word, flags=zmq.NOBLOCK)
-        except zmq.Again:
-            return False
-        self.traffic.count_sent(decode(word), word)
-        return True
+        with suppress(zmq.Again):
+            self._attempt.socket.send_multipart(self._conversation.word(is_last=is_last), flags=zmq.NOBLOCK)
+            return True
+        return False
 
     def _beat(self) -> None:
         """Let the peer know that this party goes on."""
-        if not (self._pulse.is_due and self._is_open):
-            return
-        self._pulse.start()
-        with suppress(zmq.Again):
-            self._socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
-            self.traffic.count_sent(Heartbeat(), HEARTBEAT)
+        if self._pulse.is_due and self._is_open:
+            self._pulse.start()
+            with suppress(zmq.Again):
+                self._attempt.socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
+                self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
-        while not (self._inbox or self._is_flooding) and self._socket.poll(0):
+        while not (self._inbox or self._is_flooding) and self._attempt.socket.poll(0):
             self._take_next()
-        if self._inbox or not self._is_met or self._is_over:
+        if self._inbox or not (self._is_busy or (self._is_greeted and not self._attempt.is_over)):
             self._silence.end()
         else:
             self._silence.listen()
@@ -302,57 +243,46 @@ class ConnectedChannel:
 
     def _take_next(self) -> None:
         """Take what came next; what a peer says before it goes on with the conversation is dropped."""
-        frames = self._take()
+        frames = self._attempt.take()
         self._silence.end()
         word = received_word(frames)
         if word is not None or is_heartbeat(frames):
             self._is_flooding |= self._beats.is_flood()
-            if word is not None:
-                self._note_received(word)
+            self._note_received(word)
         elif self._is_joined:
             self._conversation.received(frames)
             self._inbox.append(frames)
             if self._conversation.is_word_due and self._is_open:
                 self._tell()
 
-    def _note_received(self, word: Received) -> None:
+    def _note_received(self, word: Received | None) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""
+        if word is None:
+            return
         if word.count is None:
             self._is_forgotten = True
         elif self._is_joined:
             self._conversation.confirm(word.count)
             self._has_left |= word.is_last
         else:
-            n_again = self._conversation.resume(word.count)
+            again = f"{self._conversation.resume(word.count)} messages are sent again"
             self._is_joined = True
-            self.traffic.on_return(
-                f"{self.peer} was reached over another connection; {n_again} messages are sent again"
-            )
-
-    def _wait_to_send(self, blocked: Blocked, kind: str) -> None:
-        """Listen until the peer may have read something, but not for ever."""
-        if self._is_open:
-            blocked.listen()
-        if blocked.is_stall:
-            self._is_given_up = True
-            raise PeerLost(f"{self.peer} {blocked.reason}; a {kind!r} message was not sent")
-        self._listen()
-        self._poll()
+            self._transmit()
+            self.traffic.on_return(f"{self.peer} was reached over another connection; {again}")
 
     def _poll(self) -> None:
-        """Wait for a moment, until something may be sent or was said."""
+        """Wait for a moment, until something may be sent or the connection is another one; then listen."""
         if self._is_open and self._conversation.n_unsent:
-            self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+            self._attempt.socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
         else:
-            self._monitor.poll(int(POLL_S * 1000))
+            self._attempt.monitor.poll(int(POLL_S * 1000))
+        self._listen()
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
-            raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
-                "end, and was cut off"
-            )
+            amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
+            raise UnexpectedMessage(f"{self.peer} sent more than {amount}, and was cut off")
         if self._is_refused:
             raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
@@ -366,10 +296,5 @@ class ConnectedChannel:
     def _waiting(self) -> Iterator[list[Frame]]:
         """Messages that arrived and were not asked for."""
         yield from self._inbox
-        while self._socket.poll(0):
-            yield self._take()
-
-    def _take(self) -> list[Frame]:
-        frames: list[Frame] = [part.buffer for part in receive_parts(self._socket)]
-        self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
-        return frames
+        while self._attempt.socket.poll(0):
+            yield self._attempt.take()

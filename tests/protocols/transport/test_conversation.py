@@ -19,7 +19,7 @@ from protocols.messages.vertical import Done, RankChunk, Received
 from protocols.transport import conversation, zmq_channel
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import encode
-from protocols.transport.conversation import Conversation, connection_id, name_and_token, received_word
+from protocols.transport.conversation import Conversation, connection_id, read_connection_id, received_word
 from tests.support.broken_link import BrokenLink, broken_link
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -162,7 +162,7 @@ def test_what_is_said_over_a_stolen_name_of_a_conversation_is_refused(network: A
     b.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
     c = network.connect(listener.address, own="c", timing=TIMING)
-    c._disconnect()
+    c._attempt.close(is_lost=True)
     c._token, c._number, c._was_joined = b._token, 7, True
     c._connect()
     with pytest.raises(PeerRestarted):
@@ -216,16 +216,17 @@ def test_a_word_is_told_from_every_other_message() -> None:
 
 
 def test_a_connection_goes_by_party_conversation_and_number() -> None:
-    assert name_and_token(connection_id("b", "abc", 3)) == ("b", b"abc")
-    assert name_and_token(b"b") == ("b", b"")
-    assert name_and_token(b"\0\1\0\2\3") == ("", b"")
+    assert read_connection_id(connection_id("b", "abc", 3)) == ("b", b"abc", 3)
+    assert read_connection_id(b"b") == ("b", b"", 0)
+    assert read_connection_id(b"b\0abc\0-1") == ("b", b"", 0)
+    assert read_connection_id(b"\0\1\0\2\3") == ("", b"", 0)
 
 
 def test_nothing_is_said_over_a_connection_before_both_know_from_where_on(network: Any, within: Within) -> None:
     """A message that comes before the answer to `Received` is dropped: it comes again."""
     b = network.connect(network.listen("b", timing=TIMING).address, timing=TIMING)
     b._was_joined, b._is_joined = True, False
-    b._take = lambda: encode(Done())
+    b._attempt.take = lambda: encode(Done())
     b._take_next()
     assert not b._inbox
     assert b._conversation.n_received == 0
