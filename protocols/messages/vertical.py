@@ -25,9 +25,9 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
-A run that was interrupted anywhere is started again on both sides and goes through the same sequence: the same records
-are found, in the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A
-trains the same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
+A run in which a party was started again goes through the same sequence: the same records are found, in the same order
+(both keep their random bytes); B sends the same release, without the ranks that A holds; A trains the same trees, or,
+where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
 looks: it is answered with a `Hello`, and whoever was waiting waits on.
 
 Prediction, one round trip per batch::
@@ -40,9 +40,9 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on; nor does
-it hand on a `Received`, by which a conversation outlives a broken connection (`protocols.transport.conversation`). Two
-round trips in all train a model, whatever the number of trees, once the records are aligned.
+time. No channel hands on a `Heartbeat` (`protocols.transport.liveness`) or a `Received`, by which a conversation
+outlives a connection (`protocols.transport.conversation`). Two round trips in all train a model, once the records are
+aligned.
 """
 
 from __future__ import annotations
@@ -253,10 +253,9 @@ class Heartbeat(Message):
 
 
 class Received(Message):
-    """How many messages have come so far; None if the sender knows nothing of the conversation.
+    """How many messages have come (`protocols.transport.conversation`); None if the sender knows of no conversation.
 
-    The first on a connection that takes a broken one's place asks for what is missing. With `is_last` the sender leaves
-    for good.
+    With `is_last` the sender leaves for good.
     """
 
     kind: ClassVar[str] = "received"
@@ -271,10 +270,7 @@ class Done(Message):
 
 
 class Abort(Message):
-    """Termination message: the run is over; `reason` is a sentence without any value from the data.
-
-    With `begins_again` the sender only begins again from the handshake on, since another party was started again.
-    """
+    """Termination message: the run is over, or `begins_again`; `reason` is a sentence without any value of the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name

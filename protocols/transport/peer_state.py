@@ -27,7 +27,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class PeerConnection:
     """Where answers go, and what tells whether the connection still stands."""
 
     route: bytes
@@ -44,14 +44,14 @@ class Connection:
 
 
 @dataclass(slots=True)
-class Peer:
+class PeerState:
     """What is known of a peer."""
 
     silence: Silence
     pulse: Pulse
     away: Silence
     former: bytes = b""
-    connection: Connection | None = None
+    connection: PeerConnection | None = None
     conversation: Conversation = field(default_factory=Conversation)
     has_left: bool = False
     is_left: bool = False
@@ -63,7 +63,7 @@ class Peer:
     cut: str = ""
     flood: str = ""
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: PeerConnection) -> None:
         """Begin a conversation."""
         self.clear()
         self.connection, self.conversation = connection, Conversation()
@@ -76,7 +76,7 @@ class Peer:
         self.waiting_bytes = 0
 
     @classmethod
-    def new(cls, timing: Timing) -> Peer:
+    def new(cls, timing: Timing) -> PeerState:
         """A peer that has not come yet."""
         return cls(Silence(timing.stall_s), Pulse(timing), Silence(timing.wait_s))
 

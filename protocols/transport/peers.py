@@ -18,7 +18,7 @@ from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.conversation import FORGOTTEN, Conversation, received_word
 from protocols.transport.liveness import BeatCount, is_heartbeat, stalled
-from protocols.transport.peer_state import MAX_WAITING, Connection, Descriptor, Peer
+from protocols.transport.peer_state import MAX_WAITING, Descriptor, PeerConnection, PeerState
 
 
 class Peers:
@@ -32,10 +32,10 @@ class Peers:
 
     def __init__(self, names: Iterable[str], *, timing: Timing) -> None:
         self._timing = timing
-        self._peers = {name: Peer.new(self._timing) for name in names}
-        self._restarted: dict[str, Peer] = {}
+        self._peers = {name: PeerState.new(self._timing) for name in names}
+        self._restarted: dict[str, PeerState] = {}
         self._descriptors: dict[int, Descriptor] = {}
-        self._to_shut: list[Connection] = []
+        self._to_shut: list[PeerConnection] = []
         self._resumed: list[tuple[str, int]] = []
         self._unknown: list[bytes] = []
 
@@ -66,7 +66,7 @@ class Peers:
         Such a connection is shut when it goes on, and so is one over which heartbeats come without end.
         """
         known = self._descriptors.setdefault(descriptor, Descriptor())
-        connection = self._connection(name, Connection(route, descriptor, known.serial))
+        connection = self._connection(name, PeerConnection(route, descriptor, known.serial))
         word = received_word(frames)
         if word is not None or is_heartbeat(frames):
             self._take_word(name, connection, word)
@@ -89,12 +89,12 @@ class Peers:
             self.cut(name, "sent too much ahead of its turn")
         return True
 
-    def _connection(self, name: str, found: Connection) -> Connection:
+    def _connection(self, name: str, found: PeerConnection) -> PeerConnection:
         """The connection of a message; its descriptor may be another one's by the time that the message is read."""
         known = (one.connection for one in self._of(name) if one.connection and one.connection.route == found.route)
         return next(known, found) if found.token else found
 
-    def _take_word(self, name: str, connection: Connection, word: Received | None) -> None:
+    def _take_word(self, name: str, connection: PeerConnection, word: Received | None) -> None:
         """Take a `Received`, or None for a heartbeat; neither is handed on."""
         if self._peers[name].connection == connection:
             self._peers[name].silence.end()
@@ -103,13 +103,13 @@ class Peers:
         elif word is not None:
             self._note_received(name, connection, word)
 
-    def _speaker(self, name: str, connection: Connection) -> Peer | None:
+    def _speaker(self, name: str, connection: PeerConnection) -> PeerState | None:
         """The peer whose message came over a connection, or its next process; None if another connection stands."""
         peer = self._peers[name]
         if connection.token and connection.token in (peer.former, peer.token):
             return peer
         if peer.is_heard and peer.connection != connection and self._is_away(peer):
-            peer = self._restarted.setdefault(name, Peer.new(self._timing))
+            peer = self._restarted.setdefault(name, PeerState.new(self._timing))
         if peer.connection != connection:
             if peer.connection is not None and (peer.is_heard or not self._is_away(peer)):
                 return None
@@ -117,13 +117,15 @@ class Peers:
             peer.begin(connection)
         return peer
 
-    def _note_received(self, name: str, connection: Connection, word: Received) -> None:
+    def _note_received(self, name: str, connection: PeerConnection, word: Received) -> None:
         """Note what a peer has received; over another connection, the conversation goes on there."""
         peer = next((one for one in self._of(name) if one.connection == connection), self._peers[name])
         try:
             if peer.connection == connection:
-                peer.has_left |= word.is_last
-                peer.conversation.confirm(0 if word.count is None else word.count)
+                peer.conversation.confirm(word.count or 0)
+                if word.is_last:
+                    peer.has_left = True
+                    peer.conversation.hurry()
             elif word.count is None or not peer.token or connection.token != peer.token or peer.cut or peer.flood:
                 self._unknown.append(connection.route)
             elif peer.connection is not None and connection.number > peer.connection.number:
@@ -169,10 +171,9 @@ class Peers:
 
     def descriptors(self) -> Iterator[int]:
         """The connections over which peers speak."""
-        for name in self._peers:
-            for peer in self._of(name):
-                if peer.connection is not None and not self._is_away(peer):
-                    yield peer.connection.descriptor
+        for peer in (one for name in self._peers for one in self._of(name)):
+            if peer.connection is not None and not self._is_away(peer):
+                yield peer.connection.descriptor
 
     def cut(self, name: str, why: str) -> None:
         """Give a peer up; `listen` tells which connection to shut."""
@@ -180,7 +181,7 @@ class Peers:
         if connection is not None:
             self._give_up(name, connection, why)
 
-    def _give_up(self, name: str, connection: Connection, why: str) -> None:
+    def _give_up(self, name: str, connection: PeerConnection, why: str) -> None:
         peer = self._peers[name]
         if peer.connection == connection and not self.is_lost(name):
             peer.cut = why
@@ -232,15 +233,15 @@ class Peers:
         """Whether the peer's connection has ended."""
         return self._is_away(self._peers[name])
 
-    def _is_away(self, peer: Peer) -> bool:
+    def _is_away(self, peer: PeerState) -> bool:
         return peer.connection is not None and (bool(peer.cut) or not self._stands(peer.connection))
 
-    def _of(self, name: str) -> Iterator[Peer]:
+    def _of(self, name: str) -> Iterator[PeerState]:
         yield self._peers[name]
         if name in self._restarted:
             yield self._restarted[name]
 
-    def _stands(self, connection: Connection) -> bool:
+    def _stands(self, connection: PeerConnection) -> bool:
         known = self._descriptors[connection.descriptor]
         return known.is_open and known.serial == connection.serial
 
@@ -260,7 +261,7 @@ class Peers:
     def forget(self, name: str) -> None:
         """The peer may come anew, or has; what it still says in the conversation so far is dropped."""
         former = self._peers[name].token
-        self._peers[name] = self._restarted.pop(name, Peer.new(self._timing))
+        self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
         self._peers[name].former = former
 
     def release(self, name: str) -> None:

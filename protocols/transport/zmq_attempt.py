@@ -95,7 +95,15 @@ class Attempt:
             raise PeerLost(f"cannot connect to {address}: {error.strerror}") from None
 
     def follow(self) -> None:
-        """Note what has happened since the last look."""
+        """Note what has happened since the last look.
+
+        Raises
+        ------
+        PeerLost
+            If it was closed here.
+        """
+        if self.socket.closed:
+            raise PeerLost("the connection was closed")
         for event in events(self.monitor):
             kind = event["event"]
             if kind == zmq.Event.CONNECTED:

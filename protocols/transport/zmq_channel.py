@@ -55,8 +55,8 @@ class ConnectedChannel:
         self.traffic = Traffic()
         self._address, self._name, self._timing = address, name, timing
         self._context = zmq.Context()
+        self._was_joined: bool = False
         self._attempt_as = partial(Attempt, self._context, address, keys=keys, peer_key=peer_key, timing=timing)
-        self._was_joined = False
         self._begin()
 
     def send(self, message: Message) -> None:
@@ -101,15 +101,15 @@ class ConnectedChannel:
         self._refuse_to_wait()
 
     def begin_again(self, *, waits_anew: bool = False) -> None:
-        self._leave()
-        self._begin()
+        if not self._attempt.socket.closed:
+            self._leave()
+            self._begin()
 
     def close(self) -> None:
         """Deliver what was sent if the peer is there, then let go of it."""
-        if self._attempt.socket.closed:
-            return
-        self._leave()
-        self._context.term()
+        if not self._attempt.socket.closed:
+            self._leave()
+            self._context.term()
 
     @property
     def _is_open(self) -> bool:
@@ -127,9 +127,9 @@ class ConnectedChannel:
     def _lost(self) -> ProtocolError:
         if self._is_forgotten:
             return PeerRestarted(f"{self.peer} {FORGOTTEN}")
-        silent = f"was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
-        more = "" if self._has_left else f" or {silent} {self._timing.wait_s:g} s"
-        return farewell(self.peer, self._waiting(), f"closed the connection{more}")
+        silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
+        ending = "" if self._has_left else f"{silent} {self._timing.wait_s:g} s"
+        return farewell(self.peer, self._waiting(), f"closed the connection{ending}")
 
     def _begin(self) -> None:
         """Begin a conversation."""
@@ -245,25 +245,25 @@ class ConnectedChannel:
         """Take what came next; what a peer says before it goes on with the conversation is dropped."""
         frames = self._attempt.take()
         self._silence.end()
-        word = received_word(frames)
-        if word is not None or is_heartbeat(frames):
-            self._is_flooding |= self._beats.is_flood()
+        word, is_beat = received_word(frames), is_heartbeat(frames)
+        self._is_flooding |= (is_beat or word is not None) and self._beats.is_flood()
+        if word is not None:
             self._note_received(word)
-        elif self._is_joined:
+        elif self._is_joined and not is_beat:
             self._conversation.received(frames)
             self._inbox.append(frames)
             if self._conversation.is_word_due and self._is_open:
                 self._tell()
 
-    def _note_received(self, word: Received | None) -> None:
+    def _note_received(self, word: Received) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""
-        if word is None:
-            return
         if word.count is None:
             self._is_forgotten = True
         elif self._is_joined:
             self._conversation.confirm(word.count)
             self._has_left |= word.is_last
+            if word.is_last:
+                self._tell()
         else:
             again = f"{self._conversation.resume(word.count)} messages are sent again"
             self._is_joined = True
