@@ -27,8 +27,8 @@ Training; what is in brackets is left out where the files are aligned already (`
 
 A run in which a party was started again goes through the same sequence: the same records are found, in the same order
 (both keep their random bytes); B sends the same release, without the ranks that A holds; A trains the same trees, or,
-where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
-looks: it is answered with a `Hello`, and whoever was waiting waits on.
+where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is answered with
+a `Hello`, and whoever was waiting waits on.
 
 Prediction, one round trip per batch::
 
@@ -41,8 +41,7 @@ Prediction, one round trip per batch::
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
 time. No channel hands on a `Heartbeat` (`protocols.transport.liveness`) or a `Received`, by which a conversation
-outlives a connection (`protocols.transport.conversation`). Two round trips in all train a model, once the records are
-aligned.
+outlives a connection (`protocols.transport.conversation`). Two round trips train a model once the records are aligned.
 """
 
 from __future__ import annotations
@@ -253,10 +252,7 @@ class Heartbeat(Message):
 
 
 class Received(Message):
-    """How many messages have come (`protocols.transport.conversation`); None if the sender knows of no conversation.
-
-    With `is_last` the sender leaves for good.
-    """
+    """How many messages have come, or None for an unknown conversation; with `is_last` the sender leaves for good."""
 
     kind: ClassVar[str] = "received"
     count: Count | None
