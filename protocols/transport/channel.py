@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ class Timing:
     timeout_s : float
         Silence of the network after which a connected peer counts as lost.
     wait_s : float
-        How long to wait for a peer to appear at all, and to come back when its connection has ended.
+        How long to wait for a peer to appear at all, and to come back (`away_s`) when its connection has ended.
     stall_s : float
         Silence of its program, whose connection stands, after which a peer counts as lost (`liveness`).
     send_s : float or None
@@ -43,6 +44,11 @@ class Timing:
     wait_s: float = 60.0
     stall_s: float = 900.0
     send_s: float | None = None
+
+    @property
+    def away_s(self) -> float:
+        """How long a broken connection may take to come back; a service waits for ever only for somebody to come."""
+        return self.wait_s if math.isfinite(self.wait_s) else self.timeout_s
 
 
 @dataclass(slots=True)

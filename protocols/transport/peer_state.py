@@ -78,7 +78,7 @@ class PeerState:
     @classmethod
     def new(cls, timing: Timing) -> PeerState:
         """A peer that has not come yet."""
-        return cls(Silence(timing.stall_s), Pulse(timing), Silence(timing.wait_s))
+        return cls(Silence(timing.stall_s), Pulse(timing), Silence(timing.away_s))
 
     @property
     def token(self) -> bytes:

@@ -272,7 +272,7 @@ class Peers:
     def ending(self, name: str) -> str:
         """Words for the end of a peer's connection."""
         silent = f"was silent for {self._timing.timeout_s:g} s, and did not come back within"
-        more = "" if self._peers[name].has_left else f" or {silent} {self._timing.wait_s:g} s"
+        more = "" if self._peers[name].has_left else f" or {silent} {self._timing.away_s:g} s"
         return f"closed the connection{more}"
 
     def lost(self, name: str, otherwise: str) -> Exception:

@@ -128,7 +128,7 @@ class ConnectedChannel:
         if self._is_forgotten:
             return PeerRestarted(f"{self.peer} {FORGOTTEN}")
         silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
-        ending = "" if self._has_left else f"{silent} {self._timing.wait_s:g} s"
+        ending = "" if self._has_left else f"{silent} {self._timing.away_s:g} s"
         return farewell(self.peer, self._waiting(), f"closed the connection{ending}")
 
     def _begin(self) -> None:
@@ -138,7 +138,7 @@ class ConnectedChannel:
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
         self._was_joined = self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
         self._is_busy, self._failure = False, ""
-        self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.wait_s)
+        self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._connect()
 
