@@ -19,10 +19,18 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
-from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_client import (
+    Evaluation,
+    FinishedBatches,
+    Statuses,
+    predict_jointly,
+    predict_locally,
+    session,
+)
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
@@ -89,17 +97,23 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            predictions, status = predict_jointly(
-                model,
-                table.index,
-                own,
+            finished = FinishedBatches()
+            predictions, status = with_restarts(
                 channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=terminal.progress,
-                evaluate=evaluate,
+                lambda: predict_jointly(
+                    model,
+                    table.index,
+                    own,
+                    channels,
+                    party=run.party,
+                    run_id=run.run_id,
+                    desensitized=mode == "desensitized",
+                    reveal=run.reveal.words(),
+                    progress=terminal.progress,
+                    evaluate=evaluate,
+                    finished=finished,
+                ),
+                log,
             )
         if reasons:
             predictions, contributions = predictions[:, 0], predictions[:, 1:]
@@ -171,7 +185,9 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        with_restarts(
+            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress), log
+        )
         log.step(
             "answered",
             f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
