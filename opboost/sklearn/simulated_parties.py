@@ -21,7 +21,7 @@ from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.noise_correction import CALM
-from opboost.privacy.guarantee import Guarantee, nothing_released
+from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
@@ -137,9 +137,17 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Privacy guarantee of the fit for the passive party's columns."""
+        """Privacy guarantee for the passive party's columns: of the fit, and of predictions in the present mode."""
         check_is_fitted(self, "model_")
-        return self.model_.guarantees.get(_PASSIVE, nothing_released())
+        if self._share is None:
+            return nothing_released()
+        promise = compose(
+            tuple(mechanism.guarantee() for mechanism in self._mechanisms),
+            is_secure=self._share.guarantee.is_secure,
+            not_protected=exposed(allow_routed=self.prediction == "routed", redraws=False)
+            + (FRESH_ANSWERS,) * (self.prediction == "desensitized"),
+        )
+        return with_tests(promise, self._share.router.tests.n_tests)
 
     def _fit(
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
