@@ -23,7 +23,7 @@ from parties.commands.console import (
     stderr,
     terminal_of_command,
 )
-from parties.errors import Stopped
+from parties.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
     from parties.runs.run_folder import RunFolder
@@ -116,6 +116,23 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
     with StopSignals() as signals, terminal_of_command() as terminal:
         done = serve_until_stopped(run_file, data=data, insecure=insecure, terminal=terminal, signals=signals)
         print_result(form, sessions=done.n_sessions, requests=done.n_requests, records_answered=done.n_answered)
+
+
+@app.command()
+def serve(run_file: RunFile, data: DataOption = None, insecure: Insecure = False) -> None:
+    """Answer HTTP requests for scores with a trained model, as the active party, until SIGTERM or Ctrl-C.
+
+    The passive parties run `opboost party-b RUN.yaml --serve`. SIGHUP reads the run file, the data file and the tokens
+    again, and changes to another model if the run file is of another run.
+    """
+    from parties.vertical.prediction_service import StopSignals
+
+    with StopSignals(), terminal_of_command() as terminal:
+        try:
+            from parties.jobs.serve_scores import serve_scores
+        except ImportError as error:
+            raise ConfigError(f"{error.name} is absent: install opboost[serve]. Nothing was served") from None
+        serve_scores(run_file, data=data, insecure=insecure, terminal=terminal)
 
 
 @app.command()

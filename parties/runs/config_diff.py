@@ -18,6 +18,7 @@ MAY_CHANGE = {
     "listen",
     "connect",
     "serve",
+    "http",
     "reveal",
     "report",
     "dask.scheduler",
