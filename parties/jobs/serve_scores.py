@@ -122,9 +122,8 @@ class ScoreService:
         http = self.http
         self.versions = Versions(answering, shadow, metrics=self._metrics, timeout_s=http.timeout)
         self._gate = Gate(
-            make_app(self.versions, max_records=http.max_records, lifespan=self._lifespan, note=log.step),
+            make_app(self.versions, http, lifespan=self._lifespan, note=log.step),
             tokens=Tokens(http.tokens),
-            max_body_bytes=http.max_body_bytes,
             body_s=http.timeout,
             metrics=self._metrics,
         )

@@ -1,4 +1,4 @@
-"""Access to the HTTP service: bearer tokens from a file, bounds on bodies, and a count of every answer.
+"""Access to the HTTP service: bearer tokens from a file, a time for bodies, and a count of every answer.
 
 Tokens are compared by their SHA-256 digests in constant time, with every caller's, so neither the time nor the answer
 tells how much of a token was right. Who has none is refused before its body is read.
@@ -12,7 +12,6 @@ import re
 import time
 from hashlib import sha256
 from pathlib import Path
-from typing import NoReturn
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers
@@ -76,25 +75,21 @@ class Tokens:
 
 
 class Gate:
-    """ASGI middleware: authenticates, bounds the body in bytes and seconds, and counts answers.
+    """ASGI middleware: authenticates, bounds how long a body may take, and counts answers.
 
     Parameters
     ----------
     app : ASGI application
     tokens : Tokens
         Replaced when the file is read again.
-    max_body_bytes : int
     body_s : float
         How long a body may take to come.
     metrics : ServiceMetrics
     """
 
-    def __init__(
-        self, app: ASGIApp, *, tokens: Tokens, max_body_bytes: int, body_s: float, metrics: ServiceMetrics
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, tokens: Tokens, body_s: float, metrics: ServiceMetrics) -> None:
         self._app = app
         self.tokens = tokens
-        self._max_body_bytes = max_body_bytes
         self._body_s = body_s
         self._metrics = metrics
 
@@ -114,28 +109,21 @@ class Gate:
             refusal = JSONResponse({"detail": "a bearer token is needed"}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, counting)
         else:
-            await self._app(scope, self._bounded(receive), counting)
+            await self._app(scope, self._timed(receive), counting)
 
-    def _bounded(self, receive: Receive) -> Receive:
-        n_bytes, deadline = 0, time.monotonic() + self._body_s
-        is_whole = False
+    def _timed(self, receive: Receive) -> Receive:
+        deadline, is_whole = time.monotonic() + self._body_s, False
 
-        async def bounded() -> Message:
-            nonlocal n_bytes, is_whole
+        async def timed() -> Message:
+            nonlocal is_whole
             if is_whole:
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), deadline - time.monotonic())
             except TimeoutError:
-                _refuse(408, f"the body did not come within {self._body_s:g} s")
-            n_bytes += len(message.get("body", b""))
-            if n_bytes > self._max_body_bytes:
-                _refuse(413, f"a body of more than {self._max_body_bytes} bytes is refused")
+                late = f"the body did not come within {self._body_s:g} s"
+                raise HTTPException(408, late, {"Connection": "close"}) from None
             is_whole = not message.get("more_body", False)
             return message
 
-        return bounded
-
-
-def _refuse(status: int, detail: str) -> NoReturn:
-    raise HTTPException(status, detail, {"Connection": "close"})
+        return timed

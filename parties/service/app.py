@@ -13,6 +13,7 @@ from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel
 
 from opboost.errors import OpBoostError
+from parties.config.http_section import HttpSection
 from parties.errors import PartyError, Unavailable
 from parties.service.requests import ScoresAnswer, ScoresBody
 from parties.service.versions import Versions
@@ -36,15 +37,17 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def make_app(versions: Versions, *, max_records: int, lifespan: Lifespan, note: Callable[[str, str], None]) -> FastAPI:
+def make_app(
+    versions: Versions, limits: HttpSection, *, lifespan: Lifespan, note: Callable[[str, str], None]
+) -> FastAPI:
     """The application of a service; access to it is checked by `parties.service.access.Gate`, `note` logs defects."""
-    app = FastAPIOffline(title="opboost", redoc_url=None, lifespan=lifespan)
+    app = FastAPIOffline(title="opboost", redoc_url=None, lifespan=lifespan, max_body_size=limits.max_body_bytes)
 
     @app.post("/v1/scores", response_model=ScoresAnswer, responses=REFUSALS)
     async def scores(body: ScoresBody) -> Response:
         """Score records."""
-        if len(body.records) > max_records:
-            return _refusal(413, f"{len(body.records)} records; at most {max_records} are scored at once")
+        if len(body.records) > limits.max_records:
+            return _refusal(413, f"{len(body.records)} records; at most {limits.max_records} are scored at once")
         return JSONResponse(await versions.score(body))
 
     @app.get("/v1/models")

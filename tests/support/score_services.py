@@ -92,7 +92,7 @@ def place() -> str:
 def until(holds: Callable[[], Any], *processes: Command) -> Any:
     deadline = time.monotonic() + WAIT_S
     while not (found := holds()):
-        assert all(process.poll() is None for process in processes), [p.communicate(5) for p in processes]
+        assert all(process.poll() is None for process in processes), [p.communicate(5) for p in processes if p.poll()]
         assert time.monotonic() < deadline, "not within the time"
         time.sleep(0.02)
     return found

@@ -87,6 +87,9 @@ def test_what_does_not_fit_is_refused_with_a_sentence(both: tuple[Service, Comma
     ]
     bare = httpx.post(f"{service.url}/v1/scores", json={"records": [{"id": "k0001"}]}, timeout=WAIT_S)
     assert (bare.status_code, bare.json()) == (401, {"detail": "a bearer token is needed"})
+    sizes = [b"[" * 4_000_000, b"[" * 4_000_001]
+    huge = [service.client.post("/v1/scores", content=one, headers=kind).status_code for one in sizes]
+    assert huge == [400, 413]
     assert service.score("k0001").status_code == 200
 
 

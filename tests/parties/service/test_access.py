@@ -88,7 +88,7 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
 
 
 def make_gate(folder: Path) -> tuple[Gate, list[bytes], ServiceMetrics]:
-    app, seen, metrics = FastAPI(), list[bytes](), ServiceMetrics()
+    app, seen, metrics = FastAPI(max_body_size=100), list[bytes](), ServiceMetrics()
 
     @app.post("/echo")
     async def echo(request: Request) -> int:
@@ -103,7 +103,7 @@ def make_gate(folder: Path) -> tuple[Gate, list[bytes], ServiceMetrics]:
     async def health() -> str:
         return "ok"
 
-    gate = Gate(app, tokens=Tokens(tokens_file(folder)), max_body_bytes=100, body_s=0.2, metrics=metrics)
+    gate = Gate(app, tokens=Tokens(tokens_file(folder)), body_s=0.2, metrics=metrics)
     return gate, seen, metrics
 
 
