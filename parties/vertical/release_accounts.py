@@ -23,7 +23,7 @@ from parties.tables.record_ids import Ids
 from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.preparation import bits
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Task
 
 
@@ -49,7 +49,9 @@ def answerer_of(
         account = stack.enter_context(account_of(run, schema, Task.PREDICT))
         allowance = None
         if limits.has_limits:
-            allowance = stack.enter_context(Allowance(allowance_path(run.ledger.path), limits, run.active.name))
+            allowance = stack.enter_context(Allowance(run.ledger.path, limits, run.active.name))
+            if allowance.is_lost:
+                log.step("limits", f"{allowance.path.name} was removed: no routed bits are left for today (UTC)")
             if behind_s := allowance.seconds_behind():
                 log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
         yield Answerer(
