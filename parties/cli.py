@@ -265,6 +265,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
     gc.set_threshold(GARBAGE_OBJECTS)
     try:
         app(arguments, prog_name="opboost")

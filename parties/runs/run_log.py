@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,7 +34,7 @@ class RunLog:
     """
 
     def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
-        self._lines, self._text = _opened(folder / "log.jsonl"), _opened(folder / "log.txt")
+        self._lines, self._text = _LogFile(folder / "log.jsonl"), _LogFile(folder / "log.txt")
         self._echo = echo
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
@@ -45,8 +46,8 @@ class RunLog:
         seconds = round(time.monotonic() - self._started, 3)
         line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
         self._echo(sentence)
-        self._write(self._lines, json.dumps(line))
-        self._write(self._text, f"{now} {sentence}")
+        self._lines.write(json.dumps(line))
+        self._text.write(f"{now} {sentence}")
 
     def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
@@ -72,7 +73,7 @@ class RunLog:
                 "bytes": size_bytes(frames),
                 "sha256": digest.hexdigest(),
             }
-            self._write(self._lines, json.dumps(line))
+            self._lines.write(json.dumps(line))
 
         return note
 
@@ -85,11 +86,30 @@ class RunLog:
             with suppress(OSError):
                 file.close()
 
-    def _write(self, file: TextIO, line: str) -> None:
-        with writing(Path(file.name)):
-            file.write(line + "\n")
 
+class _LogFile:
+    """A file that is appended to, and opened anew when it was renamed or removed, as programs that rotate logs do."""
 
-def _opened(path: Path) -> TextIO:
-    with writing(path):
-        return open(path, "a", buffering=1, opener=private_opener)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._opened()
+
+    def write(self, line: str) -> None:
+        with writing(self._path):
+            if not self._is_in_place():
+                self._file.close()
+                self._file = self._opened()
+            self._file.write(line + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> TextIO:
+        with writing(self._path):
+            return open(self._path, "a", buffering=1, opener=private_opener)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
