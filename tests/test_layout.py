@@ -130,7 +130,7 @@ ONLY_IN = {
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
     "uvicorn": {"parties/jobs/serve_scores.py"},
-    "prometheus_client": {"parties/service/metrics.py"},
+    "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
 MOST_LINES = 300

@@ -83,7 +83,7 @@ def predict_active(
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -166,7 +166,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
             records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
@@ -210,7 +210,7 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.

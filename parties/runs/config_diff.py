@@ -19,6 +19,7 @@ MAY_CHANGE = {
     "connect",
     "serve",
     "http",
+    "metrics",
     "reveal",
     "report",
     "dask.scheduler",

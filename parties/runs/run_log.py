@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +39,8 @@ class RunLog:
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
         self.before_close: list[Callable[[], None]] = []
+        # Told every line, for metrics.
+        self.observe: Callable[[Mapping[str, object]], None] = lambda line: None
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts."""
@@ -48,6 +50,11 @@ class RunLog:
         self._echo(sentence)
         self._lines.write(json.dumps(line))
         self._text.write(f"{now} {sentence}")
+        self.observe(line)
+
+    def measure(self, **amounts: int) -> None:
+        """Tell metrics amounts that come too often for the log."""
+        self.observe({"event": "measured", **amounts})
 
     def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
@@ -74,6 +81,7 @@ class RunLog:
                 "sha256": digest.hexdigest(),
             }
             self._lines.write(json.dumps(line))
+            self.observe(line)
 
         return note
 
