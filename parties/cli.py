@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parties.commands.admin import backup, doctor, keygen, ledger, report, restore
+from parties.commands.admin import backup, doctor, keygen, ledger, report, restore, status
 from parties.commands.console import (
     DataOption,
     Format,
@@ -251,7 +251,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, doctor, export):
+for other in (keygen, ledger, backup, restore, report, status, doctor, export):
     app.command()(other)
 
 

@@ -117,7 +117,7 @@ def logged(
     folder: RunFolder, terminal: Terminal, *, path: Path | None = None, run: PartyRun | None = None
 ) -> Iterator[RunLog]:
     """Log to an existing run folder; an error is its last line. With the run and its file, metrics are served, too."""
-    log = RunLog(folder.path, echo=terminal.say)
+    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress)
     try:
         with _measured(log, path, run):
             yield log

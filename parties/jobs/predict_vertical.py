@@ -98,7 +98,7 @@ def predict_active(
                 run_id=run.run_id,
                 desensitized=mode == "desensitized",
                 reveal=run.reveal.words(),
-                progress=terminal.progress,
+                progress=log.progress,
                 evaluate=evaluate,
             )
         if reasons:
@@ -143,7 +143,7 @@ def _predict_partitions(
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target)
     return target
@@ -171,7 +171,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        answer_session(answerer, channel, hello, tally=tally, progress=log.progress)
         log.step(
             "answered",
             f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",

@@ -62,9 +62,9 @@ def serve_scores(path: Path, *, data: Path | None, insecure: bool, terminal: Ter
         If the service cannot begin.
     """
     run = read_run(path, ActiveRun)
-    RunFolder(run.run_folder).load_joint_model()
     sys.setswitchinterval(SWITCH_S)
-    with logged(RunFolder(run.run_folder), terminal) as log:
+    folder = RunFolder(run.run_folder)
+    with folder.locked(), logged(folder, terminal) as log:
         service = ScoreService(path, data=data, insecure=insecure, log=log)
         host, port = host_and_port(service.http.listen)
         try:

@@ -57,7 +57,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             before_turn=lambda: ledger.charge(charge),
         )
         channels = open_channels(log)
-        model = run_chain_owner(job, channels, save=partial(save_shared_model, folder), progress=terminal.progress)
+        model = run_chain_owner(job, channels, save=partial(save_shared_model, folder), progress=log.progress)
         log.step("guarantee", str(model.guarantee))
         note_own_fit(folder, rows.own_fit(model.ensemble))
         life.finish(log, list(channels.values()), n_rows=len(rows.labels))

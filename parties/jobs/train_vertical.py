@@ -49,7 +49,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, terminal.progress)
+        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, log.progress)
         if folder.has_model:
             channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
         else:
@@ -81,9 +81,9 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
-        job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
+        job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, log.progress), folder)
         job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
-        share = train(job, channel, save=save, progress=terminal.progress)
+        share = train(job, channel, save=save, progress=log.progress)
         for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=job.n_rows)

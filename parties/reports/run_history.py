@@ -168,12 +168,18 @@ def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
     RunFolderError
     """
     path = folder.path / "log.jsonl"
-    parts = [_lines_of(part) for part in list(folder.path.glob("log.jsonl*")) or [path]]
+    parts = [read_lines(part) for part in list(folder.path.glob("log.jsonl*")) or [path]]
     parts.sort(key=lambda lines: str(lines[0].get("time")) if lines else "")
     return list(chain.from_iterable(parts))
 
 
-def _lines_of(path: Path) -> list[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read one file of a log.
+
+    Raises
+    ------
+    RunFolderError
+    """
     found: list[dict[str, Any]] = []
     try:
         content = path.read_bytes()

@@ -13,9 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from parties.storage.atomic_files import writing
+from parties.progress import Progress, no_progress
+from parties.storage.atomic_files import write_json, writing
 from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
+
+# Between two notes of progress on disk.
+PROGRESS_S = 1.0
 
 
 class RunLog:
@@ -26,6 +30,8 @@ class RunLog:
     folder : Path
     echo : callable
         Called with each sentence, for the terminal.
+    progress : Progress
+        Told of progress, for the terminal; ``progress.json`` in the run folder is behind it by a second at most.
 
     Raises
     ------
@@ -33,9 +39,12 @@ class RunLog:
         Here and at every line, if it cannot be written: a run that is not logged does not go on.
     """
 
-    def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
+    def __init__(
+        self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None, progress: Progress = no_progress
+    ) -> None:
         self._lines, self._text = _LogFile(folder / "log.jsonl"), _LogFile(folder / "log.txt")
         self._echo = echo
+        self._progress, self._progress_path, self._noted_at = progress, folder / "progress.json", -PROGRESS_S
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
         self.before_close: list[Callable[[], None]] = []
@@ -51,6 +60,14 @@ class RunLog:
         self._lines.write(json.dumps(line))
         self._text.write(f"{now} {sentence}")
         self.observe(line)
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Note progress."""
+        self._progress(step, done, total)
+        if time.monotonic() - self._noted_at >= PROGRESS_S:
+            self._noted_at = time.monotonic()
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            write_json(self._progress_path, {"time": now, "step": step, "done": done, "total": total})
 
     def measure(self, **amounts: int) -> None:
         """Tell metrics amounts that come too often for the log."""
