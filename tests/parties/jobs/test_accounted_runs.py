@@ -169,7 +169,7 @@ def test_after_a_kill_the_same_run_finishes_with_the_release_that_was_paid_for(s
         processes[victim].send_signal(signal.SIGKILL)
     finally:
         ended = finish(*processes.values(), seconds=20)
-    assert {code for code, _, _ in ended} == {1, -signal.SIGKILL}
+    assert {code for code, _, _ in ended} == {3, -signal.SIGKILL}
     again = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
     assert [code for code, _, _ in again] == [0, 0]
     assert len(sent(sites.shop, "rank chunk")) == 2
