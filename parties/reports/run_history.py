@@ -169,7 +169,8 @@ def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
     """
     path = folder.path / "log.jsonl"
     parts = [read_lines(part) for part in list(folder.path.glob("log.jsonl*")) or [path]]
-    parts.sort(key=lambda lines: str(lines[0].get("time")) if lines else "")
+    # A part that begins with something else is told by whoever reads its lines.
+    parts.sort(key=lambda lines: str(lines[0].get("time")) if lines and isinstance(lines[0], dict) else "")
     return list(chain.from_iterable(parts))
 
 
