@@ -22,6 +22,7 @@ from parties.commands.console import (
     Retry,
     RunFile,
     print_result,
+    print_trained,
     stderr,
     terminal_of_command,
 )
@@ -83,7 +84,7 @@ def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, retry:
     with terminal_of_command() as terminal:
         once = partial(job, run_file, insecure=insecure, terminal=terminal)
         folder = retrying(once, retry=retry, warn=terminal.warn)
-        print_result(form, run_folder=str(folder.path))
+        print_trained(form, folder)
 
 
 @app.command("party-a")
