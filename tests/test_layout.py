@@ -50,6 +50,7 @@ STEPS = (
     *(
         f"opboost.{step}"
         for step in (
+            "cell_grid",
             "column_positions",
             "desensitize",
             "map_analysis",

@@ -15,6 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
+from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
@@ -31,9 +32,9 @@ from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
-from parties.vertical.simulation import simulate
+from parties.vertical.simulation import serve, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
@@ -58,6 +59,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
+    answers: Literal["tests", "cells"] = "tests"
+    cells: int = DEFAULT_CELLS
     correct_noise: bool = True
     objective: str | Loss | None = None
     engine: Literal["native", "xgboost"] = "native"
@@ -143,6 +146,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
     ) -> None:
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
+        check_choice("answers", self.answers, "tests", "cells")
         check_choice("missing", self.missing, "refuse", "category")
         check_choice("engine", self.engine, "native", "xgboost")
         parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
@@ -169,6 +173,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             # Trees on noised codes are the right predictor of noised codes.
             correct_noise=self.correct_noise and self.prediction != "desensitized",
             left_open=frozenset(name for name in CALM if getattr(self, name) is None),
+            by_cells=self.answers == "cells",
             seed=seed,
             on_round=on_round,
             column_order=self._names,
@@ -183,6 +188,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
+            n_cells=self.cells if self.answers == "cells" else None,
             allow_routed=self.prediction == "routed",
         )
         shares: list[PassiveShare] = []

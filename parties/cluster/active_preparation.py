@@ -88,6 +88,7 @@ class PartitionedActive:
             constraints=run.model.constraints,
             engine="xgboost",
             grow=_Grower(self, seed),
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},

@@ -78,6 +78,7 @@ class PartitionedPassive:
             alignment=self.words,
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             redraws=not run.keeps,
         )

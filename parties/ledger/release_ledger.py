@@ -26,12 +26,14 @@ from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import (
     ChargedColumn,
     Fields,
+    GridKey,
     Occasion,
     ResolvedTest,
     Reuse,
     cells_fields,
     charge_fields,
     charged,
+    grid_key,
     records_digest,
     reuse_fields,
     stored_fields,
@@ -63,15 +65,14 @@ class Ledger:
     def __init__(self, path: Path, *, create: bool = True, migrates: bool = False) -> None:
         self.path = path
         self.balances = Balances()
-        self.n_releases: Counter[str] = Counter()
-        self.n_reuses: Counter[str] = Counter()
-        self.n_answered: Counter[str] = Counter()
+        self.n_releases, self.n_reuses, self.n_answered = (Counter[str]() for _ in range(3))
         self.peers: set[str] = set()
         self.old_contents: dict[int, str] = {}
         self.is_migrated = False
         self._contents: dict[int, dict[str, str]] = {}
         self._families: dict[str, str] = {}
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
+        self.grids: dict[GridKey, list[float]] = {}
         self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
             path,
@@ -234,6 +235,8 @@ class Ledger:
             case "tests":
                 key = line["peer"], line["run_id"]
                 self._tests.setdefault(key, set()).update(tuple(test) for test in line["tests"])
+            case "grid":
+                self.grids[grid_key(line)] = line["thresholds"]
             case "migrated":
                 self.is_migrated = True
             case _:
@@ -268,6 +271,7 @@ class Ledger:
             "contents": [list(self._contents), list(self._contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
             "is_migrated": self.is_migrated,
+            "grids": [list(self.grids), list(self.grids.values())],
             "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
@@ -279,6 +283,7 @@ class Ledger:
         self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))
+        self.grids = {tuple(key): cuts for key, cuts in zip(*sums["grids"], strict=True)}
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
 
     def _records_once(self, digest: str) -> KeySet:

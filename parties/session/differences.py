@@ -65,6 +65,8 @@ def _purpose(hello: Hello) -> Task:
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
     found = []
+    if mine.plan.by_cells is not theirs.plan.by_cells:
+        found.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
     for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
@@ -72,6 +74,10 @@ def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
         if planned is None or (most is not None and planned > most):
             found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
     return found
+
+
+def _answers(hello: Hello) -> str:
+    return "cells" if hello.plan.by_cells else "tests"
 
 
 def _at_most(most: int | None) -> str:

@@ -93,7 +93,7 @@ class Tally:
     modes: set[str] = field(default_factory=set)
     began: float | None = None
 
-    def count(self, ask: Ask, answers: Answers, n_tests: int) -> None:
+    def count(self, ask: Ask, answers: Answers, n_bits: int) -> None:
         """Note a request and its answers."""
         n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
         self.n_requests += 1
@@ -101,7 +101,7 @@ class Tally:
         self.n_answered += n_answered
         self.n_unknown += n_unknown
         self.n_refused += sum(refused)
-        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_tests
+        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
         self.modes.add("desensitized" if ask.desensitized else "routed")
 
 
@@ -135,16 +135,16 @@ class Answerer:
         self.records: RecordSource = records
         self._packed = PackedAnswers(router)
         # More than a message holds could not be answered, and would only cost memory.
-        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_tests // 8))
+        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)
         self._release = release
         self._may_route = may_route
         self._allowance = allowance
 
     @property
-    def n_tests(self) -> int:
+    def n_bits(self) -> int:
         """Bits per answered record."""
-        return self._packed.n_tests
+        return self._packed.n_bits
 
     def answer(self, ask: Ask) -> Answers:
         """The answers to a request; what the owner refuses has a status that says so, and no bits.
@@ -158,7 +158,8 @@ class Answerer:
         -----
         Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
         release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
-        on which side of each used threshold a record lies, without any differential privacy. A refusal tells no bits,
+        on which side of each used threshold, or in which cell of the agreed grid, a record lies, without any
+        differential privacy. A refusal tells no bits,
         and only the one by the daily limit tells that the record is known.
         """
         n_rows = len(ask.ids)
@@ -185,13 +186,13 @@ class Answerer:
         return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
-        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_tests // 8)), np.uint8))
+        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_bits // 8)), np.uint8))
 
     def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
         """What may be done with each record, after the limits were charged for it."""
         status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
         if self._allowance is not None:
-            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_tests if is_routed else 0)
+            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_bits if is_routed else 0)
             known = np.flatnonzero(is_known[:n_taken])
             status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
             status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
@@ -250,7 +251,7 @@ def answer_session(
                     with around():
                         answers = answerer.answer(ask)
                         channel.send(answers)
-                        tally.count(ask, answers, answerer.n_tests)
+                        tally.count(ask, answers, answerer.n_bits)
                     progress("answering", tally.n_answered, tally.n_answered)
                 case Done():
                     return

@@ -84,6 +84,7 @@ class PreparedActive:
             engine=run.model.engine,
             correct_noise=run.correct_noise,
             left_open=run.model.left_open,
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.aligner.words,
             orders=aligned.orders,
@@ -162,6 +163,7 @@ class PreparedPassive:
             order=aligned.orders.get(run.active.name),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             redraws=not run.keeps,
         )

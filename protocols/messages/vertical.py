@@ -20,8 +20,8 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │ ──────────── [MoreRanks] ─ · · · ► │   one per so many chunks that were taken, so that few wait
     │              (A grows trees)       │
-    │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
-    │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
+    │ ────────── [SplitRanks] ─────────► │   "rank <= r", all trees at once; these two not where B answers with cells
+    │ ◄───────── [Thresholds] ────────── │   their thresholds, or that B keeps them
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
@@ -36,7 +36,7 @@ Prediction, one round trip per batch::
     │ ◄──────────── Hello ────────────── │
     │ ───────────── Hello ─────────────► │
     │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
-    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and one bit per test, packed
+    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and a bit per test or its cells, packed
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
@@ -59,6 +59,7 @@ from protocols.messages.fields import (
     ColumnNames,
     Count,
     CurvePoint,
+    CutRanks,
     Digest,
     IndexArray,
     Name,
@@ -102,7 +103,8 @@ class Terms(Message):
     """What a party does in a run, or what was agreed that it does; None where nothing was said.
 
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
-    `reveal`, how coarse the scores are that it lets out (prediction only).
+    `reveal`, how coarse the scores are that it lets out (prediction only). `by_cells`, whether records are answered
+    for by cells in place of split tests, must be the same on both sides.
     Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
     budget of a column per point of its mapped domain, and that of all columns between neighbouring records, which
     differ by one step of its own in every column.
@@ -117,6 +119,7 @@ class Terms(Message):
     epsilon: PrivacyLoss | None = None
     total_epsilon: PrivacyLoss | None = None
     share_thresholds: bool | None = None
+    by_cells: bool = False
     reveal: Annotated[str, Field(max_length=1000)] | None = None
 
 
@@ -161,7 +164,8 @@ class OfferedColumn(Message):
     """One column of ranks that B releases: how they will look as bytes, never bounds, never categories.
 
     `codes` says which codes of the mapped domain occur among the released ones, one bit each, packed: rank r stands for
-    the r-th of them. None if B does not share them, or there is no noise.
+    the r-th of them. None if B does not share them, or there is no noise. `cuts` is the agreed grid, the ranks behind
+    which alone trees cut: a function of the release. None where B answers split tests.
     """
 
     kind: ClassVar[str] = "offered column"
@@ -173,14 +177,16 @@ class OfferedColumn(Message):
     law: Word
     epsilon: PrivacyLoss
     codes: Annotated[bytes, Field(max_length=MAX_CODE_BYTES)] | None = None
+    cuts: CutRanks | None = None
 
 
 class Offer(Message):
-    """What B is about to release, and what that promises."""
+    """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
 
     kind: ClassVar[str] = "offer"
     columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
     guarantee: dict[str, JsonValue]
+    router: dict[str, JsonValue] | None = None
 
 
 class RankChunk(Message):
@@ -229,7 +235,10 @@ class Ask(Message):
 
 
 class Answers(Message):
-    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered.
+    """Per record of an `Ask`: its `RecordStatus`, and its bits; 0 where it was not answered.
+
+    These are one per test, True for left; or, with an agreed grid, per column the number of the cell, in binary, the
+    highest bit first: from 0, with one more number for a missing cell.
 
     The status tells whether the sender's data file holds the id.
     """
