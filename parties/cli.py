@@ -23,6 +23,7 @@ from parties.commands.console import (
     stderr,
     terminal_of_command,
 )
+from parties.commands.export import export
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -233,8 +234,8 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for inspecting in (keygen, ledger, backup, restore, report, doctor):
-    app.command()(inspecting)
+for other in (keygen, ledger, backup, restore, report, doctor, export):
+    app.command()(other)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

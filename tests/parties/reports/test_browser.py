@@ -16,7 +16,7 @@ PHONE, DESK = 360, 1280
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FIGURES = """[...document.querySelectorAll("figure")].map(figure => {
     const svg = figure.querySelector("svg"), box = svg.getBoundingClientRect();
-    const ink = svg.querySelector("g text") ? svg.querySelector("g text").getBoundingClientRect().width : 0;
+    const ink = Math.max(0, ...[...svg.querySelectorAll("g text")].map(text => text.getBoundingClientRect().width));
     return [box.width, box.height, ink, svg.querySelector("title").textContent.length,
             figure.querySelector("figcaption").textContent.length];
 })"""
