@@ -54,7 +54,12 @@ class AnswerableRecords:
         DataError
             If a column is absent or a cell does not fit the schema.
         """
-        return cls(ids, tuple(router.encode(features)))
+        columns, bits = tuple(router.encode(features)), None
+        if router.tests.by_cells:
+            # A few bytes per record, however many models ask for them.
+            codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in columns}
+            bits = PackedAnswers(router).of(codes, len(ids))
+        return cls(ids, columns, bits)
 
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
         """All of them; a table that does not fit into memory has those of these ids alone."""
