@@ -16,7 +16,7 @@ from opboost.arrays import Ranks, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import deconvolved_counts
 from opboost.errors import ParameterError
-from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.domain import IntegerDomain
 from opboost.ranking import RankTable
 from opboost.routing import ReleasedRanks, SplitTests
 from opboost.trees.binning import choose_cuts
@@ -28,17 +28,24 @@ MOST_GRID_CELLS = 255
 DEFAULT_CELLS = 16
 
 
-def grid_cuts(counts: NDArray[np.int64], *, n_cells: int, release: ColumnRelease | None = None) -> NDArray[np.int64]:
+def grid_cuts(
+    counts: NDArray[np.int64], table: RankTable, domain: IntegerDomain, *, n_cells: int, release: ColumnRelease | None
+) -> NDArray[np.int64]:
     """Ranks behind which to cut a released column, so that at most `n_cells` cells of about equal weight arise.
+
+    As many codes lie in a record's cell on average as in one of `n_cells` even cells, or more.
 
     Parameters
     ----------
     counts : ndarray of int64, shape (n_ranks + 1,)
         How often each rank was released, and a missing cell.
+    table : RankTable
+    domain : IntegerDomain
+        Of the codes.
     n_cells : int
-    release : ColumnRelease, optional
-        The noise that the column went through. Cells then hold equal shares of the *exact* codes, by their
-        deconvolved distribution, in place of equal counts of released ones.
+    release : ColumnRelease or None
+        The noise that the column went through. Weights are then those of the *exact* codes, by their deconvolved
+        distribution, in place of counts of released ones.
 
     Raises
     ------
@@ -52,10 +59,31 @@ def grid_cuts(counts: NDArray[np.int64], *, n_cells: int, release: ColumnRelease
     if not 2 <= n_cells <= MOST_GRID_CELLS:
         raise ParameterError(f"a grid has 2 to {MOST_GRID_CELLS} cells per column; got {n_cells}. Nothing was sent")
     weights = counts[:-1]
-    if release is not None and len(weights) > n_cells and not isinstance(release.mechanism, RandomisedResponse):
+    if release is not None and len(weights) > n_cells:
         shares = deconvolved_counts(release, counts)
         weights = np.round(shares * (2.0**40 / shares.sum())).astype(np.int64)
-    return choose_cuts(weights, max_bin=n_cells)
+    # A value that alone has more than a cell's share has one cell, and leaves the others to the rest.
+    capped = weights
+    while len(capped) > n_cells and capped.max() > (share := -(-int(capped.sum()) // n_cells)):
+        capped = np.minimum(capped, share)
+    return _wide_enough(choose_cuts(capped, max_bin=n_cells), weights, table, domain, domain.size / n_cells)
+
+
+def _wide_enough(
+    cuts: NDArray[np.int64], weights: NDArray[np.int64], table: RankTable, domain: IntegerDomain, least: float
+) -> NDArray[np.int64]:
+    """The cuts without some of them, so that a record's cell has as many codes on average as is wanted."""
+    while len(cuts):
+        ends = np.floor([table.threshold(rank) for rank in cuts.tolist()]) + 1
+        widths = np.diff([domain.lo, *ends, domain.hi + 1])
+        shares = np.add.reduceat(weights, [0, *(cuts + 1)]) / weights.sum()
+        lacking = least - shares @ widths
+        if lacking <= 0:
+            break
+        won = shares[:-1] * widths[1:] + shares[1:] * widths[:-1]
+        is_enough = won >= lacking
+        cuts = np.delete(cuts, np.argmin(np.where(is_enough, won, np.inf)) if is_enough.any() else np.argmax(won))
+    return cuts
 
 
 def within(table: RankTable, thresholds: Values) -> tuple[NDArray[np.int64], Values]:

@@ -21,7 +21,7 @@ from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
 from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
-from parties.config.serve_section import ServeSection
+from parties.config.serve_section import RoutedSection, ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 
@@ -147,7 +147,9 @@ class PassiveRun(_Run):
     cells: Annotated[int, Field(ge=2, le=MOST_GRID_CELLS)] = Field(
         DEFAULT_CELLS, description="Cells of a column, at most, with `answers: cells`."
     )
-    allow_routed: bool = Field(True, description="Whether new records may be answered from exact values.")
+    routed: RoutedSection = Field(
+        RoutedSection(), alias="allow_routed", description="Whether records may be answered from exact values."
+    )
     changed_values: Literal["redraw", "keep"] = Field(
         "redraw", description="Draw changed values anew, or keep the first draw."
     )
@@ -163,6 +165,11 @@ class PassiveRun(_Run):
         yield from self.desensitize.budgets()
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+
+    @property
+    def allow_routed(self) -> bool:
+        """Whether new records may be answered from exact values."""
+        return self.routed.new_records
 
     @property
     def n_cells(self) -> int | None:

@@ -6,6 +6,7 @@
     charge    a column is about to be drawn: this is what it costs
     cells     that column's mechanism publishes of each value the cell it lies in: so many bits, exactly
     stored    what was drawn for that charge of these records is stored, with this content
+    released  the records of a release for training, where some of it was drawn before
     reuse     it was needed again and taken from the store: costs nothing
     tests     the peer learnt these thresholds of released columns: costs nothing, is counted
     grid      a column's cuts for good: the peer learns in which cell between them a record lies, however often it asks
@@ -156,6 +157,16 @@ def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:
         "n_records": reuse.n_records,
         "epsilon": 0.0,
         "category_epsilon": 0.0,
+    }
+
+
+def released_fields(records: KeySet, occasion: Occasion) -> Fields:
+    """The line of the records of a release."""
+    return {
+        "kind": "released",
+        **_when_and_why(occasion),
+        "records": records_digest(records),
+        "n_records": len(records),
     }
 
 

@@ -18,6 +18,7 @@ from opboost.cell_grid import cell_tests, grid_cuts, within
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism
 from opboost.noise_correction import LEAST_ROWS
+from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
 from opboost.routing import SplitTests
 from parties.ledger.ledger_lines import GridKey, digest_of, grid_fields
@@ -60,7 +61,8 @@ def agree_grid(
                 counts = _counts(column)
                 is_learnt = share_codes and counts.sum() >= LEAST_ROWS
                 release = _release(column, mechanism) if is_learnt else None
-                cuts = grid_cuts(counts, n_cells=n_cells, release=release)
+                domain = mechanism.settings.domain if column.category is None else IntegerDomain(0, 1)
+                cuts = grid_cuts(counts, column.table, domain, n_cells=n_cells, release=release)
                 kept = [column.table.threshold(rank) for rank in cuts.tolist()]
                 if add is not None:
                     add(grid_fields(key, kept, book.occasion))

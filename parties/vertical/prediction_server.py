@@ -125,6 +125,8 @@ class Answerer:
         How many records may be asked for, and how many exact bits may leave.
     max_rows : int, optional
         Records per request; by default as many as one message can answer.
+    trained : callable, optional
+        Which of a table's records were released for training: those get no exact bits.
     """
 
     def __init__(
@@ -136,8 +138,10 @@ class Answerer:
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
+        trained: Callable[[pd.Index], Mask] | None = None,
     ) -> None:
         self.records: RecordSource = records
+        self._trained = trained
         self._packed = PackedAnswers(router)
         # More than a message holds could not be answered, and would only cost memory.
         fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
@@ -176,7 +180,11 @@ class Answerer:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
         records = self.records.about(ask.ids, desensitized=ask.desensitized)
         rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
-        status = self._status(rows >= 0, is_routed=not ask.desensitized)
+        is_trained = np.zeros(n_rows, np.bool_)
+        if self._trained is not None and not ask.desensitized:
+            is_trained = np.append(self._trained(records.ids), False)[rows]
+        status = self._status((rows >= 0) & ~is_trained, is_routed=not ask.desensitized)
+        status[is_trained & (status == RecordStatus.UNKNOWN)] = RecordStatus.REFUSED_TRAINING
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):

@@ -97,6 +97,7 @@ class RecordStatus(IntEnum):
     REFUSED_ROUTED = 2
     REFUSED_RATE_LIMIT = 3
     REFUSED_DAILY_LIMIT = 4
+    REFUSED_TRAINING = 5
 
 
 class Terms(Message):

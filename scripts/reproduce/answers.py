@@ -112,7 +112,7 @@ def main() -> None:
                 found = scores(table, epsilon, seed, given.domain)
                 print(json.dumps({"table": name, "epsilon": epsilon, "seed": seed, **found}), flush=True)
     for by_cells in (False, True):
-        shares = [inferred_labels(seed, by_cells=by_cells) for seed in range(given.trials)]
+        shares = [inferred_labels(seed, by_cells=by_cells) for seed in range(given.trials)] or [0.0]
         error = np.std(shares, ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else 0.0
         found = {"guessed": round(float(np.mean(shares)), 3), "standard_error": round(float(error), 3)}
         print(json.dumps({"attack": "labels", "answers": "cells" if by_cells else "tests", **found}), flush=True)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from opboost.cell_grid import cell_tests, grid_cuts
+from opboost.cell_grid import cell_tests
 from opboost.desensitize import ColumnMechanism, exact
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
@@ -25,6 +25,7 @@ from opboost.preprocess import own_features
 from opboost.routing import PackedAnswers, Router, resolve
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.split_tests import bind, feature_matrix, list_tests, unpacked
+from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
@@ -214,7 +215,7 @@ def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case,
         sum(np.bincount(ranks, minlength=column.table.n_ranks + 1) for ranks in column.ranks())
         for column in case.columns
     ]
-    cuts = tuple(grid_cuts(np.asarray(found), n_cells=8) for found in counts)
+    cuts = tuple(choose_cuts(np.asarray(found)[:-1], max_bin=8) for found in counts)
     ranks = replace(case.ranks, cuts=cuts)
     mine = train_on_partitions(case.bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
     tests = list_tests(mine)
