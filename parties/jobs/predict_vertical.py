@@ -84,6 +84,12 @@ def predict_active(
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal))
+        if data is None and mode == "routed":
+            log.step(
+                "training records",
+                f"these are records of {source.name}, which the model was trained on: passive parties refuse exact "
+                "answers about those that were released, unless they allow them; give others with --data",
+            )
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)

@@ -137,10 +137,12 @@ class Ledger:
             add(lines.stored_fields(charge, names, content))
 
     def note_released(self, records: KeySet, occasion: Occasion) -> None:
-        """Enter the records of a release to a peer, drawn now or before."""
+        """Enter the records of a release to a peer, unless they are those of an earlier one."""
         with self.changing() as add:
-            add(line := lines.released_fields(records, occasion))
-            keep_records(self._lines.database, line["records"], records)
+            line = lines.released_fields(records, occasion)
+            if line["records"] not in self._trained.get(occasion.peer, ()):
+                keep_records(self._lines.database, line["records"], records)
+                add(line)
 
     def trained(self, peer: str) -> list[KeySet]:
         """The records of all releases for training to a peer."""

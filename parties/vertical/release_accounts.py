@@ -39,7 +39,8 @@ class TrainingRecords:
 
     def among(self, ids: pd.Index) -> Mask:
         """Which of a table's records these are; looked up again where the table or the ledger has changed."""
-        changed_at = self._ledger.path.stat().st_mtime_ns
+        # Written after every line, by whichever process.
+        changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
         if self._found[0] is not ids or self._found[1] != changed_at:
             self._ledger.refresh()
             keys = record_keys(record_names(ids))

