@@ -18,6 +18,7 @@ from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
@@ -219,12 +220,13 @@ def train(
         )
     parameters.check_objective(loss)
     weights = parameters.weighted(labels, weights, loss)
-    is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
+    is_fitted = is_trained & (weights > 0)
+    is_corrected = correct_noise and loss.predicts_labels and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
-    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
+    filled = fill(binned, sources, labels, weights, is_fitted, recipe, n_columns=len(columns))
     table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
         held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
@@ -234,19 +236,21 @@ def train(
         base_scores = loss.initial_scores(labels, weights)
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
-        table,
-        labels,
-        weights,
-        parameters,
-        loss=loss,
-        base_scores=base_scores,
-        constraints=limits,
-        held_out=held_out,
-        alternates=alternates,
-        seed=seed,
-        on_round=on_round,
-    )
+    boost = boost_with_xgboost if engine == "xgboost" else boost_table
+    with at_most_threads(parameters.n_jobs):
+        trees, history = boost(
+            table,
+            labels,
+            weights,
+            parameters,
+            loss=loss,
+            base_scores=base_scores,
+            constraints=limits,
+            held_out=held_out,
+            alternates=alternates,
+            seed=seed,
+            on_round=on_round,
+        )
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 
