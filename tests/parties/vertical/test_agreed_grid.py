@@ -219,6 +219,7 @@ def test_without_noise_trees_are_those_on_the_same_bins_that_are_asked_for_tests
     values = [[tree.values.tolist() for tree in one.ensemble.trees] for one in (tested, by_cells)]
     assert values[0] == values[1]
     assert model.ensemble.trees
+    assert model.routers == {}
 
 
 @pytest.mark.parametrize(("by_cells", "n_cells"), [(True, None), (False, 5)])

@@ -91,7 +91,7 @@ def guessed(probes: np.ndarray, labels: np.ndarray) -> float:
 
 
 def test_a_passive_party_infers_labels_from_split_ranks_and_none_from_cells() -> None:
-    """With cells it has nothing but its columns: it guesses as well as chance, of 200 labels within 3 standard errors."""
+    """With cells it has its columns alone and guesses as chance does: of 200 labels within 3 standard errors."""
     shares: dict[bool, list[float]] = {False: [], True: []}
     for trial in range(N_TRIALS):
         draw = np.random.default_rng(trial)

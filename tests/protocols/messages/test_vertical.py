@@ -182,7 +182,8 @@ def test_an_offer_has_no_place_for_bounds_categories_or_values() -> None:
         # Ranks behind which the agreed grid cuts: a function of the release, too.
         "cuts",
     }
-    assert set(Offer.model_fields) == {"columns", "guarantee"}
+    # Only who shares thresholds offers what answers for the cells.
+    assert set(Offer.model_fields) == {"columns", "guarantee", "router"}
 
 
 def test_the_active_party_has_no_message_that_could_carry_labels_gradients_or_scores() -> None:
