@@ -113,13 +113,13 @@ class Service:
 
 @contextmanager
 def serving(sites: Any, **settings: Any) -> Iterator[Service]:
+    before = dict(sites.shop.run)
     sites.shop.run.update(settings)
     service = Service(sites)
     try:
         yield service
     finally:
-        for name in settings:
-            sites.shop.run.pop(name)
+        sites.shop.run = before
         service.process.kill()
         service.process.join(10)
 
