@@ -102,7 +102,7 @@ def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[Prepa
 def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
     """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        return nullcontext(prepare_passive(run, path))
+        return nullcontext(prepare_passive(run, path, keeps=True))
     from parties.cluster.passive_preparation import partitioned_passive
 
     return partitioned_passive(run, path)

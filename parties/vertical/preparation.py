@@ -28,8 +28,8 @@ from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
-from parties.tables.blocks import EncodedTable, encode_table
-from parties.tables.parquet import check_column, encode_column
+from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
+from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
@@ -203,15 +203,15 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     )
 
 
-def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
-    """The same of a passive party."""
+def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> PreparedPassive:
+    """The same of a passive party; `keeps` says whether exact codes are kept beside the ledger for the next run."""
     schema, ignore = read_schema(run.table_schema)
     if schema.label is not None:
         raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
         mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
-    whole = _whole_table(run, schema, ignore)
+    whole = _whole_table(run, schema, ignore, cache=run.ledger.path.with_suffix(".encoded") if keeps else None)
     cells = check_cells(whole, mechanisms)
     check_learnable(whole, run, schema)
     table = _brought(whole, run)
@@ -230,7 +230,9 @@ def bits(run: PassiveRun) -> rng.BitSource:
     return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
-def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...]) -> PartyTable:
+def _whole_table(
+    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
+) -> PartyTable:
     """Read a run's data file."""
     if is_folder(run.data):
         raise TableError(
@@ -238,7 +240,9 @@ def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple
             "`engine: dask`; here one file is needed"
         )
     duplicates, needs_label = run.align.duplicates, run.role == "active"
-    return read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
+    return read_table(
+        run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True, cache=cache
+    )
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
@@ -270,7 +274,7 @@ def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str
         If a cell does not fit its column's schema.
     """
     digest = hashlib.sha256(json.dumps([mechanism.schema.name for mechanism in mechanisms]).encode())
-    for mechanism in mechanisms:
-        for piece in exact_pieces(encode_column(whole.features, mechanism)):
+    for exact, _ in exact_columns(whole.features, mechanisms):
+        for piece in exact_pieces(encoded_column(exact)):
             digest.update(piece)
     return digest.hexdigest()
