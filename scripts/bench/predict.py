@@ -96,6 +96,8 @@ def make_sites(folder: Path, options: argparse.Namespace) -> pd.DataFrame:
             run |= {"role": "active", "listen": address, "passive": [known], "model": model}
         else:
             run |= {"role": "passive", "connect": address, "active": known, "desensitize": {"epsilon": 0.5}}
+            # The records that are asked for are those of training.
+            run["allow_routed"] = {"training_records": True}
         table[["id", *mine, *(["y"] if party == "bank" else [])]].to_csv(home / "data.csv", index=False)
         (home / "schema.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
         (home / "run.yaml").write_text(yaml.safe_dump(run))
