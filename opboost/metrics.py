@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -251,3 +251,14 @@ def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float
             return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
     names = ("auc", "error", "logloss") if isinstance(loss, Logistic) else tuple(_metrics(loss))[:2]
     return {name: _metrics(loss)[name].of(labels, predictions) for name in names}
+
+
+def metrics_of(given: str | Metric | Sequence[str | Metric] | None, loss: Loss) -> tuple[Metric, ...]:
+    """Metrics by name or as they are; without any, the loss's default.
+
+    Raises
+    ------
+    ParameterError
+    """
+    named = (given,) if isinstance(given, (str, Metric)) else given or (default_metric(loss),)
+    return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)

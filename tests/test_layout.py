@@ -51,6 +51,7 @@ STEPS = (
     *(
         f"opboost.{step}"
         for step in (
+            "cell_grid",
             "column_positions",
             "label_noise",
             "desensitize",

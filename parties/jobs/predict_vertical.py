@@ -36,7 +36,7 @@ from parties.vertical.prediction_server import AnswerableRecords, RecordSource, 
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from parties.vertical.release_accounts import answerer_of
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 
 def predict_active(
@@ -92,6 +92,7 @@ def predict_active(
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        _note_training_records(log, source, is_likely=data is None and mode == "routed")
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -127,6 +128,15 @@ def predict_active(
             score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
         _note_unanswered(status, log, target)
     return target
+
+
+def _note_training_records(log: RunLog, source: Path, *, is_likely: bool) -> None:
+    if is_likely:
+        log.step(
+            "training records",
+            f"these are records of {source.name}, which the model was trained on: passive parties refuse exact answers "
+            "about those that were released, unless they allow them; give others with --data",
+        )
 
 
 def _predict_partitions(

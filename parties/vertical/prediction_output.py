@@ -19,7 +19,7 @@ from parties.storage.atomic_files import replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 _WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}
 
