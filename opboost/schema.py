@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from typing import Any
 
 from opboost.errors import SchemaError, shown
+from opboost.table_format import TableFormat
 
 # Between whole bounds at least so far apart, values are taken to differ by whole units.
 WHOLE_RANGE = 10.0
@@ -186,11 +187,14 @@ class TableSchema:
         Name of the record key, or names of the columns that make it together.
     label : str, optional
         Name of the label column; only the active party has one.
+    format : TableFormat
+        How the cells of the table's file are written.
     """
 
     columns: tuple[ColumnSchema, ...]
     id: str | tuple[str, ...] = "id"
     label: str | None = None
+    format: TableFormat = field(default=TableFormat(), compare=False)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -8,12 +8,16 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from opboost.errors import shown
-from opboost.schema import TableSchema, column_from_mapping
+from opboost.schema import TableSchema
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
+from parties.config.reader_section import LabelSection, ReaderSection, check_words, described_column, table_format
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
 from parties.storage.documents import explain, read_yaml
+
+LABEL_KEYS = frozenset(LabelSection.model_fields)
+SCHEMA_KEYS = {"id", "label", "columns", "ignore", "reader"} | LABEL_KEYS
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -75,29 +79,39 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     ConfigError
     """
     document = read_yaml(path)
-    unknown = sorted(map(str, set(document) - {"id", "label", "columns", "ignore"}))
+    unknown = sorted(map(str, set(document) - SCHEMA_KEYS))
     columns, ignore = document.get("columns"), document.get("ignore", [])
     if unknown:
-        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are id, label, columns, ignore")
+        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(SCHEMA_KEYS))}")
     if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
         raise ConfigError(f"{path}: `columns` must map each column's name to its description")
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     with naming(path):
-        described = tuple(
-            column_from_mapping(_name(name, "a column's name"), column) for name, column in columns.items()
-        )
+        reader = read_section(ReaderSection, _mapping(document.get("reader", {})))
+        of_label = read_section(LabelSection, {key: document[key] for key in LABEL_KEYS if key in document})
+        described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]
         ids, label = document.get("id", "id"), document.get("label")
         schema = TableSchema(
-            columns=described,
+            columns=tuple(column for column, _ in described),
             id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
             label=None if label is None else _name(label, "`label`"),
+            format=table_format(reader, of_label, {column.name: form for column, form in described}),
         )
+        check_words(schema)
+        if label is None and of_label.model_fields_set:
+            raise ConfigError(f"{', '.join(sorted(of_label.model_fields_set))}: the schema names no `label`")
         left_out = tuple(_name(name, "`ignore`") for name in ignore)
         for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
             if both := sorted({name for name in names if name in left_out and name is not None}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
     return schema, left_out
+
+
+def _mapping(found: object) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ConfigError(f"`reader` must hold keys and values; found {shown(found)}")
+    return found
 
 
 def _name(found: object, what: str) -> str:

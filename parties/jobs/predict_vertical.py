@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -255,4 +256,4 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
     """Schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
-    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
+    return replace(schema, columns=(*schema.columns, *passive))

@@ -19,6 +19,7 @@ from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
+from parties.tables.cells import read_cells
 from parties.tables.csv_files import read_csv
 from parties.tables.data_files import named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
@@ -131,21 +132,30 @@ def read_table(
     names, frame = (stored_names(path), pd.DataFrame()) if is_stored else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
     if is_stored and schema.label in names:
-        frame = read_stored(path, [schema.label])
+        frame = read_cells(read_stored(path, [schema.label]), schema, path)
     if is_stored:
         kept = _stored_ids(path, schema, duplicates)
-        columns = StoredColumns(path, kept.rows, stamp)
-        return PartyTable(kept.ids, columns, _own_labels(path, frame, schema, kept.rows))
+        columns = StoredColumns(path, kept.rows, stamp, schema)
+        return _labelled(PartyTable(kept.ids, columns), path, frame, schema, kept.rows, needs_label=needs_label)
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
-    labels = _own_labels(path, frame, schema, order)
-    return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
+    table = PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True))
+    return _labelled(table, path, frame, schema, order, needs_label=needs_label)
 
 
-def _own_labels(path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers) -> Values | None:
+def _labelled(
+    table: PartyTable, path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers, *, needs_label: bool
+) -> PartyTable:
+    """The table with the labels of its rows, as far as there are any; for training without records that have none."""
     if schema.label is None or schema.label not in frame.columns:
-        return None
-    return read_labels(path, frame[schema.label], schema.label)[rows[:]]
+        return table
+    labels = read_labels(path, frame[schema.label], schema.label, may_miss=schema.format.drops_unlabelled)[rows[:]]
+    is_known = np.isfinite(labels)
+    if not is_known.any():
+        raise TableError(f"{path}: label column {schema.label!r} is empty")
+    if is_known.all() or needs_label:
+        table = replace(table, labels=labels)
+    return table.take(np.flatnonzero(is_known)) if needs_label and not is_known.all() else table
 
 
 def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> SortedIds:
@@ -213,12 +223,14 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
     known = {*schema.id_columns, *schema.names, schema.label}
     if path.suffix == ".parquet":
         names = stored_names(path)
-        return names, read_stored(path, [name for name in names if name in known])
-    as_text = (*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC))
-    with reporting_faults(path):
-        frame = read_csv(path, as_text)
+        return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
+    form = schema.format
+    texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
+    as_text = (*schema.id_columns, *texts, *([schema.label] if schema.label and form.positive else []))
+    with reporting_faults(path, form.encoding):
+        frame = read_csv(path, as_text, form)
     names = [str(name) for name in frame.columns]
-    return names, frame[[name for name in names if name in known]]
+    return names, read_cells(frame[[name for name in names if name in known]], schema, path)
 
 
 def check_columns(
@@ -241,12 +253,12 @@ def check_columns(
         )
 
 
-def read_labels(path: Path, column: pd.Series, name: str) -> Values:
-    """The labels as numbers."""
+def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:
+    """The labels as numbers; NaN for a missing one, where one may be."""
     if not holds_numbers(column):
         raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
     labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    n_bad = int((~np.isfinite(labels)).sum())
+    n_bad = int((~np.isfinite(labels) & ~(may_miss & column.isna().to_numpy())).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
     return labels
