@@ -23,6 +23,7 @@ from parties.commands.console import (
     stderr,
     terminal_of_command,
 )
+from parties.commands.onboarding import init, schema
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -77,7 +78,10 @@ def _root(
 def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, form: Format) -> None:
     with terminal_of_command() as terminal:
         folder = job(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+        report = folder.path / "report.html"
+        made = {"report": str(report)} if report.exists() else {}
+        then = f"opboost predict {run_file}{' --insecure' * insecure}"
+        print_result(form, run_folder=str(folder.path), **made, next=then)
 
 
 @app.command("party-a")
@@ -180,6 +184,7 @@ def predict(
 
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
+            metrics: dict[str, float] = {}
             target = predict_active(
                 run_file,
                 data=data,
@@ -189,8 +194,9 @@ def predict(
                 reasons=reasons,
                 insecure=insecure,
                 terminal=terminal,
+                scored=metrics.update,
             )
-            print_result(form, predictions=str(target))
+            print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
         else:
             n_answered = serve_passive(run_file, data=data, insecure=insecure, terminal=terminal)
             print_result(form, records_answered=n_answered)
@@ -233,8 +239,8 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for inspecting in (keygen, ledger, backup, restore, report, doctor):
-    app.command()(inspecting)
+for command in (keygen, ledger, backup, restore, report, doctor, schema, init):
+    app.command()(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -105,8 +105,8 @@ def partition_files(
             )
         if schema.format.changes_cells:
             raise TableError(
-                f"{run.data} is a folder of partitions, whose cells are used as they are: numbers, and categories as the "
-                "schema lists them; its reader, labels of words, times and truth values are for one file. Nothing was sent"
+                f"{run.data} is a folder of partitions, whose cells are used as they are: numbers, and listed "
+                "categories; a reader, labels of words, times and truth values are for one file. Nothing was sent"
             )
         for path in paths:
             check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)

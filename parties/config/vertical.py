@@ -43,7 +43,7 @@ class LimitSection(Section):
 class BudgetSection(LimitSection):
     """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
-    columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
+    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
     cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
@@ -144,7 +144,7 @@ class PassiveRun(_Run):
     )
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
-    serve: ServeSection = Field(ServeSection(), description="RateLimits on predictions.")
+    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @property
     def wiring(self) -> Wiring:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +42,11 @@ def predict_active(
     reasons: int = 0,
     insecure: bool,
     terminal: Terminal,
+    scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> Path:
     """Score records with the run's model, with so many `reasons` each; returns the file of predictions.
+
+    `scored` takes the metrics, where labels are known.
 
     In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
     mode ``local`` the data file holds the passive parties' columns too, in clear.
@@ -109,7 +112,7 @@ def predict_active(
             written = written.join(reason_table(model.ensemble, contributions, reasons))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
-        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+        scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target)
     return target
 

@@ -53,7 +53,7 @@ def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFr
 
 def text_of(path: Path, encoding: str) -> bytes:
     """The text of a CSV file in UTF-8."""
-    content = _content(path)
+    content = file_content(path)
     if encoding != "utf-8":
         content = content.decode(encoding).encode()
     if b"\0" in content:
@@ -61,7 +61,8 @@ def text_of(path: Path, encoding: str) -> bytes:
     return content
 
 
-def _content(path: Path) -> bytes:
+def file_content(path: Path) -> bytes:
+    """The bytes of a CSV file, decompressed."""
     match path.suffix:
         case ".gz":
             return gzip.decompress(path.read_bytes())

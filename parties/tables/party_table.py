@@ -153,8 +153,7 @@ def _labelled(
     is_known = np.isfinite(labels)
     if not is_known.any():
         raise TableError(f"{path}: label column {schema.label!r} is empty")
-    if is_known.all() or needs_label:
-        table = replace(table, labels=labels)
+    table = replace(table, labels=labels)
     return table.take(np.flatnonzero(is_known)) if needs_label and not is_known.all() else table
 
 

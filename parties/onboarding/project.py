@@ -1,0 +1,149 @@
+"""Project: a party's folder with keys, schema and run file, or both parties' for a rehearsal on one machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError
+from parties.onboarding.dialect import RawTable, read_raw
+from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
+from parties.onboarding.schema_draft import Draft, Hints, draft_schema
+from parties.storage.atomic_files import copy, write_text
+from parties.tables.record_ids import read_ids
+from protocols.transport.keys import generate
+
+# Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
+HELD_OUT, SEED = 0.2, 7
+TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A party's part in a run: its role, name and folder, its peer, the address between them, the name of the run."""
+
+    role: Literal["active", "passive"]
+    party: str
+    peer: str
+    folder: Path
+    address: str
+    run_id: str = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made: files, and columns whose public bounds are to be written down."""
+
+    files: tuple[Path, ...]
+    to_send: Path
+    open_bounds: tuple[str, ...]
+
+
+def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
+    """Write a schema draft.
+
+    Raises
+    ------
+    ConfigError, TableError
+        Also if the target exists.
+    """
+    _check_free(target)
+    draft = draft_schema(read_raw(data), data, hints)
+    write_text(target, draft.text())
+    return draft
+
+
+def make_party(data: Path, place: Place, hints: Hints) -> Made:
+    """Make a party's keys, schema and run file in its folder; files that exist are never replaced.
+
+    Raises
+    ------
+    ConfigError, TableError, KeyFileError
+    """
+    return _make(read_raw(data), data, place, hints)
+
+
+def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
+    """Make both parties' folders on one machine, with each other's public keys; returns what was made, by party.
+
+    Some records of the active party are kept for prediction.
+
+    Raises
+    ------
+    ConfigError, TableError, KeyFileError
+    """
+    names = [path.name.split(".")[0] for path in (active, passive)]
+    if names[0] == names[1]:
+        raise ConfigError(f"both data files are called {names[0]!r}, which names the parties. Nothing was made")
+    raws = [read_raw(path) for path in (active, passive)]
+    address, made = f"tcp://127.0.0.1:{free_port()}", {}
+    for raw, data, party, peer in zip(raws, (active, passive), names, names[::-1], strict=True):
+        role: Literal["active", "passive"] = "active" if party == names[0] else "passive"
+        place = Place(role=role, party=party, peer=peer, folder=folder / party, address=address)
+        bounds = {name: pair for name, pair in hints.bounds.items() if name in raw.frame.columns}
+        own = replace(hints, bounds=bounds) if role == "active" else Hints(id=hints.id, bounds=bounds)
+        made[party] = _make(raw, data, place, own, held_out=HELD_OUT if role == "active" else 0)
+    for party, peer in (names, names[::-1]):
+        copy(made[peer].to_send, folder / party / "keys" / f"{peer}.public")
+    return made
+
+
+def _make(raw: RawTable, data: Path, place: Place, hints: Hints, *, held_out: float = 0) -> Made:
+    is_active, folder = place.role == "active", place.folder
+    if is_active != (hints.label is not None):
+        raise ConfigError("an active party names its label with --label, a passive party has none. Nothing was made")
+    schema, run = folder / "schema.yaml", folder / "run.yaml"
+    _check_free(schema)
+    _check_free(run)
+    draft = draft_schema(raw, data, hints)
+    secret, public = generate(folder / "keys", place.party)
+    write_text(schema, draft.text())
+    peer = {"name": place.peer, "public_key": f"keys/{place.peer}.public"}
+    given: dict[str, Any] = {
+        "role": place.role,
+        "party": place.party,
+        "run_id": place.run_id,
+        "data": os.path.relpath(data.absolute(), folder.absolute()),
+        "schema": schema.name,
+        "secret_key": f"keys/{secret.name}",
+    }
+    files = [schema, run, secret, public]
+    if is_active:
+        given |= {"listen": place.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
+    else:
+        given |= {"connect": place.address, "active": peer, "desensitize": DESENSITIZE}
+    if held_out:
+        is_labelled = ~raw.frame[draft.label].isin(raw.format.na_values) & raw.frame[draft.label].notna()
+        files += _write_ids(read_ids(raw.frame[is_labelled], [draft.id], data), folder, held_out)
+        given |= {"ids": TRAIN_IDS, "align": {"method": "psi"}}
+    write_text(run, run_file_text(ActiveRun if is_active else PassiveRun, given))
+    return Made(tuple(files), public, tuple(draft.open_bounds))
+
+
+def free_port() -> int:
+    """A free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path} exists and is not replaced. Nothing was made")
+
+
+def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:
+    """Write the ids to train on and those to predict, chosen at random."""
+    order = np.random.default_rng(SEED).permutation(len(ids))
+    n_test = round(share * len(ids))
+    paths = [folder / TRAIN_IDS, folder / TEST_IDS]
+    for path, rows in zip(paths, (order[n_test:], order[:n_test]), strict=True):
+        write_text(path, "\n".join(sorted(ids[rows])) + "\n")
+    return paths
