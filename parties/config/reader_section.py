@@ -19,6 +19,9 @@ from parties.config.section import Section
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 TRUTH = ("false", "true")
 
+# Begins what a drafted schema leaves to its owner.
+TODO = "TODO"
+
 
 def _known_encoding(name: str) -> str:
     try:
@@ -90,6 +93,26 @@ class LabelSection(Section):
         truth = {True: ("true", *reader.true_values), False: ("false", *reader.false_values)}
         given = {"positive": self.positive, "negative": self.negative}
         return {key: truth[value] if isinstance(value, bool) else value for key, value in given.items()}
+
+
+def is_open(value: object) -> bool:
+    """Whether a value of a schema file is still to be written down."""
+    return isinstance(value, str) and value.startswith(TODO)
+
+
+def check_complete(columns: Mapping[object, Mapping[str, Any]]) -> None:
+    """Refuse a schema that is still a draft.
+
+    Raises
+    ------
+    SchemaError
+    """
+    still = [str(name) for name, column in columns.items() if any(map(is_open, column.values()))]
+    if still:
+        raise SchemaError(
+            f"columns {', '.join(still)} have a {TODO} where a public bound or a format belongs: write down what is "
+            "generally known, never the data's own lowest and highest value"
+        )
 
 
 def described_column(name: str, description: Mapping[str, Any]) -> tuple[ColumnSchema, ColumnFormat]:

@@ -10,7 +10,14 @@ from pydantic import BaseModel, ValidationError
 from opboost.errors import shown
 from opboost.schema import TableSchema
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
-from parties.config.reader_section import LabelSection, ReaderSection, check_words, described_column, table_format
+from parties.config.reader_section import (
+    LabelSection,
+    ReaderSection,
+    check_complete,
+    check_words,
+    described_column,
+    table_format,
+)
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
@@ -88,6 +95,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     with naming(path):
+        check_complete(columns)
         reader = read_section(ReaderSection, _mapping(document.get("reader", {})))
         of_label = read_section(LabelSection, {key: document[key] for key in LABEL_KEYS if key in document})
         described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]

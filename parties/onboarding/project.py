@@ -17,11 +17,13 @@ from parties.onboarding.dialect import RawTable, read_raw
 from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
 from parties.onboarding.schema_draft import Draft, Hints, draft_schema
 from parties.storage.atomic_files import copy, write_text
+from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids
 from protocols.transport.keys import generate
 
 # Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
 HELD_OUT, SEED = 0.2, 7
+SCHEMA, RUN = "schema.yaml", "run.yaml"
 TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
 
 
@@ -67,7 +69,9 @@ def make_party(data: Path, place: Place, hints: Hints) -> Made:
     ------
     ConfigError, TableError, KeyFileError
     """
-    return _make(read_raw(data), data, place, hints)
+    _check(place, hints)
+    raw = read_raw(data)
+    return _make(draft_schema(raw, data, hints), raw, data, place)
 
 
 def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
@@ -83,26 +87,32 @@ def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dic
     if names[0] == names[1]:
         raise ConfigError(f"both data files are called {names[0]!r}, which names the parties. Nothing was made")
     raws = [read_raw(path) for path in (active, passive)]
-    address, made = f"tcp://127.0.0.1:{free_port()}", {}
-    for raw, data, party, peer in zip(raws, (active, passive), names, names[::-1], strict=True):
-        role: Literal["active", "passive"] = "active" if party == names[0] else "passive"
-        place = Place(role=role, party=party, peer=peer, folder=folder / party, address=address)
-        bounds = {name: pair for name, pair in hints.bounds.items() if name in raw.frame.columns}
-        own = replace(hints, bounds=bounds) if role == "active" else Hints(id=hints.id, bounds=bounds)
-        made[party] = _make(raw, data, place, own, held_out=HELD_OUT if role == "active" else 0)
-    for party, peer in (names, names[::-1]):
-        copy(made[peer].to_send, folder / party / "keys" / f"{peer}.public")
-    return made
+    if unknown := sorted(set(hints.bounds) - {name for raw in raws for name in raw.frame.columns}):
+        raise ConfigError(f"neither file has a column {named(unknown)}, for which bounds are given. Nothing was made")
+    bounds = [{name: hints.bounds[name] for name in hints.bounds if name in raw.frame.columns} for raw in raws]
+    of_party = (replace(hints, bounds=bounds[0]), Hints(id=hints.id, bounds=bounds[1]))
+    address = f"tcp://127.0.0.1:{free_port()}"
+    first = Place(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
+    second = Place(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
+    for place, own in zip((first, second), of_party, strict=True):
+        _check(place, own)
+    drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
+    made = [_make(drafts[0], raws[0], active, first, held_out=HELD_OUT), _make(drafts[1], raws[1], passive, second)]
+    for one, peer in zip(made, (second, first), strict=True):
+        copy(one.to_send, peer.folder / "keys" / one.to_send.name)
+    return dict(zip(names, made, strict=True))
 
 
-def _make(raw: RawTable, data: Path, place: Place, hints: Hints, *, held_out: float = 0) -> Made:
-    is_active, folder = place.role == "active", place.folder
-    if is_active != (hints.label is not None):
+def _check(place: Place, hints: Hints) -> None:
+    if (place.role == "active") != (hints.label is not None):
         raise ConfigError("an active party names its label with --label, a passive party has none. Nothing was made")
-    schema, run = folder / "schema.yaml", folder / "run.yaml"
-    _check_free(schema)
-    _check_free(run)
-    draft = draft_schema(raw, data, hints)
+    for name in (SCHEMA, RUN):
+        _check_free(place.folder / name)
+
+
+def _make(draft: Draft, raw: RawTable, data: Path, place: Place, *, held_out: float = 0) -> Made:
+    is_active, folder = place.role == "active", place.folder
+    schema, run = folder / SCHEMA, folder / RUN
     secret, public = generate(folder / "keys", place.party)
     write_text(schema, draft.text())
     peer = {"name": place.peer, "public_key": f"keys/{place.peer}.public"}

@@ -13,11 +13,10 @@ import pandas as pd
 import yaml
 
 from opboost.table_format import TableFormat
+from parties.config.reader_section import TODO, is_open
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, reads_numbers
 from parties.tables.data_files import named
-
-TODO = "TODO"
 
 Bound = float | date
 
@@ -103,11 +102,6 @@ class Draft:
 
     def _note(self, name: str) -> str:
         return f"  # {self.notes[name]}" if name in self.notes else ""
-
-
-def is_open(value: object) -> bool:
-    """Whether a value of a schema file is still to be written down."""
-    return isinstance(value, str) and value.startswith(TODO)
 
 
 def flow(value: Any) -> str:
@@ -221,6 +215,8 @@ def _describe(
         _leave_out(draft, name, "text, or a key: more different values than categories can have")
     else:
         found, cleaning = _categories_of(present)
+    if bounds is not None and "lower" not in found:
+        raise ConfigError(f"column {name!r} holds neither numbers nor dates, so it has no bounds. Nothing was made")
     if found:
         draft.columns[name] = {**found, "missing": "category" if len(present) < len(texts) else "refuse"}
     return cleaning
