@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from parties.commands.console import Format, FormatOption, print_result, terminal_of_command
+from parties.commands.console import Format, FormatOption, print_result, stderr, terminal_of_command
 
 if TYPE_CHECKING:
     from parties.onboarding.schema_draft import Bound, Hints
 
 
-class Role(StrEnum):
+class PartyRole(StrEnum):
     """Role of a party in vertical training."""
 
     ACTIVE = "active"
@@ -56,7 +56,7 @@ def schema(
 
 def init(
     data: Annotated[list[Path], typer.Argument(help="Data file; with --project the active party's and the passive's.")],
-    role: Annotated[Role | None, typer.Option(help="This party's role.")] = None,
+    role: Annotated[PartyRole | None, typer.Option(help="This party's role.")] = None,
     project: Annotated[bool, typer.Option("--project", help="Make both sides, to rehearse on this machine.")] = False,
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path("."),
     name: Annotated[str | None, typer.Option(help="This party's name; by default the data file's.")] = None,
@@ -73,32 +73,29 @@ def init(
 
     Every choice stands in the run file with its default and its meaning.
     """
+    if len(data) != (2 if project else 1):
+        raise typer.BadParameter(f"takes one data file, or two with --project; found {len(data)}", param_hint="DATA")
+    own = PartyRole.ACTIVE if project else PartyRole(_asked(role, "--role", "Role", choices=list(PartyRole)))
+    if own is PartyRole.ACTIVE:
+        label = _asked(label, "--label", "Column of the label")
+    if not project:
+        peer = _asked(peer, "--peer", "Name of the other party")
+        address = _asked(address, "--address", "Address between the two, such as tcp://HOST:5555")
     with terminal_of_command():
-        from parties.errors import ConfigError
-        from parties.onboarding.project import Place, make_party, make_project
+        from parties.onboarding.project import Part, make_party, make_project
 
-        if len(data) != (2 if project else 1):
-            raise ConfigError(f"init takes one data file, or two with --project; found {len(data)}. Nothing was made")
-        if project or role is Role.ACTIVE:
-            label = _asked(label, "--label", "Column of the label")
         hints = _hints(id_column, label, positive, bounds)
         send: dict[str, str] = {}
-        if project:
+        if project or peer is None or address is None:
             made = make_project(data[0], data[1], folder, hints)
             runs = (folder / party / "run.yaml" for party in made)
             then = " & ".join(f"opboost party-{side} {run}" for side, run in zip("ab", runs, strict=True))
         else:
-            place = Place(
-                role=Role(_asked(role, "--role", "Role, active or passive")).value,
-                party=name or data[0].name.split(".")[0],
-                peer=_asked(peer, "--peer", "Name of the other party"),
-                folder=folder,
-                address=_asked(address, "--address", "Address between the two, such as tcp://HOST:5555"),
-                run_id=run_id,
-            )
-            one = make_party(data[0], place, hints)
-            made, then = {place.party: one}, f"opboost doctor {folder / 'run.yaml'}"
-            send = {"send": f"{one.to_send} to {place.peer}, whose own goes to {folder / 'keys'}"}
+            party = name or data[0].name.split(".")[0]
+            part = Part(role=own.value, party=party, peer=peer, folder=folder, address=address, run_id=run_id)
+            one = make_party(data[0], part, hints)
+            made, then = {party: one}, f"opboost doctor {folder / 'run.yaml'}"
+            send = {"send": f"{one.to_send} to {peer}, whose own goes to {folder / 'keys'}"}
         files = [str(path) for one in made.values() for path in one.files]
         todo = [f"{party}: {name}" for party, one in made.items() for name in one.open_bounds]
         print_result(form, made=_listed(files, form), **send, bounds_to_write=_listed(todo, form), next=then)
@@ -108,21 +105,15 @@ def _listed(names: list[str], form: Format) -> object:
     return names if form is Format.JSON else ", ".join(names) or "none"
 
 
-def _asked(given: str | None, option: str, question: str) -> str:
-    """An option's value, or the answer of the person at the terminal.
-
-    Raises
-    ------
-    ConfigError
-        If nobody is there.
-    """
-    from parties.errors import ConfigError
+def _asked(given: str | None, option: str, question: str, choices: list[str] | None = None) -> str:
+    """An option's value, or the answer of the person at the terminal; refused where nobody is there."""
+    from rich.prompt import Prompt
 
     if given is not None:
         return given
     if not sys.stdin.isatty():
-        raise ConfigError(f"{option} is missing ({question.lower()}). Nothing was made")
-    return str(typer.prompt(question))
+        raise typer.BadParameter(f"is missing: {question.lower()}", param_hint=option)
+    return str(Prompt.ask(question, choices=choices, console=stderr))
 
 
 def _hints(id_column: str | None, label: str | None, positive: str | None, bounds: list[str] | None) -> Hints:

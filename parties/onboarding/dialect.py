@@ -73,13 +73,15 @@ def _encoding(content: bytes) -> str:
 
 
 def separator(lines: Iterable[str]) -> str:
-    """The separator that divides most lines into the same number of cells, of which there are at least two."""
+    """The separator that divides most lines into the same number of cells, two or more, and no quoted text."""
     text = "\n".join(lines)
 
-    def evenness(sep: str) -> tuple[float, int]:
-        widths = [len(row) for row in csv.reader(io.StringIO(text), delimiter=sep) if row]
+    def evenness(sep: str) -> tuple[float, bool, int]:
+        rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep) if row]
+        widths = [len(row) for row in rows]
         usual = max(set(widths), key=widths.count, default=1)
-        return (widths.count(usual) / len(widths) if usual > 1 else 0.0, usual)
+        is_whole = not any('"' in cell for row in rows for cell in row)
+        return (widths.count(usual) / len(widths) if usual > 1 else 0.0, is_whole, usual)
 
     return max(SEPARATORS, key=evenness)
 

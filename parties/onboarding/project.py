@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from parties.config.reading import read_section
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
@@ -22,13 +23,13 @@ from parties.tables.record_ids import read_ids
 from protocols.transport.keys import generate
 
 # Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
-HELD_OUT, SEED = 0.2, 7
+HELD_OUT, SEED_OF_SHARE = 0.2, 7
 SCHEMA, RUN = "schema.yaml", "run.yaml"
 TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Part:
     """A party's part in a run: its role, name and folder, its peer, the address between them, the name of the run."""
 
     role: Literal["active", "passive"]
@@ -62,16 +63,16 @@ def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
     return draft
 
 
-def make_party(data: Path, place: Place, hints: Hints) -> Made:
+def make_party(data: Path, part: Part, hints: Hints) -> Made:
     """Make a party's keys, schema and run file in its folder; files that exist are never replaced.
 
     Raises
     ------
     ConfigError, TableError, KeyFileError
     """
-    _check(place, hints)
+    _check(part, hints)
     raw = read_raw(data)
-    return _make(draft_schema(raw, data, hints), raw, data, place)
+    return _make(draft_schema(raw, data, hints), raw, data, part)
 
 
 def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
@@ -92,10 +93,10 @@ def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dic
     bounds = [{name: hints.bounds[name] for name in hints.bounds if name in raw.frame.columns} for raw in raws]
     of_party = (replace(hints, bounds=bounds[0]), Hints(id=hints.id, bounds=bounds[1]))
     address = f"tcp://127.0.0.1:{free_port()}"
-    first = Place(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
-    second = Place(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
-    for place, own in zip((first, second), of_party, strict=True):
-        _check(place, own)
+    first = Part(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
+    second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
+    for part, own in zip((first, second), of_party, strict=True):
+        _check(part, own)
     drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
     made = [_make(drafts[0], raws[0], active, first, held_out=HELD_OUT), _make(drafts[1], raws[1], passive, second)]
     for one, peer in zip(made, (second, first), strict=True):
@@ -103,37 +104,38 @@ def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dic
     return dict(zip(names, made, strict=True))
 
 
-def _check(place: Place, hints: Hints) -> None:
-    if (place.role == "active") != (hints.label is not None):
+def _check(part: Part, hints: Hints) -> None:
+    if (part.role == "active") != (hints.label is not None):
         raise ConfigError("an active party names its label with --label, a passive party has none. Nothing was made")
     for name in (SCHEMA, RUN):
-        _check_free(place.folder / name)
+        _check_free(part.folder / name)
 
 
-def _make(draft: Draft, raw: RawTable, data: Path, place: Place, *, held_out: float = 0) -> Made:
-    is_active, folder = place.role == "active", place.folder
-    schema, run = folder / SCHEMA, folder / RUN
-    secret, public = generate(folder / "keys", place.party)
-    write_text(schema, draft.text())
-    peer = {"name": place.peer, "public_key": f"keys/{place.peer}.public"}
+def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: float = 0) -> Made:
+    is_active, folder, kind = part.role == "active", part.folder, ActiveRun if part.role == "active" else PassiveRun
+    peer = {"name": part.peer, "public_key": f"keys/{part.peer}.public"}
     given: dict[str, Any] = {
-        "role": place.role,
-        "party": place.party,
-        "run_id": place.run_id,
+        "role": part.role,
+        "party": part.party,
+        "run_id": part.run_id,
         "data": os.path.relpath(data.absolute(), folder.absolute()),
-        "schema": schema.name,
-        "secret_key": f"keys/{secret.name}",
+        "schema": SCHEMA,
+        "secret_key": f"keys/{part.party}.secret",
     }
-    files = [schema, run, secret, public]
     if is_active:
-        given |= {"listen": place.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
+        given |= {"listen": part.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
     else:
-        given |= {"connect": place.address, "active": peer, "desensitize": DESENSITIZE}
+        given |= {"connect": part.address, "active": peer, "desensitize": DESENSITIZE}
+    if held_out:
+        given |= {"ids": TRAIN_IDS, "align": {"method": "psi"}}
+    read_section(kind, given)
+    secret, public = generate(folder / "keys", part.party)
+    write_text(folder / SCHEMA, draft.text())
+    write_text(folder / RUN, run_file_text(kind, given))
+    files = [folder / SCHEMA, folder / RUN, secret, public]
     if held_out:
         is_labelled = ~raw.frame[draft.label].isin(raw.format.na_values) & raw.frame[draft.label].notna()
         files += _write_ids(read_ids(raw.frame[is_labelled], [draft.id], data), folder, held_out)
-        given |= {"ids": TRAIN_IDS, "align": {"method": "psi"}}
-    write_text(run, run_file_text(ActiveRun if is_active else PassiveRun, given))
     return Made(tuple(files), public, tuple(draft.open_bounds))
 
 
@@ -151,7 +153,7 @@ def _check_free(path: Path) -> None:
 
 def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:
     """Write the ids to train on and those to predict, chosen at random."""
-    order = np.random.default_rng(SEED).permutation(len(ids))
+    order = np.random.default_rng(SEED_OF_SHARE).permutation(len(ids))
     n_test = round(share * len(ids))
     paths = [folder / TRAIN_IDS, folder / TEST_IDS]
     for path, rows in zip(paths, (order[n_test:], order[:n_test]), strict=True):

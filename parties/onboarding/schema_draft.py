@@ -46,7 +46,7 @@ PROPOSALS: dict[str, tuple[Any, Any]] = {
 }
 
 # Categories with fewer records go to `other`; columns with more categories stay out.
-LEAST_RECORDS, MOST_CATEGORIES = 10, 60
+LEAST_RECORDS, LISTABLE = 10, 60
 
 _PATTERNS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
 _TRUTH = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"1", "0"}]
@@ -211,7 +211,7 @@ def _describe(
         found = {"kind": "numeric", **_bounds(draft, name, bounds)}
     elif times := _times_of(present):
         found = times | _bounds(draft, name, bounds)
-    elif plain.nunique() > MOST_CATEGORIES:
+    elif plain.nunique() > LISTABLE:
         _leave_out(draft, name, "text, or a key: more different values than categories can have")
     else:
         found, cleaning = _categories_of(present)

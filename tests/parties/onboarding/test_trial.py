@@ -80,7 +80,7 @@ def test_without_bounds_a_run_stops_until_they_are_written_down(trial: Path) -> 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda words: without(words, "--label"), "--label is missing"),
+        (lambda words: without(words, "--label"), "is missing: column of the label"),
         (lambda words: [*words, "--bounds", "colour=0:1"], "neither file has a column colour"),
         (lambda words: [*words, "--bounds", "Age=low:1"], "takes COLUMN=LOWER:UPPER"),
         (lambda words: [word for word in words if word != "retailer.csv"], "two with --project; found 1"),
