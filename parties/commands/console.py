@@ -38,7 +38,7 @@ def terminal_of_command() -> Iterator[Terminal]:
     """Terminal of a command: progress and steps on standard error; expected errors as one sentence and exit code 1."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from parties.errors import EXPECTED_ERRORS
+    from parties.errors import EXPECTED_ERRORS, notes_on
     from parties.jobs.life_cycle import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -61,7 +61,8 @@ def terminal_of_command() -> Iterator[Terminal]:
         with bars:
             yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        lines = "\n  ".join([f"error: {error}", *notes_on(error)])
+        stderr.print(lines, style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
 
 

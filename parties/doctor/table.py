@@ -15,6 +15,7 @@ from opboost.table_format import TableFormat
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
+from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, read_frame, read_labels, read_table, select
 from parties.tables.record_ids import read_ids, rows_to_keep
@@ -75,11 +76,11 @@ def check_table(use: TableUse, schema: TableSchema, ignore: Sequence[str], check
         _check_header(use, names, schema, ignore, of_table)
         with of_table.checking("ids"):
             _check_keys(use, names, frame, schema, of_table)
-        with of_table.checking("label"):
+        with of_table.checking("label"), showing_misfits(path, schema):
             _check_label(use, frame, schema, of_table)
         for column in schema.columns:
             if column.name in frame.columns:
-                with of_table.checking(f"column {column.name}"):
+                with of_table.checking(f"column {column.name}"), showing_misfits(path, schema):
                     _check_column(frame, column, use, of_table)
     checks.findings.extend(of_table.findings)
     return of_table.is_sound

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.reading import read_run, read_schema
@@ -21,8 +22,10 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.storage.atomic_files import is_folder
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
+from parties.tables.sorted_ids import Duplicates
 from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
@@ -78,10 +81,11 @@ def predict_active(
             terminal=terminal,
         )
     known = _with_passive_columns(schema, model) if mode == "local" else schema
-    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-    if ids is not None:
-        table = select(table, ids, source)
-    own = {column.name: column.values for column in own_columns(table, schema)}
+    with showing_misfits(source, known):
+        table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+        if ids is not None:
+            table = select(table, ids, source)
+        own = {column.name: column.values for column in own_columns(table, schema)}
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
@@ -168,8 +172,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
         else:
-            table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-            records = AnswerableRecords.of(router, table.index, table.frame)
+            records = read_records(source, schema, ignore, router, duplicates)
         log = stack.enter_context(logged(folder, terminal))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
@@ -184,6 +187,20 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             routed_bits=tally.n_routed_bits,
         )
     return tally.n_answered
+
+
+def read_records(
+    source: Path, schema: TableSchema, ignore: Sequence[str], router: Router, duplicates: Duplicates
+) -> AnswerableRecords:
+    """Read the records of a passive party's file, of which every cell that split tests are about must fit.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+        return AnswerableRecords.of(router, table.index, table.frame)
 
 
 def serve_until_stopped(
@@ -208,8 +225,7 @@ def serve_until_stopped(
         )
 
     def read() -> AnswerableRecords:
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.index, table.frame)
+        return read_records(source, schema, ignore, router, duplicates)
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())

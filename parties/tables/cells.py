@@ -71,8 +71,8 @@ def number_pattern(form: TableFormat) -> re.Pattern[str]:
     """What a number looks like in a table: groups ``sign`` and ``digits``."""
     symbols = "|".join(map(re.escape, form.currency)) or "(?!)"
     mark = r"[ \u00a0\u202f]" if form.thousands == " " else re.escape(form.thousands)
-    whole = rf"\d{{1,3}}(?:{mark}\d{{3}})+|\d+" if form.thousands else r"\d+"
-    digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}\d*)?(?:[eE][+-]?\d+)?"
+    whole = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
+    digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
     return re.compile(rf"(?:{symbols})?\s*(?P<sign>[+-]?)\s*(?:{symbols})?\s*(?P<digits>{digits})\s*(?:{symbols})?")
 
 

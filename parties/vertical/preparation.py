@@ -29,6 +29,7 @@ from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table
+from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column, encode_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import each_id
@@ -180,10 +181,11 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
-    whole = _whole_table(run, schema, ignore)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore)
+        for column in schema.columns:
+            check_column(whole.features, column, clip=False)
     assert whole.labels is not None
-    for column in schema.columns:
-        check_column(whole.features, column, clip=False)
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
@@ -209,8 +211,9 @@ def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
     with naming(path):
         mechanisms = run.mechanisms(schema)
         run.ledger.budget.budget(schema)
-    whole = _whole_table(run, schema, ignore)
-    cells = check_cells(whole, mechanisms)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore)
+        cells = check_cells(whole, mechanisms)
     check_learnable(whole, run, schema)
     table = _brought(whole, run)
     return PreparedPassive(
