@@ -4,6 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from opboost.export.onnx_model import to_onnx
+    from opboost.export.sql import to_sql
+    from opboost.export.treelite_model import to_treelite
+    from opboost.export.xgboost_model import from_xgboost, to_xgboost
     from opboost.privacy.adj_map import AdjMap
     from opboost.privacy.domain import IntegerDomain, Partition
     from opboost.privacy.guarantee import Guarantee
@@ -17,7 +21,6 @@ if TYPE_CHECKING:
     from opboost.sklearn.vertical import OpBoostClassifier, OpBoostRegressor
     from opboost.trees.model_file import load_model
     from opboost.trees.tree import Ensemble
-    from opboost.trees.xgboost_model import from_xgboost, to_xgboost
 
     __version__: str
 
@@ -44,6 +47,9 @@ __all__ = [
     "SGBDTRegressor",
     "from_xgboost",
     "load_model",
+    "to_onnx",
+    "to_sql",
+    "to_treelite",
     "to_xgboost",
 ]
 
@@ -68,9 +74,12 @@ _HOMES = {
     "Partition": "opboost.privacy.domain",
     "SGBDTClassifier": "opboost.sklearn.sgbdt",
     "SGBDTRegressor": "opboost.sklearn.sgbdt",
-    "from_xgboost": "opboost.trees.xgboost_model",
+    "from_xgboost": "opboost.export.xgboost_model",
     "load_model": "opboost.trees.model_file",
-    "to_xgboost": "opboost.trees.xgboost_model",
+    "to_onnx": "opboost.export.onnx_model",
+    "to_sql": "opboost.export.sql",
+    "to_treelite": "opboost.export.treelite_model",
+    "to_xgboost": "opboost.export.xgboost_model",
 }
 
 

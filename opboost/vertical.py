@@ -214,8 +214,7 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     parameters.check_objective(loss)
-    if parameters.scale_pos_weight != 1:
-        weights = np.where(labels == 1, weights * parameters.scale_pos_weight, weights)
+    weights = parameters.weighted(labels, weights, loss)
     is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters

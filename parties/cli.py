@@ -23,6 +23,7 @@ from parties.commands.console import (
     stderr,
     terminal_of_command,
 )
+from parties.commands.export import export
 from parties.commands.onboarding import init, schema
 from parties.errors import Stopped
 
@@ -239,8 +240,8 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for command in (keygen, ledger, backup, restore, report, doctor, schema, init):
-    app.command()(command)
+for other in (keygen, ledger, backup, restore, report, doctor, export, schema, init):
+    app.command()(other)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

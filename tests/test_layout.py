@@ -87,6 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.mechanism_settings": (*GROUND, "opboost.privacy"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
+    "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
     "opboost.noised_table": (*GROUND, "opboost.trees", "opboost.denoise"),
     "opboost.noise_correction": (*GROUND, "opboost.trees", "opboost.denoise", "opboost.noised_table"),
@@ -103,6 +104,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **{
         f"parties.{package}": (
             *STEPS,
+            "opboost.export",
             "opboost.fit_quality",
             "opboost.split_tests",
             "opboost.vertical",

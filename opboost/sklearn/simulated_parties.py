@@ -77,6 +77,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     max_bin: int = 256
     max_cat_to_onehot: int = 4
     scale_pos_weight: float = 1.0
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     base_score: float | None = None
     early_stopping_rounds: int | None = None
     eval_metric: str | Metric | Sequence[str | Metric] | None = None

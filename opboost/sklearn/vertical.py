@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -13,8 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.sklearn.simulated_parties import SimulatedParties
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
+from opboost.trees.parameters import BoostingParameters
 from opboost.trees.tree import Ensemble
 
 _PARAMETERS = """
@@ -60,6 +63,8 @@ scale_pos_weight, base_score, early_stopping_rounds, eval_metric
         As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
         `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are XGBoost's
         defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
+    class_weight : mapping of class to float, or "balanced", optional
+        Weights of classes, beside those of rows; those not named have 1.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
@@ -159,6 +164,14 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
         if not np.isin(targets, self.classes_).all():
             raise DataError("eval_set has classes that the training labels lack")
         return np.searchsorted(self.classes_, targets).astype(np.float64)
+
+    def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
+        found = super()._parameters_of(settings)
+        if isinstance(by_class := found.get("class_weight"), Mapping):
+            if unknown := sorted(map(str, set(by_class) - set(self.classes_.tolist()))):
+                raise ParameterError(f"class_weight names classes that the labels lack: {', '.join(unknown)}")
+            found["class_weight"] = {i: by_class[c] for i, c in enumerate(self.classes_.tolist()) if c in by_class}
+        return found
 
     def predict_proba(self, X: ArrayLike) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+
+from opboost.arrays import Values
 from opboost.errors import ParameterError, is_integer, is_number
-from opboost.trees.losses import Logistic, Loss
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
+
+# Rows of one class alone must leave gradients that a grid holds.
+LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +51,8 @@ class BoostingParameters:
         Up to so many categories, each is tried alone against the others; more are ordered by their gradients.
     scale_pos_weight : float
         Weight of label 1 against label 0.
+    class_weight : mapping of int to float, or "balanced", optional
+        Weights of classes by number, 1 for those that are not named; balanced classes have the same weight in all.
     base_score : float, optional
         First prediction; by default the best constant.
     early_stopping_rounds : int, optional
@@ -71,6 +80,7 @@ class BoostingParameters:
     max_bin: int = 256
     max_cat_to_onehot: int = 4
     scale_pos_weight: float = 1.0
+    class_weight: Mapping[int, float] | Literal["balanced"] | None = None
     base_score: float | None = None
     early_stopping_rounds: int | None = None
 
@@ -88,8 +98,8 @@ class BoostingParameters:
         if self.max_leaves == 1:
             raise ParameterError("max_leaves must be at least 2, or 0 to grow level by level; got 1")
         _check("learning_rate", self.learning_rate, math.ulp(0.0), math.inf)
-        # Rows of label 1 alone must leave gradients that a grid holds.
-        _check("scale_pos_weight", self.scale_pos_weight, 1e-100, 1e100)
+        _check("scale_pos_weight", self.scale_pos_weight, LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT)
+        self._check_class_weight()
         for name in ("reg_lambda", "reg_alpha", "gamma", "min_child_weight"):
             _check(name, getattr(self, name), 0.0, math.inf)
         for name in ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode"):
@@ -101,10 +111,42 @@ class BoostingParameters:
         if self.early_stopping_rounds is not None:
             _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
 
+    def _check_class_weight(self) -> None:
+        if not (self.class_weight in (None, "balanced") or isinstance(self.class_weight, Mapping)):
+            raise ParameterError(
+                f"class_weight must be balanced or a weight by class; got {type(self.class_weight).__name__}"
+            )
+        for number, weight in self._weight_by_class.items():
+            _check("class_weight's class", number, 0, math.inf, counts=True)
+            _check("class_weight", weight, LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT)
+
     def check_objective(self, loss: Loss) -> None:
-        """Refuse a weight of label 1 where labels are not 0 and 1."""
+        """Refuse weights of classes where labels are none, or others."""
         if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
             raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
+        n_classes = _n_classes(loss)
+        if self.class_weight is not None and n_classes == 0:
+            raise ParameterError(f"class_weight weighs classes, and the objective {loss.name} has none")
+        if unknown := sorted(number for number in self._weight_by_class if number >= n_classes):
+            raise ParameterError(f"class_weight names class {unknown[0]}; there are classes 0 to {n_classes - 1}")
+
+    def weighted(self, labels: Values, weights: Values, loss: Loss) -> Values:
+        """Weights of rows, multiplied by those of their classes."""
+        if self.scale_pos_weight != 1:
+            weights = np.where(labels == 1, weights * self.scale_pos_weight, weights)
+        if self.class_weight is None:
+            return weights
+        by_class = np.ones(_n_classes(loss))
+        if self.class_weight == "balanced":
+            totals = np.bincount(labels.astype(np.int64), weights, len(by_class))
+            np.divide(totals.sum() / len(by_class), totals, out=by_class, where=totals > 0)
+        for number, weight in self._weight_by_class.items():
+            by_class[number] = weight
+        return weights * by_class[labels.astype(np.int64)]
+
+    @property
+    def _weight_by_class(self) -> Mapping[int, float]:
+        return self.class_weight if isinstance(self.class_weight, Mapping) else {}
 
     @property
     def max_splits(self) -> int:
@@ -112,6 +154,11 @@ class BoostingParameters:
         of_depth = [(1 << self.max_depth) - 1] if self.max_depth else []
         of_leaves = [self.max_leaves - 1] if self.max_leaves else []
         return min(of_depth + of_leaves)
+
+
+def _n_classes(loss: Loss) -> int:
+    """How many classes a loss has; 0 if its labels are no classes."""
+    return loss.n_classes if isinstance(loss, Softmax | Ordinal) else 2 * isinstance(loss, Logistic)
 
 
 def _check(name: str, value: Any, lowest: float, highest: float, *, counts: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Nodes, Values
 from opboost.errors import DataError, ModelFileError, ParameterError
 from opboost.trees.explanation import shapley_values
+from opboost.trees.flat_trees import FlatTrees, flatten
 from opboost.trees.kernels.prediction import has_one_parent_each, predict_scores
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
@@ -223,7 +224,7 @@ class Ensemble:
         out = np.tile(self.base_scores, (len(features), 1))
         # A walk looks at a few cells of a row, however many columns there are.
         with threads_for(3 * len(features) * len(self.trees)):
-            predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self._flat[:-1], out)
+            predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self.flat[:-1], out)
         return out
 
     def contributions(self, features: Values, *, in_pairs: bool = False) -> Values:
@@ -234,7 +235,7 @@ class Ensemble:
         """
         self._check(features)
         players = np.array([self.columns[feature.column] for feature in self.features], np.int64)
-        return shapley_values(features, self._flat, players, self.base_scores, in_pairs=in_pairs)
+        return shapley_values(features, self.flat, players, self.base_scores, in_pairs=in_pairs)
 
     def predict(self, features: Values) -> Values:
         """Probabilities or values, as the loss defines them."""
@@ -258,42 +259,9 @@ class Ensemble:
         return total / np.maximum(counts, 1) if kind in ("gain", "cover") else total
 
     @cached_property
-    def _flat(self) -> tuple[NDArray[np.generic], ...]:
-        """All trees' arrays, one behind the other, as the compiled walk reads them.
-
-        Siblings lie side by side. A leaf is its own left child; nothing is greater than its threshold or missing to it.
-        """
-        trees = [tree.in_levels() for tree in self.trees or (LEAF,) * self.loss.n_outputs]
-        starts = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in trees])]).astype(np.int32)
-        columns, thresholds, missing_left, values, covers, is_leaf = (
-            np.concatenate([getattr(tree, name) for tree in trees])
-            for name in ("columns", "thresholds", "missing_left", "values", "covers", "is_leaf")
-        )
-        lefts = np.concatenate([tree.lefts + start for tree, start in zip(trees, starts, strict=False)])
-        return (
-            starts[:-1],
-            np.array([tree.depth for tree in trees]),
-            np.arange(len(trees)) % self.loss.n_outputs,
-            np.where(is_leaf, 0, columns).astype(np.int32),
-            np.where(is_leaf, np.inf, thresholds),
-            missing_left | is_leaf,
-            np.where(is_leaf, np.arange(starts[-1]), lefts).astype(np.int32),
-            *self._category_sets(trees, starts),
-            values,
-            covers,
-        )
-
-    @staticmethod
-    def _category_sets(trees: Sequence[Tree], starts: Nodes) -> tuple[Nodes, Mask]:
-        """Which row of a table of sets each node asks, -1 for none, and that table."""
-        of_trees = zip(trees, starts, strict=False)
-        splits = [(start + node, left) for tree, start in of_trees for node, left in tree.left_categories.items()]
-        places = np.full(starts[-1], -1, np.int32)
-        sets = np.zeros((len(splits), max((categories[-1] + 1 for _, categories in splits), default=0)), np.bool_)
-        for place, (node, categories) in enumerate(splits):
-            places[node] = place
-            sets[place, list(categories)] = True
-        return places, sets
+    def flat(self) -> FlatTrees:
+        """All trees in one set of arrays."""
+        return flatten(self.trees or (LEAF,) * self.loss.n_outputs, self.loss.n_outputs)
 
     def _check(self, features: Values) -> None:
         if features.ndim != 2 or features.shape[1] != len(self.features):

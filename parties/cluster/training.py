@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from opboost.errors import DataError, OpBoostError, ParameterError
+from opboost.export.xgboost_model import from_xgboost
 from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
@@ -24,7 +25,6 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
-from opboost.trees.xgboost_model import from_xgboost
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError

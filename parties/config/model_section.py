@@ -60,6 +60,9 @@ class ModelSection(Section):
     max_bin: int = Field(256, description="Most bins of a column.")
     max_cat_to_onehot: int = Field(4, description="Up to so many categories, a split separates one from the others.")
     scale_pos_weight: float = Field(1.0, description="Weight of positive records.")
+    class_weight: dict[Annotated[int, Field(ge=0)], float] | Literal["balanced"] | None = Field(
+        None, description="Weights of classes by number; `balanced` gives all classes the same weight in all."
+    )
     base_score: float | None = Field(None, description="Initial score; by default the best constant.")
     early_stopping_rounds: int | None = Field(
         None, description="Stop after so many rounds without a better score of the rows held out."
@@ -85,6 +88,8 @@ class ModelSection(Section):
         """
         if self.objective not in _ON_PARTITIONS:
             raise ValueError(f"engine: dask has the objectives {', '.join(_ON_PARTITIONS)}; found {self.objective}")
+        if self.class_weight is not None:
+            raise ValueError("engine: dask weighs no classes but by model.scale_pos_weight: leave class_weight out")
         held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
         if held_out:
             raise ValueError(f"engine: dask holds no rows out: leave model.{' and model.'.join(sorted(held_out))} out")

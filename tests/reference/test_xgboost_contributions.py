@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.export.xgboost_model import from_xgboost
 from opboost.trees.tree import Ensemble
-from opboost.trees.xgboost_model import from_xgboost
 
 xgboost = pytest.importorskip("xgboost")
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.export.xgboost_model import from_xgboost, to_xgboost
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Tree
-from opboost.trees.xgboost_model import from_xgboost, to_xgboost
 from opboost.vertical import Engine, OwnColumn, train
 
 xgboost = pytest.importorskip("xgboost")

@@ -535,6 +535,23 @@ def test_label_one_may_weigh_more() -> None:
     np.testing.assert_array_equal(weighted.predict_proba(frame)[:, 1], heavy)
 
 
+@pytest.mark.parametrize("class_weight", ["balanced", {"low": 3.0, "high": 0.5}], ids=["balanced", "by class"])
+def test_weights_of_classes_are_weights_of_their_rows(class_weight: Any) -> None:
+    frame = _frame()
+    labels = np.array(["low", "medium", "high"])[np.digitize(_numbers(frame), [12, 20])]
+    by_class = class_weight
+    if class_weight == "balanced":
+        by_class = {name: len(labels) / 3 / (labels == name).sum() for name in np.unique(labels)}
+    rows = np.array([by_class.get(label, 1.0) for label in labels])
+    weighted = OpBoostClassifier(class_weight=class_weight, **SMALL).fit(frame, labels).predict_proba(frame)
+    np.testing.assert_allclose(
+        weighted, OpBoostClassifier(**SMALL).fit(frame, labels, sample_weight=rows).predict_proba(frame), atol=1e-12
+    )
+    assert np.abs(weighted - OpBoostClassifier(**SMALL).fit(frame, labels).predict_proba(frame)).max() > 0.01
+    with pytest.raises(ParameterError, match="class_weight names classes that the labels lack: none"):
+        OpBoostClassifier(class_weight={"none": 2.0}, **SMALL).fit(frame, labels)
+
+
 @pytest.mark.parametrize("bounds", [None, {"visits": (0, 11)}], ids=["plain", "joint"])
 def test_importances_are_shares_in_the_gain_by_column_in_the_order_of_the_table(bounds: Any) -> None:
     frame = _frame()
@@ -620,6 +637,10 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
         ({"max_depth": 0}, "max_depth = 0"),
         ({"max_delta_step": -1}, "max_delta_step must be"),
         ({"scale_pos_weight": 0}, "scale_pos_weight must be"),
+        ({"class_weight": "balanced"}, "class_weight weighs classes, and the objective reg:squarederror has none"),
+        ({"class_weight": 2.0}, "class_weight must be balanced or a weight by class; got float"),
+        ({"class_weight": {0: 0.0}}, "class_weight must be a number, at least 1e-100"),
+        ({"class_weight": {0.5: 1.0}}, "class_weight's class must be an integer"),
         ({"scale_pos_weight": 2.0}, "scale_pos_weight weighs label 1 of binary:logistic"),
         ({"monotone_constraints": {"salary": 1}}, "'salary' does not exist"),
         ({"monotone_constraints": {"age": 2}}, "monotone constraint of 'age' must be -1, 0 or 1; got 2"),

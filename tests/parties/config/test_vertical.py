@@ -283,6 +283,7 @@ MODEL: dict[str, Any] = {
     "max_bin": 64,
     "max_cat_to_onehot": 2,
     "scale_pos_weight": 1.5,
+    "class_weight": {0: 2.0},
     "base_score": 0.3,
     "early_stopping_rounds": 4,
     "validation_fraction": 0.25,

@@ -231,6 +231,7 @@ EVERYTHING: dict[str, Any] = {
     "max_leaves": 6,
     "max_delta_step": 2.0,
     "scale_pos_weight": 1.5,
+    "class_weight": "balanced",
     "max_cat_to_onehot": 2,
     "validation_fraction": 0.25,
     "early_stopping_rounds": 4,

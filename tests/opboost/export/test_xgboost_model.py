@@ -19,7 +19,20 @@ from opboost import from_xgboost, to_xgboost
 from opboost.errors import ModelFileError, ParameterError
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses import (
+    AbsoluteError,
+    AcceleratedFailure,
+    Cox,
+    Gamma,
+    Logistic,
+    Loss,
+    Poisson,
+    PseudoHuber,
+    Quantiles,
+    Softmax,
+    SquaredError,
+    Tweedie,
+)
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.xgboost_numbers import PRESENT, conditions_above, margins, probability_of, thresholds_below
 from opboost.vertical import OwnColumn, RankColumn, train
@@ -28,7 +41,19 @@ xgboost = pytest.importorskip("xgboost")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-LOSSES: list[Loss] = [Logistic(), SquaredError(), Softmax(3), Poisson()]
+LOSSES: list[Loss] = [
+    Logistic(),
+    SquaredError(),
+    Softmax(3),
+    Poisson(),
+    Gamma(),
+    Tweedie(1.3),
+    Quantiles((0.1, 0.5, 0.9)),
+    AbsoluteError(),
+    PseudoHuber(2.0),
+    Cox(),
+    AcceleratedFailure("logistic", 0.5),
+]
 F32 = np.finfo(np.float32)
 
 
@@ -92,8 +117,12 @@ def _table(loss: Loss, *, has_missing: bool, n_rows: int = 600) -> tuple[np.ndar
     if has_missing:
         table[rng.random(table.shape) < 0.2] = np.nan
     match loss:
-        case SquaredError():
+        case SquaredError() | Quantiles() | AbsoluteError() | PseudoHuber():
             labels = signal
+        case Gamma() | Tweedie() | AcceleratedFailure():
+            labels = np.exp(signal / 4)
+        case Cox():
+            labels = rng.exponential(np.exp(np.nan_to_num(-signal) / 4)) + 0.01
         case Poisson():
             labels = np.maximum(np.round(signal + 1), 0)
         case _:
@@ -111,9 +140,10 @@ def _trained(loss: Loss, *, has_missing: bool = True, **parameters: Any) -> tupl
 def _trained_there(loss: Loss, *, has_missing: bool = True, n_rounds: int = 20, **settings: Any) -> tuple[Any, Any]:
     table, labels = _table(loss, has_missing=has_missing)
     settings = {"objective": loss.name, "nthread": 1, "max_depth": 4, **settings}
-    if isinstance(loss, Softmax):
-        settings["num_class"] = loss.n_classes
-    return xgboost.train(settings, xgboost.DMatrix(table, labels), n_rounds), table
+    settings |= {"num_class": loss.n_classes} if isinstance(loss, Softmax) else loss.settings
+    rows = xgboost.DMatrix(table)
+    rows.set_info(**loss.labels_of_xgboost(labels))
+    return xgboost.train(settings, rows, n_rounds), table
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -181,10 +211,10 @@ def test_a_model_that_goes_to_and_fro_stays_as_it_is(loss: Loss) -> None:
 def test_xgboost_trains_on_from_an_exported_model(loss: Loss) -> None:
     table, labels = _table(loss, has_missing=True)
     booster = to_xgboost(_trained(loss)[0])
-    rows = xgboost.DMatrix(table, labels, feature_names=booster.feature_names)
+    rows = xgboost.DMatrix(table, feature_names=booster.feature_names)
+    rows.set_info(**loss.labels_of_xgboost(labels))
     settings = {"objective": loss.name, "nthread": 1}
-    if isinstance(loss, Softmax):
-        settings["num_class"] = loss.n_classes
+    settings |= {"num_class": loss.n_classes} if isinstance(loss, Softmax) else loss.settings
     longer = xgboost.train(settings, rows, 2, xgb_model=booster)
     assert longer.num_boosted_rounds() == 22
     np.testing.assert_array_equal(longer[:20].predict(rows), booster.predict(rows))
@@ -716,7 +746,7 @@ _TREE = (*_MODEL, "trees", 0)
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no learner": (lambda document: document.pop("learner"), "no learner"),
     "learner as a list": (lambda document: document.update(learner=[]), "malformed, TypeError"),
-    "parameters as a list": (_put("learner_model_param", value=[]), "malformed, AttributeError"),
+    "parameters as a list": (_put("learner_model_param", value=[]), "malformed, (AttributeError|TypeError)"),
     "no objective": (lambda document: document["learner"].pop("objective"), "malformed, KeyError"),
     "one class": (_put("learner_model_param", "num_class", value="1"), "at least 2 classes"),
     "too many classes": (_put("learner_model_param", "num_class", value="4"), "4 finite base scores|different numbers"),

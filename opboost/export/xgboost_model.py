@@ -24,16 +24,16 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.export.link_functions import link_function
+from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
+from opboost.export.xgboost_objectives import SECTIONS, objective_settings, read_objective
+from opboost.trees.losses import Logistic, Loss, Quantiles, Softmax
 from opboost.trees.tree import LEAF, Ensemble, Tree
-from opboost.trees.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
 
 if TYPE_CHECKING:
     import xgboost
-
-OBJECTIVES = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
 
 # A base score is off by this share at most before leaves make up for it; about what a probability in float32 resolves.
@@ -124,9 +124,9 @@ def from_xgboost(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Ense
 
 def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, Any]:
     loss, n_features = ensemble.loss, len(ensemble.features)
-    if loss.name not in OBJECTIVES:
+    if loss.name not in SECTIONS:
         raise ParameterError(
-            f"only {', '.join(OBJECTIVES)} can be exported; this model has {loss.name}. No model was exported"
+            f"only {', '.join(SECTIONS)} can be exported; this model has {loss.name}. No model was exported"
         )
     if n_features == 0:
         raise ParameterError("XGBoost has no models without features, and this one has none. No model was exported")
@@ -139,13 +139,6 @@ def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, An
         "tree_info": [number % loss.n_outputs for number in range(len(trees))],
         "trees": [tree_to_dict(tree, number=number, n_features=n_features) for number, tree in enumerate(trees)],
     }
-    match loss:
-        case Softmax():
-            settings = {"softmax_multiclass_param": {"num_class": n_classes}}
-        case Poisson():
-            settings = {"poisson_regression_param": {"max_delta_step": str(loss.max_delta_step)}}
-        case _:
-            settings = {"reg_loss_param": {"scale_pos_weight": "1"}}
     names = feature_names(ensemble.features)
     is_renamed = names != [feature.name for feature in ensemble.features]
     learner = {
@@ -158,20 +151,20 @@ def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, An
             "boost_from_average": "0",
             "num_class": n_classes,
             "num_feature": str(n_features),
-            "num_target": "1",
+            "num_target": str(loss.n_outputs if isinstance(loss, Quantiles) else 1),
         },
-        "objective": {"name": loss.name, **settings},
+        "objective": {"name": loss.name, **objective_settings(loss)},
     }
     return {"learner": learner, "version": version}
 
 
 def _split_base_scores(ensemble: Ensemble, *, has_vectors: bool) -> tuple[Singles, Values]:
     """Base scores as XGBoost writes them, and what is left of ours: nothing, but for some unusual ones."""
-    wanted = ensemble.base_scores
-    if isinstance(ensemble.loss, Logistic):
+    wanted, link = ensemble.base_scores, link_function(ensemble.loss)
+    if link == "sigmoid":
         base = probability_of(wanted[0])
         left = wanted - margins(base)
-    elif isinstance(ensemble.loss, Poisson):
+    elif link == "exponential":
         base = singles(np.exp(wanted), "base scores")
         left = wanted - np.log(base.astype(np.float64))
     else:
@@ -215,9 +208,9 @@ def _ensemble_from_dict(document: Any) -> Ensemble:
         raise ModelFileError("it is no XGBoost model, for it has no learner")
     learner = document["learner"]
     parameters, booster = learner["learner_model_param"], learner["gradient_booster"]
-    if int(parameters.get("num_target", 1)) > 1:
+    loss = read_objective(learner["objective"], _count(parameters["num_class"]))
+    if int(parameters.get("num_target", 1)) > 1 and not isinstance(loss, Quantiles):
         raise ModelFileError("it has several targets; an ensemble has one")
-    loss = _loss(learner["objective"]["name"], _count(parameters["num_class"]))
     features = read_features(learner, _count(parameters["num_feature"]))
     if booster["name"] not in ("gbtree", "dart"):
         raise ModelFileError(f"its booster is {booster['name']}; an ensemble is made of gbtree or dart")
@@ -233,17 +226,11 @@ def _base_scores(written: float | list[float], loss: Loss, *, is_clipped: bool) 
     base = np.array(written, dtype=np.float32).reshape(-1)
     if isinstance(loss, Logistic):
         scores = margins(np.clip(base, *PROBABILITIES) if is_clipped else base)
-    elif isinstance(loss, Poisson):
+    elif link_function(loss) == "exponential":
         scores = np.log(base.astype(np.float64))
     else:
         scores = base.astype(np.float64)
     return np.repeat(scores, loss.n_outputs) if len(scores) == 1 else scores
-
-
-def _loss(name: str, n_classes: int) -> Loss:
-    if name not in OBJECTIVES:
-        raise ModelFileError(f"its objective is {name!r}; an ensemble can have {', '.join(OBJECTIVES)}")
-    return loss_by_name(name, n_classes)
 
 
 def _count(text: str) -> int:

@@ -1,0 +1,1 @@
+"""Models in the forms of other systems: XGBoost, ONNX, treelite, SQL."""

@@ -1,0 +1,112 @@
+"""Models to SQL: a query that scores the rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opboost.errors import ParameterError
+from opboost.export.link_functions import LinkFunction, link_function
+from opboost.export.xgboost_features import feature_names
+from opboost.trees.tree import Ensemble, Tree
+
+
+def to_sql(
+    ensemble: Ensemble, *, table: str, keep: Sequence[str] = (), categories: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Write a query in standard SQL that predicts for every row of a table.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    table : str
+        The table. Its columns have the features' names; an owner's test is a column of answers, 0 for left and 1 for
+        right, named after its question as in `to_xgboost`. NULL is missing.
+    keep : sequence of str
+        Columns to copy beside the predictions, such as an id.
+    categories : mapping of str to sequence of str, optional
+        By feature, the name of each category 0, 1, 2, ..., ordered or not, if the table holds names.
+
+    Returns
+    -------
+    str
+        A ``SELECT`` of the columns to keep and of ``prediction``, or ``prediction_0``, ``prediction_1``, ... of several
+        outputs.
+
+    Raises
+    ------
+    ParameterError
+        If the loss has no link function here, or a category no name.
+
+    Notes
+    -----
+    Privacy: thresholds on A's own columns, leaf values and the ranks of the owners' tests go with the query.
+    """
+    link, n_outputs = link_function(ensemble.loss), ensemble.loss.n_outputs
+    names = feature_names(ensemble.features)
+    columns = [_quoted(name) for name in names]
+    labels = {}
+    for name, of in (categories or {}).items():
+        if name not in names:
+            raise ParameterError(f"the model has no feature {name!r} to name categories of. No query was written")
+        labels[names.index(name)] = [_text(label) for label in of]
+    sums = [
+        _sum([repr(float(base)), *(_case(tree, 0, columns, labels) for tree in ensemble.trees[output::n_outputs])])
+        for output, base in enumerate(ensemble.base_scores)
+    ]
+    kept = [_quoted(name) for name in keep]
+    scores = [f"score_{output}" for output in range(n_outputs)]
+    outputs = ["prediction"] if n_outputs == 1 else [f"prediction_{output}" for output in range(n_outputs)]
+    inner = ",\n".join([*kept, *(f"{total} AS {score}" for total, score in zip(sums, scores, strict=True))])
+    predictions = (f"{_prediction(link, score, scores)} AS {name}" for name, score in zip(outputs, scores, strict=True))
+    outer = ", ".join([*kept, *predictions])
+    return f"SELECT {outer}\nFROM (\nSELECT {inner}\nFROM {_quoted(table)}\n) AS scores\n"
+
+
+def _case(tree: Tree, node: int, columns: Sequence[str], labels: Mapping[int, Sequence[str]]) -> str:
+    if tree.is_leaf[node]:
+        return repr(float(tree.values[node]))
+    c, threshold = int(tree.columns[node]), float(tree.thresholds[node])
+    numbers = tree.left_categories.get(node)
+    if c in labels:
+        if numbers is None:
+            numbers = tuple(number for number in range(len(labels[c])) if number <= threshold)
+        elif numbers[-1] >= len(labels[c]):
+            raise ParameterError(
+                f"{columns[c]} has {len(labels[c])} names of categories, and the model asks for number {numbers[-1]}. "
+                "No query was written"
+            )
+    if numbers is None:
+        test = f"{columns[c]} <= {threshold!r}"
+    else:
+        test = f"{columns[c]} IN ({', '.join(labels[c][n] if c in labels else str(n) for n in numbers)})"
+    missing = f" OR {columns[c]} IS NULL" if tree.missing_left[node] else ""
+    left, right = (_case(tree, int(child), columns, labels) for child in (tree.lefts[node], tree.rights[node]))
+    return f"CASE WHEN {test}{missing} THEN {left} ELSE {right} END"
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """A sum in halves: databases bound how deep an expression is nested."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    return f"({_sum(terms[:middle])}\n+ {_sum(terms[middle:])})"
+
+
+def _prediction(link: LinkFunction, score: str, scores: Sequence[str]) -> str:
+    match link:
+        case "identity":
+            return score
+        case "exponential":
+            return f"EXP({score})"
+        case "sigmoid":
+            return f"1.0 / (1.0 + EXP(-{score}))"
+        case "softmax":
+            return f"1.0 / ({' + '.join(f'EXP({other} - {score})' for other in scores)})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(label: str) -> str:
+    return "'" + label.replace("'", "''") + "'"

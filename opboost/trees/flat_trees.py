@@ -1,0 +1,79 @@
+"""All trees of an ensemble in one set of arrays, as compiled walks and other systems' formats read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Mask, Nodes, Values
+
+
+class FlatTrees(NamedTuple):
+    """Trees, one behind the other; siblings lie side by side, so that a right child is one behind the left.
+
+    A leaf is its own left child; nothing is greater than its threshold or missing to it.
+
+    Attributes
+    ----------
+    roots, depths, outputs : ndarray, shape (n_trees,)
+        Where a tree begins, its depth, and the output that it adds to.
+    columns, thresholds, missing_left, lefts : ndarray, shape (n_nodes,)
+    sets : ndarray of int32, shape (n_nodes,)
+        Which row of `members` a node asks; -1 for none.
+    members : ndarray of bool, shape (n_sets, n_categories)
+        The categories that go left.
+    values, covers : ndarray of float64, shape (n_nodes,)
+    """
+
+    roots: Nodes
+    depths: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+    columns: Nodes
+    thresholds: Values
+    missing_left: Mask
+    lefts: Nodes
+    sets: Nodes
+    members: Mask
+    values: Values
+    covers: Values
+
+    @property
+    def is_leaf(self) -> Mask:
+        return self.lefts == np.arange(len(self.lefts))
+
+
+def flatten(trees: Sequence[Any], n_outputs: int) -> FlatTrees:
+    """Flat form of a sequence of `opboost.trees.tree.Tree`, which come round by round with one for every output."""
+    trees = [tree.in_levels() for tree in trees]
+    starts = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in trees])]).astype(np.int32)
+    columns, thresholds, missing_left, values, covers, is_leaf = (
+        np.concatenate([getattr(tree, name) for tree in trees])
+        for name in ("columns", "thresholds", "missing_left", "values", "covers", "is_leaf")
+    )
+    lefts = np.concatenate([tree.lefts + start for tree, start in zip(trees, starts, strict=False)])
+    return FlatTrees(
+        starts[:-1],
+        np.array([tree.depth for tree in trees]),
+        np.arange(len(trees)) % n_outputs,
+        np.where(is_leaf, 0, columns).astype(np.int32),
+        np.where(is_leaf, np.inf, thresholds),
+        missing_left | is_leaf,
+        np.where(is_leaf, np.arange(starts[-1]), lefts).astype(np.int32),
+        *_category_sets(trees, starts),
+        values,
+        covers,
+    )
+
+
+def _category_sets(trees: Sequence[Any], starts: Nodes) -> tuple[Nodes, Mask]:
+    of_trees = zip(trees, starts, strict=False)
+    splits = [(start + node, left) for tree, start in of_trees for node, left in tree.left_categories.items()]
+    sets = np.full(starts[-1], -1, np.int32)
+    members = np.zeros((len(splits), max((categories[-1] + 1 for _, categories in splits), default=0)), np.bool_)
+    for row, (node, categories) in enumerate(splits):
+        sets[node] = row
+        members[row, list(categories)] = True
+    return sets, members

@@ -1,0 +1,76 @@
+"""`opboost export`: a saved model in another system's form."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from parties.commands.console import Format, FormatOption, print_result, terminal_of_command
+from parties.errors import ConfigError
+
+if TYPE_CHECKING:
+    from opboost.trees.tree import Ensemble
+
+
+class System(StrEnum):
+    """What reads the exported model."""
+
+    ONNX = "onnx"
+    SQL = "sql"
+    TREELITE = "treelite"
+    XGBOOST = "xgboost"
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="A run folder, or a model.json.")],
+    to: Annotated[System, typer.Option(help="What is to read the model.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    table: Annotated[str, typer.Option(help="With sql: the table that holds the records.")] = "records",
+    keep: Annotated[list[str] | None, typer.Option(help="With sql: a column to copy, as the id.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="With sql: the schema whose categories the table holds by name.")
+    ] = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
+    from opboost.trees.model_file import load_model
+    from parties.storage.atomic_files import replacing
+
+    with terminal_of_command():
+        if out.exists():
+            raise ConfigError(f"{out} exists; name another file with --out. No model was exported")
+        ensemble = load_model(model / "model.json" if model.is_dir() else model)
+        try:
+            written = _query(ensemble, table, keep or [], schema) if to is System.SQL else _exported(ensemble, to)
+        except ImportError as error:
+            raise ConfigError(str(error)) from None
+        with replacing(out) as partial:
+            partial.write_bytes(written)
+        print_result(form, model=str(out), inputs=len(ensemble.features))
+
+
+def _query(ensemble: Ensemble, table: str, keep: list[str], schema: Path | None) -> bytes:
+    from opboost.export.sql import to_sql
+    from parties.config.reading import read_schema
+
+    own = {feature.name for feature in ensemble.features if feature.owner is None}
+    columns = read_schema(schema)[0].columns if schema else ()
+    categories = {one.name: one.categories for one in columns if one.categories and one.name in own}
+    return to_sql(ensemble, table=table, keep=keep, categories=categories).encode()
+
+
+def _exported(ensemble: Ensemble, to: System) -> bytes:
+    if to is System.ONNX:
+        from opboost.export.onnx_model import to_onnx
+
+        return bytes(to_onnx(ensemble).SerializeToString())
+    if to is System.TREELITE:
+        from opboost.export.treelite_model import to_treelite
+
+        return bytes(to_treelite(ensemble).serialize_bytes())
+    from opboost.export.xgboost_model import to_xgboost
+
+    return bytes(to_xgboost(ensemble).save_raw("json"))

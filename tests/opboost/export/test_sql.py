@@ -1,0 +1,70 @@
+"""SQL queries, run by SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.errors import ParameterError
+from opboost.export.sql import to_sql
+from opboost.trees.losses import Logistic, Loss, Ordinal
+from opboost.trees.tree import Feature
+from tests.support.exported_models import LOSSES, N_CATEGORIES, rows, trained
+
+KINDS = ("red", "o'blue", "green", "grey", "black")
+
+
+def _run(query: str, features: Any, *, kinds: bool = False) -> Any:
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE "my ""records" (id INTEGER, "width" REAL, "the ""height""" REAL, "kind")')
+    cells = [[None if np.isnan(cell) else cell for cell in row] for row in features.tolist()]
+    if kinds:
+        cells = [[*row[:2], None if row[2] is None else KINDS[int(row[2])]] for row in cells]
+    database.executemany('INSERT INTO "my ""records" VALUES (?, ?, ?, ?)', [(i, *row) for i, row in enumerate(cells)])
+    found = np.array(sorted(database.execute(query).fetchall()))
+    assert (found[:, 0] == np.arange(len(features))).all()
+    return found[:, 1:]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_database_scores_as_the_ensemble_does(loss: Loss) -> None:
+    ensemble, _ = trained(loss)
+    new = rows(300, seed=2)
+    found = _run(to_sql(ensemble, table='my "records', keep=["id"]), new)
+    np.testing.assert_allclose(found, ensemble.predict(new).reshape(found.shape), rtol=1e-12)
+
+
+def test_a_table_may_hold_the_names_of_categories() -> None:
+    assert len(KINDS) == N_CATEGORIES
+    ensemble, _ = trained(Logistic())
+    new = rows(300, seed=3)
+    found = _run(to_sql(ensemble, table='my "records', keep=["id"], categories={"kind": KINDS}), new, kinds=True)
+    np.testing.assert_allclose(found[:, 0], ensemble.predict(new), rtol=1e-12)
+    with pytest.raises(ParameterError, match="1 names of categories"):
+        to_sql(ensemble, table="records", categories={"kind": KINDS[:1]})
+    with pytest.raises(ParameterError, match="no feature 'colour'"):
+        to_sql(ensemble, table="records", categories={"colour": KINDS})
+
+
+def test_more_trees_than_a_database_nests() -> None:
+    ensemble, _ = trained(Logistic())
+    many = replace(ensemble, trees=ensemble.trees * 200)
+    new = rows(20, seed=4)
+    found = _run(to_sql(many, table='my "records', keep=["id"]), new)
+    np.testing.assert_allclose(found[:, 0], many.predict(new), rtol=1e-9)
+
+
+def test_an_owners_test_is_a_column_of_answers() -> None:
+    ensemble, _ = trained(Logistic())
+    asked = replace(ensemble, features=(Feature("b0", "shop", 12), *ensemble.features[1:]))
+    assert '"shop: b0 above rank 12 or missing" <= ' in to_sql(asked, table="records")
+
+
+def test_other_losses_are_refused() -> None:
+    ensemble, _ = trained(Logistic(), n_rounds=1)
+    with pytest.raises(ParameterError, match="predictions of ordinal:logistic"):
+        to_sql(replace(ensemble, trees=(), base_scores=np.zeros(2), loss=Ordinal(3)), table="records")

@@ -1,0 +1,79 @@
+"""`opboost export`: what each system reads back, and refusals that write nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from opboost.trees.losses import Logistic
+from opboost.trees.model_file import save_model
+from parties.cli import app
+from tests.support.exported_models import trained
+
+
+def _export(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["export", *map(str, words)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    ensemble, _ = trained(Logistic(), n_rounds=3)
+    save_model(ensemble, tmp_path / "model.json")
+    return tmp_path
+
+
+def test_every_system_reads_what_is_written(folder: Path) -> None:
+    ensemble, matrix = trained(Logistic(), n_rounds=3)
+    expected = ensemble.predict(matrix)
+    paths = {system: folder / f"{system}.json" for system in ("onnx", "treelite", "xgboost", "sql")}
+    for system, path in paths.items():
+        code, out, err = _export(folder, "--to", system, "--out", path, "--keep", "id", "--format", "json")
+        assert (code, json.loads(out)) == (0, {"model": str(path), "inputs": 3}), err
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    runtime = pytest.importorskip("onnxruntime").InferenceSession(str(paths["onnx"]))
+    np.testing.assert_allclose(runtime.run(["predictions"], {"features": matrix})[0][:, 0], expected, atol=1e-9)
+    treelite = pytest.importorskip("treelite")
+    found = treelite.gtil.predict(treelite.Model.deserialize(str(paths["treelite"])), matrix)
+    np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-9)
+    xgboost = pytest.importorskip("xgboost")
+    booster = xgboost.Booster(model_file=str(paths["xgboost"]))
+    rows = xgboost.DMatrix(matrix, feature_names=booster.feature_names, feature_types=booster.feature_types)
+    np.testing.assert_allclose(booster.predict(rows), expected, atol=1e-5)
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE records (id, "width" REAL, "the ""height""" REAL, "kind")')
+    cells = [[None if np.isnan(cell) else cell for cell in row] for row in matrix.tolist()]
+    database.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", [(i, *row) for i, row in enumerate(cells)])
+    scored = sorted(database.execute(paths["sql"].read_text()).fetchall())
+    np.testing.assert_allclose([prediction for _, prediction in scored], expected, rtol=1e-12)
+
+
+def test_a_schema_names_the_categories_of_a_query(folder: Path) -> None:
+    schema = folder / "schema.yaml"
+    kinds = "[red, blue, green, grey, black]"
+    schema.write_text(f"columns:\n  kind: {{kind: unordered, categories: {kinds}}}\n  other: {{lower: 0, upper: 1}}\n")
+    code, _, err = _export(folder / "model.json", "--to", "sql", "--out", folder / "q.sql", "--schema", schema)
+    assert code == 0, err
+    assert "'grey'" in (folder / "q.sql").read_text()
+
+
+def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = folder / "out"
+    out.write_text("mine")
+    code, _, err = _export(folder, "--to", "sql", "--out", out)
+    assert (code, err) == (1, f"error: {out} exists; name another file with --out. No model was exported\n")
+    assert out.read_text() == "mine"
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    code, _, err = _export(folder, "--to", "onnx", "--out", folder / "new")
+    assert code == 1
+    assert "needs the package onnx" in err
+    code, _, err = _export(folder / "none", "--to", "sql", "--out", folder / "new")
+    assert code == 1
+    assert not (folder / "new").exists()
