@@ -27,7 +27,7 @@ import protocols.errors
 from parties.cli import app
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.config.reader_section import LabelSection, ReaderSection
+from parties.config.reader_section import ReadingSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.onboarding.key_words import constraint_words, keys_of, type_words
 
@@ -44,7 +44,7 @@ def write_pages(folder: Path) -> None:
     """Write every generated page into a folder."""
     folder.mkdir(exist_ok=True)
     pages = {f"run-{role}.md": run_file_page(model) for role, model in RUN_FILES.items()}
-    pages["reader.md"] = "\n".join(key_table(section) for section in (ReaderSection, LabelSection))
+    pages["reader.md"] = run_file_page(ReadingSection)
     pages["commands.md"] = commands_page()
     pages["errors.md"] = errors_page()
     pages["run-folder.md"] = table_of_docstring(parties.runs.run_folder)
@@ -62,14 +62,10 @@ def run_file_page(model: type[BaseModel]) -> str:
     parts = []
     for section, names in places.items():
         title = f"### {', '.join(f'`{name}`' for name in names)}\n\n" if any(names) else ""
-        parts.append(f"{title}{key_table(section)}")
+        rows = [row(key, field) for key, field in keys_of(section)]
+        table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+        parts.append(f"{title}{table}\n")
     return "\n".join(parts)
-
-
-def key_table(section: type[BaseModel]) -> str:
-    """The table of a section's keys."""
-    rows = [row(key, field) for key, field in keys_of(section)]
-    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def sections(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, type[BaseModel]]]:

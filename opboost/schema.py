@@ -9,7 +9,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from opboost.errors import SchemaError, shown
+from opboost.errors import SchemaError, nearest, shown
 from opboost.table_format import TableFormat
 
 # Between whole bounds at least so far apart, values are taken to differ by whole units.
@@ -91,6 +91,7 @@ class ColumnSchema:
                 known = ", ".join(choices)
                 raise SchemaError(
                     f"column {self.name!r}: {key} is {shown(getattr(self, key))}; allowed are {known}"
+                    f"{nearest(str(getattr(self, key)), choices)}"
                 ) from None
         if self.kind is Kind.NUMERIC:
             self._check_bounds()
@@ -173,7 +174,8 @@ class ColumnSchema:
                 f"`categories`; found {len(self.categories)}, {len(set(self.categories))} of them distinct"
             )
         if self.fill is not None and str(self.fill) not in self.categories:
-            raise SchemaError(f"column {self.name!r}: fill {shown(self.fill)} is not one of its categories")
+            near = nearest(str(self.fill), self.categories)
+            raise SchemaError(f"column {self.name!r}: fill {shown(self.fill)} is not one of its categories{near}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +235,7 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     if unknown:
         raise SchemaError(
             f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
+            f"{nearest(unknown, allowed)}"
         )
     settings: dict[str, Any] = dict(description)
     for key in ("lower", "upper", "step"):

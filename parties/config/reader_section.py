@@ -73,9 +73,10 @@ class ReaderSection(Section):
         return self
 
 
-class LabelSection(Section):
-    """The keys of a schema file about its label."""
+class ReadingSection(Section):
+    """The keys of a schema file about how cells and labels are read."""
 
+    reader: ReaderSection = Field(ReaderSection(), description="How the texts of the data file are written.")
     positive: Texts | bool = Field((), description="Labels that are read as 1, in any case; yes for words of truth.")
     negative: Texts | bool = Field((), description="Labels that are read as 0; by default the one other that there is.")
     missing_label: Literal["refuse", "drop"] = Field(
@@ -88,11 +89,15 @@ class LabelSection(Section):
             raise ValueError("`negative` goes with `positive`")
         return self
 
-    def words(self, reader: ReaderSection) -> dict[str, Any]:
-        """Labels of each class; `positive: yes` means all texts for true."""
+    def format(self, columns: Mapping[str, ColumnFormat]) -> TableFormat:
+        """The table format; `positive: yes` means all texts for true."""
+        reader = self.reader
         truth = {True: ("true", *reader.true_values), False: ("false", *reader.false_values)}
         given = {"positive": self.positive, "negative": self.negative}
-        return {key: truth[value] if isinstance(value, bool) else value for key, value in given.items()}
+        labels: dict[str, Any] = {key: truth[one] if isinstance(one, bool) else one for key, one in given.items()}
+        special = {name: form for name, form in columns.items() if form != ColumnFormat()}
+        drops = self.missing_label == "drop"
+        return TableFormat(**reader.model_dump(), **labels, columns=special, drops_unlabelled=drops)
 
 
 def is_open(value: object) -> bool:
@@ -174,13 +179,6 @@ def _units(name: str, key: str, found: object, unit_s: int) -> int:
         raise SchemaError(f"column {name!r}: {key} must be a date such as 2024-05-31; found {shown(found)}")
     found = found if found.tzinfo else found.replace(tzinfo=UTC)
     return int(found.timestamp() // unit_s)
-
-
-def table_format(reader: ReaderSection, label: LabelSection, columns: Mapping[str, ColumnFormat]) -> TableFormat:
-    """The table format that the parts of a schema file come to."""
-    special = {name: form for name, form in columns.items() if form != ColumnFormat()}
-    drops = label.missing_label == "drop"
-    return TableFormat(**reader.model_dump(), **label.words(reader), columns=special, drops_unlabelled=drops)
 
 
 def check_words(schema: TableSchema) -> None:

@@ -7,24 +7,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opboost.errors import shown
+from opboost.errors import nearest, shown
 from opboost.schema import TableSchema
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
-from parties.config.reader_section import (
-    LabelSection,
-    ReaderSection,
-    check_complete,
-    check_words,
-    described_column,
-    table_format,
-)
+from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
 from parties.storage.documents import explain, read_yaml
 
-LABEL_KEYS = frozenset(LabelSection.model_fields)
-SCHEMA_KEYS = {"id", "label", "columns", "ignore", "reader"} | LABEL_KEYS
+READING_KEYS = frozenset(ReadingSection.model_fields)
+SCHEMA_KEYS = {"id", "label", "columns", "ignore"} | READING_KEYS
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -63,7 +56,7 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(explain(error)) from None
+        raise ConfigError(explain(error, kind)) from None
 
 
 def read_role(path: Path) -> str:
@@ -89,37 +82,31 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     unknown = sorted(map(str, set(document) - SCHEMA_KEYS))
     columns, ignore = document.get("columns"), document.get("ignore", [])
     if unknown:
-        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(SCHEMA_KEYS))}")
+        allowed = f"allowed are {', '.join(sorted(SCHEMA_KEYS))}{nearest(unknown, SCHEMA_KEYS)}"
+        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; {allowed}")
     if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
         raise ConfigError(f"{path}: `columns` must map each column's name to its description")
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     with naming(path):
         check_complete(columns)
-        reader = read_section(ReaderSection, _mapping(document.get("reader", {})))
-        of_label = read_section(LabelSection, {key: document[key] for key in LABEL_KEYS if key in document})
+        keys = read_section(ReadingSection, {key: document[key] for key in READING_KEYS & document.keys()})
         described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]
         ids, label = document.get("id", "id"), document.get("label")
         schema = TableSchema(
             columns=tuple(column for column, _ in described),
             id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
             label=None if label is None else _name(label, "`label`"),
-            format=table_format(reader, of_label, {column.name: form for column, form in described}),
+            format=keys.format({column.name: form for column, form in described}),
         )
         check_words(schema)
-        if label is None and of_label.model_fields_set:
-            raise ConfigError(f"{', '.join(sorted(of_label.model_fields_set))}: the schema names no `label`")
+        if label is None and (of_label := sorted(keys.model_fields_set - {"reader"})):
+            raise ConfigError(f"{', '.join(of_label)}: the schema names no `label`")
         left_out = tuple(_name(name, "`ignore`") for name in ignore)
         for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
             if both := sorted({name for name in names if name in left_out and name is not None}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
     return schema, left_out
-
-
-def _mapping(found: object) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise ConfigError(f"`reader` must hold keys and values; found {shown(found)}")
-    return found
 
 
 def _name(found: object, what: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from opboost.desensitize import ColumnMechanism
+from opboost.errors import nearest
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
@@ -58,7 +59,8 @@ class BudgetSection(LimitSection):
         """The limits, checked against the columns there are."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
-            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
+            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
         columns = {name: own.limit() for name, own in self.columns.items()}
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 

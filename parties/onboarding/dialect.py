@@ -14,11 +14,9 @@ import pandas as pd
 from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.cells import number_pattern
-from parties.tables.csv_files import file_content, read_csv, text_of
+from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
 from parties.tables.data_files import reporting_faults
 from parties.tables.parquet import read_stored
-
-SEPARATORS = ",;\t|"
 
 # Lines that decide on a separator.
 LOOKED_AT = 100

@@ -17,6 +17,9 @@ from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.data_files import check_names, named
 
+# What divides the cells of a line in the files that are met.
+SEPARATORS = ",;\t|"
+
 
 def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFrame:
     """Read a CSV file whose first line names its columns; empty cells are missing, no word like "NA" is.

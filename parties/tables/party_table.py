@@ -14,13 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.errors import nearest
 from opboost.preprocess import Columns, holds_numbers, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
-from parties.tables.csv_files import read_csv
+from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
@@ -207,7 +208,11 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     positions = table.ids.get_indexer(wanted.sort_values())
     n_absent = int((positions < 0).sum())
     if n_absent:
-        raise TableError(f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}. Nothing was sent")
+        is_first = n_absent == 1 and (wanted.sort_values()[positions < 0] == wanted[:1]).all()
+        header = ", the one in its first line: is that a header? An id stands in every line" if is_first else ""
+        raise TableError(
+            f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}{header}. Nothing was sent"
+        )
     return table.take(positions)
 
 
@@ -238,18 +243,28 @@ def check_columns(
     """Refuse a header that does not fit the schema."""
     for name in schema.id_columns:
         if name not in found:
-            raise TableError(f"{path} has no id column {name!r}; its columns are {named(found)}")
+            raise TableError(f"{path} has no id column {name!r}; {_instead(path, name, found, schema)}")
     if needs_label and schema.label not in found:
-        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {named(found)}")
+        raise TableError(f"{path} has no label column {schema.label!r}; {_instead(path, schema.label, found, schema)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
-        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
+        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}{nearest(missing, found)}")
     unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
     if unknown:
         raise TableError(
             f"{path} has columns that the schema does not know: {named(unknown)}; describe them or list them "
             "under `ignore`"
         )
+
+
+def _instead(path: Path, name: str | None, found: Sequence[str], schema: TableSchema) -> str:
+    """What a header holds where a column is missed: other columns, one line that is not divided, or cells."""
+    sep = schema.format.sep
+    other = next((one for one in SEPARATORS if one != sep and len(found) == 1 and one in found[0]), None)
+    if other is not None and path.suffix != ".parquet":
+        word = "tab" if other == "\t" else other
+        return f"the separator looks like {word!r}; say `reader: {{sep: {word!r}}}` in the schema"
+    return f"its columns are {named(found)}{nearest(name or '', found)}"
 
 
 def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:

@@ -194,7 +194,7 @@ def test_plain_text_is_spoken_only_when_asked_for(
 def test_a_demo_with_impossible_settings_writes_nothing(tmp_path: Path, options: list[str], words: str) -> None:
     code, _, err = run("demo", "--out", str(tmp_path / "demo"), *options)
     assert code == 1
-    assert err.startswith(f"error: {words}: Input should be ")
+    assert err.startswith(f"error: {words}: must be ")
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "demo").exists()
 

@@ -105,7 +105,7 @@ def test_a_fault_is_one_sentence_on_standard_error_and_exit_code_1(sites: Any) -
     assert shop == (
         1,
         "",
-        f"error: {sites.shop.path / 'run.yaml'}: desensitize.epsilon: Input should be greater than 0; found -1\n",
+        f"error: {sites.shop.path / 'run.yaml'}: desensitize.epsilon: must be greater than 0; found -1\n",
     )
 
 
