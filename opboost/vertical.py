@@ -17,6 +17,7 @@ from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
 from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, Metric
@@ -230,19 +231,21 @@ def train(
         base_scores = loss.initial_scores(labels, weights)
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    trees, history = (boost_with_xgboost if engine == "xgboost" else boost_table)(
-        table,
-        labels,
-        weights,
-        parameters,
-        loss=loss,
-        base_scores=base_scores,
-        constraints=limits,
-        held_out=held_out,
-        alternates=alternates,
-        seed=seed,
-        on_round=on_round,
-    )
+    boost = boost_with_xgboost if engine == "xgboost" else boost_table
+    with at_most_threads(parameters.n_jobs):
+        trees, history = boost(
+            table,
+            labels,
+            weights,
+            parameters,
+            loss=loss,
+            base_scores=base_scores,
+            constraints=limits,
+            held_out=held_out,
+            alternates=alternates,
+            seed=seed,
+            on_round=on_round,
+        )
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 

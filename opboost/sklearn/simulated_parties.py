@@ -80,6 +80,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     base_score: float | None = None
     early_stopping_rounds: int | None = None
+    n_jobs: int | None = None
     eval_metric: str | Metric | Sequence[str | Metric] | None = None
     monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
     interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None

@@ -59,7 +59,7 @@ _PARAMETERS = """
         What grows the trees.
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
 max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
-scale_pos_weight, base_score, early_stopping_rounds, eval_metric
+scale_pos_weight, base_score, early_stopping_rounds, eval_metric, n_jobs
         As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
         `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are XGBoost's
         defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
@@ -119,6 +119,10 @@ class _Explained(SimulatedParties):
         """Number, from 0, of the round with the best score of the last metric; -1 without validation rows."""
         check_is_fitted(self, "model_")
         return self.model_.history.best_round - 1
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, as numbers of its own per tree."""
+        return self._predictions(X, Ensemble.leaves).astype(np.int64)
 
     def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
         """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.

@@ -44,6 +44,28 @@ class FlatTrees(NamedTuple):
     def is_leaf(self) -> Mask:
         return self.lefts == np.arange(len(self.lefts))
 
+    def leaves(self, features: Values) -> NDArray[np.int64]:
+        """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, numbered within its tree."""
+        out = np.empty((len(features), len(self.roots)), np.int64)
+        rows = np.arange(len(features))
+        for tree, (root, depth) in enumerate(zip(self.roots, self.depths, strict=True)):
+            nodes = np.full(len(features), root, np.int64)
+            for _ in range(depth):
+                cells = features[rows, self.columns[nodes]]
+                goes_left = np.where(np.isnan(cells), self.missing_left[nodes], cells <= self.thresholds[nodes])
+                of_set = np.flatnonzero((self.sets[nodes] >= 0) & ~np.isnan(cells))
+                goes_left[of_set] = self._are_members(nodes[of_set], cells[of_set])
+                nodes = (self.lefts[nodes] + ~goes_left).astype(np.int64)
+            out[:, tree] = nodes - root
+        return out
+
+    def _are_members(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
+        """Whether categories are in the sets of nodes; what is no category of theirs is not."""
+        n_categories = self.members.shape[1]
+        is_known = (cells >= 0) & (cells < n_categories)
+        places = np.where(is_known, cells, 0).astype(np.int64)
+        return is_known & (places == cells) & self.members[self.sets[nodes], places] if n_categories else is_known
+
 
 def flatten(trees: Sequence[Any], n_outputs: int) -> FlatTrees:
     """Flat form of a sequence of `opboost.trees.tree.Tree`, which come round by round with one for every output."""

@@ -57,6 +57,8 @@ class BoostingParameters:
         First prediction; by default the best constant.
     early_stopping_rounds : int, optional
         Stop when so many rounds brought the validation rows nothing, and keep the rounds up to the best one.
+    n_jobs : int, optional
+        Most threads of training; by default, and for -1, as many as there are cores. Trees do not depend on it.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class BoostingParameters:
     class_weight: Mapping[int, float] | Literal["balanced"] | None = None
     base_score: float | None = None
     early_stopping_rounds: int | None = None
+    n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         for name, lowest, highest in (
@@ -99,6 +102,8 @@ class BoostingParameters:
             raise ParameterError("max_leaves must be at least 2, or 0 to grow level by level; got 1")
         _check("learning_rate", self.learning_rate, math.ulp(0.0), math.inf)
         _check("scale_pos_weight", self.scale_pos_weight, LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT)
+        if self.n_jobs not in (None, -1):
+            _check("n_jobs", self.n_jobs, 1, 10**6, counts=True)
         self._check_class_weight()
         for name in ("reg_lambda", "reg_alpha", "gamma", "min_child_weight"):
             _check(name, getattr(self, name), 0.0, math.inf)

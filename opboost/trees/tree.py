@@ -237,6 +237,11 @@ class Ensemble:
         players = np.array([self.columns[feature.column] for feature in self.features], np.int64)
         return shapley_values(features, self.flat, players, self.base_scores, in_pairs=in_pairs)
 
+    def leaves(self, features: Values) -> Values:
+        """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, by its place in a flat tree."""
+        self._check(features)
+        return self.flat.leaves(features).astype(np.float64)
+
     def predict(self, features: Values) -> Values:
         """Probabilities or values, as the loss defines them."""
         return self.loss.predictions(self.scores(features))

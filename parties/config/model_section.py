@@ -88,6 +88,7 @@ class ModelSection(Section):
     early_stopping_rounds: int | None = Field(
         None, description="Stop after so many rounds without a better score of the rows held out."
     )
+    n_jobs: int | None = Field(None, description="Most threads of training; by default as many as there are cores.")
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Share of the rows held out."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from numba import get_num_threads, set_num_threads
 
@@ -16,11 +16,16 @@ def n_threads() -> int:
     return int(get_num_threads())
 
 
-@contextmanager
-def threads_for(n_cells: int) -> Iterator[None]:
+def threads_for(n_cells: int) -> AbstractContextManager[None]:
     """Take no more threads than a table of so many cells keeps busy."""
+    return at_most_threads(max(1, n_cells // CELLS_PER_THREAD))
+
+
+@contextmanager
+def at_most_threads(n: int | None) -> Iterator[None]:
+    """Take no more than so many threads; None and -1 bound nothing."""
     allowed = get_num_threads()
-    set_num_threads(max(1, min(allowed, n_cells // CELLS_PER_THREAD)))
+    set_num_threads(allowed if n in (None, -1) else min(allowed, n))
     try:
         yield
     finally:

@@ -535,6 +535,15 @@ def test_label_one_may_weigh_more() -> None:
     np.testing.assert_array_equal(weighted.predict_proba(frame)[:, 1], heavy)
 
 
+def test_apply_gives_leaves_that_decide_the_scores() -> None:
+    frame = _frame()
+    model = OpBoostRegressor(epsilon=np.inf, bounds={"visits": (0, 11)}, **SMALL).fit(frame, _numbers(frame))
+    leaves = model.apply(frame)
+    assert (leaves.shape, leaves.dtype) == ((len(frame), SMALL["n_estimators"]), np.int64)
+    by_leaves = pd.DataFrame(leaves).assign(score=model.predict(frame)).groupby(list(range(leaves.shape[1])))["score"]
+    assert (by_leaves.max() - by_leaves.min()).max() < 1e-12
+
+
 @pytest.mark.parametrize("class_weight", ["balanced", {"low": 3.0, "high": 0.5}], ids=["balanced", "by class"])
 def test_weights_of_classes_are_weights_of_their_rows(class_weight: Any) -> None:
     frame = _frame()
@@ -638,6 +647,7 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
         ({"max_delta_step": -1}, "max_delta_step must be"),
         ({"scale_pos_weight": 0}, "scale_pos_weight must be"),
         ({"class_weight": "balanced"}, "class_weight weighs classes, and the objective reg:squarederror has none"),
+        ({"n_jobs": 0}, "n_jobs must be an integer, at least 1"),
         ({"class_weight": 2.0}, "class_weight must be balanced or a weight by class; got float"),
         ({"class_weight": {0: 0.0}}, "class_weight must be a number, at least 1e-100"),
         ({"class_weight": {0.5: 1.0}}, "class_weight's class must be an integer"),

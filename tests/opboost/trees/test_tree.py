@@ -8,6 +8,7 @@ import pytest
 from opboost.errors import DataError, ModelFileError, ParameterError
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
+from tests.support.exported_models import rows, trained
 
 _DTYPES = {"columns": np.int32, "lefts": np.int32, "rights": np.int32, "missing_left": np.bool_}
 
@@ -215,3 +216,17 @@ def test_a_model_without_splits_gives_no_feature_importance() -> None:
 def test_an_unknown_importance_is_refused() -> None:
     with pytest.raises(ParameterError, match="must be gain, total_gain, cover, total_cover or split; got 'weight'"):
         _ensemble([_tree()], SquaredError()).importance("weight")  # type: ignore[arg-type]
+
+
+def test_rows_reach_the_leaves_whose_values_they_score() -> None:
+    for loss in (Logistic(), Softmax(3)):
+        ensemble, _ = trained(loss)
+        matrix = rows(500, seed=5)
+        leaves = ensemble.leaves(matrix).astype(np.int64)
+        assert leaves.shape == (500, len(ensemble.trees))
+        scores = np.tile(ensemble.base_scores, (500, 1))
+        for i, tree in enumerate(ensemble.trees):
+            tree = tree.in_levels()
+            assert tree.is_leaf[leaves[:, i]].all()
+            scores[:, i % loss.n_outputs] += tree.values[leaves[:, i]]
+        np.testing.assert_allclose(scores, ensemble.scores(matrix), atol=1e-12)

@@ -281,6 +281,7 @@ MODEL: dict[str, Any] = {
     "class_weight": {0: 2.0},
     "base_score": 0.3,
     "early_stopping_rounds": 4,
+    "n_jobs": 1,
     "validation_fraction": 0.25,
     "eval_metric": ["mae", "rmse"],
     "monotone_constraints": {"age": 1, "c0": -1},
