@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.denoise.comparison import is_worse, squared_errors
-from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
+from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.sources import RankSource, sources_of
 from opboost.noised_table import NoiseChoice, Noised, bins_of_ranks, places, plain_bins, versions_of
 from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
@@ -255,7 +256,8 @@ def _impute(
     """Fit what lies behind the noised columns on some of the rows."""
     own = _own_scores(noised, labels, rows, recipe, rng=rng)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes)
-    return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng), evidence
+    with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
+        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng), evidence
 
 
 def _own_scores(

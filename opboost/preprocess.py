@@ -72,11 +72,9 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
         return EncodedColumn(values.astype(np.int64), is_missing, n_clipped)
     steps = (values - lower) * (domain.size - 1) / (upper - lower)
     # A quotient that should be whole may come out a few ulps above, of its own or of the values that were subtracted,
-    # and must not be lifted to the next code.
-    nearest = np.rint(steps)
+    # and must not be lifted to the next code. All are lowered alike, so that no two get farther apart than they are.
     of_values = 4 * np.finfo(np.float64).eps * max(abs(lower), abs(upper)) * (domain.size - 1) / (upper - lower)
-    is_whole = np.abs(steps - nearest) <= QUOTIENT_ROUNDING * (1 + nearest) + of_values
-    scaled = domain.lo + np.where(is_whole, nearest, np.ceil(steps))
+    scaled = domain.lo + np.ceil(steps - min(QUOTIENT_ROUNDING * domain.size + of_values, 0.5))
     return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
 
 

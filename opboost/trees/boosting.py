@@ -184,7 +184,12 @@ def boost_table(
     if held_out is not None:
         rows, truth, metrics = held_out
         followers = ValidationRows(rows, truth, loss=loss, initial_scores=base_scores, metrics=metrics)
-    with threads_for(table.bins.size):
+    with threads_for(table.bins.size) as look:
+
+        def after_round(report: RoundReport) -> bool | None:
+            look()
+            return on_round(report)
+
         return boost(
             holder,
             parameters,
@@ -194,6 +199,6 @@ def boost_table(
             n_outputs=loss.n_outputs,
             validation=followers,
             rng=column_rng,
-            on_round=on_round,
+            on_round=after_round,
             refine=lambda tree: holder.with_quantiles(tree, parameters.learning_rate),
         )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numba
 import numpy as np
 import pytest
 
 from opboost.trees.boosting import BoostingParameters, RoundReport
-from opboost.trees.kernels.threads import CELLS_PER_THREAD, at_most_threads, n_threads, threads_for
+from opboost.trees.kernels import threads
+from opboost.trees.kernels.threads import CELLS_PER_THREAD, at_most_threads, idle_cores, n_threads, threads_for
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn, train
 
@@ -24,23 +28,54 @@ def test_a_bound_of_threads_holds_and_ends(n: int | None, taken: int) -> None:
     numba.set_num_threads(before)
 
 
-def test_a_small_table_takes_one_thread_and_no_bound_is_raised() -> None:
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file in which the system counts what runs, of an idle machine of four cores."""
+    path = tmp_path / "loadavg"
+    path.write_text("0.2 0.2 0.1 1/80 11206\n")
+    monkeypatch.setattr(threads, "LOAD", path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("counted", "idle"), [("1/80", 4), ("0/80", 4), ("2/80", 3), ("4/80", 1), ("40/80", 1), ("x", 4), ("", 4)]
+)
+def test_cores_with_other_work_are_not_idle(load: Path, counted: str, idle: int) -> None:
+    load.write_text(f"9.9 9.9 9.9 {counted} 11206\n" if counted else "")
+    assert idle_cores() == idle
+    load.unlink()
+    assert idle_cores() == 4
+
+
+def test_a_small_table_takes_one_thread_and_no_bound_is_raised(load: Path) -> None:
     with at_most_threads(1), threads_for(100 * CELLS_PER_THREAD):
         assert n_threads() == 1
     with threads_for(CELLS_PER_THREAD - 1):
         assert n_threads() == 1
 
 
-@pytest.mark.parametrize("n_jobs", [None, 1])
-def test_training_takes_no_more_threads_than_it_may(n_jobs: int | None) -> None:
+@pytest.mark.skipif(MOST < 2, reason="needs two cores")
+def test_a_loop_looks_for_idle_cores_again(load: Path) -> None:
+    with threads_for(100 * CELLS_PER_THREAD) as look:
+        for counted, taken in (("1", min(MOST, 4)), ("3", 2), ("9", 1), ("1", min(MOST, 4))):
+            load.write_text(f"0 0 0 {counted}/80 1\n")
+            look()
+            assert n_threads() == taken
+    assert n_threads() == MOST
+
+
+@pytest.mark.parametrize(("n_jobs", "counted"), [(None, 1), (1, 1), (None, 9)], ids=["idle", "bounded", "busy"])
+def test_training_takes_no_more_threads_than_it_may(load: Path, n_jobs: int | None, counted: int) -> None:
     rng = np.random.default_rng(0)
     columns = [OwnColumn(f"c{c}", rng.normal(size=40_000)) for c in range(4)]
     labels = (columns[0].values > 0) * 1.0
     seen: set[int] = set()
+    load.write_text(f"0 0 0 {counted}/80 1\n")
 
     def note(_: RoundReport) -> None:
         seen.add(n_threads())
 
     parameters = BoostingParameters(n_estimators=2, n_jobs=n_jobs)
     train(columns, labels, np.ones(len(labels)), loss=Logistic(), parameters=parameters, on_round=note)
-    assert seen == {1 if n_jobs else min(MOST, 40_000 * 4 // CELLS_PER_THREAD)}
+    assert seen == {min(MOST, 40_000 * 4 // CELLS_PER_THREAD) if n_jobs is None and counted == 1 else 1}
