@@ -36,6 +36,7 @@ from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
+from parties.vertical.warm_up import compiled_before
 from protocols.transport.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
@@ -59,6 +60,8 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     started = time.monotonic()
     release = release_settings(epsilon, mechanism)
     clear(out, (BANK, RETAILER))
+    if not compiled_before():
+        terminal.say("the first run on a machine compiles its loops, which takes up to a minute")
     terminal.say("preparing keys and run files for both parties")
     folders = _prepare(out, release)
     joint_started = time.monotonic()

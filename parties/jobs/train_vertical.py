@@ -22,7 +22,7 @@ from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
 from parties.vertical.release_accounts import account_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.warm_up import warm_drawing, warm_training
+from parties.vertical.warm_up import compiled_before, warm_drawing, warm_training
 from protocols.errors import PeerLost
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
@@ -137,6 +137,8 @@ def _train(
     prepared.begin(journal)
     channels = list(open_channels(place.log).values())
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+        if not compiled_before():
+            place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
