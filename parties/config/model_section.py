@@ -41,9 +41,9 @@ class ModelSection(Section):
         "random_state": "seed",
         "num_class": "n_classes",
         "max_bins": "max_bin",
+        "nthread": "n_jobs",
     }
     _explained: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("n_jobs", "nthread"), "is no key: NUMBA_NUM_THREADS in the environment bounds the threads"),
         **dict.fromkeys(
             ("verbose", "verbosity", "silent"), "is no key: a command is silent but on a terminal, and logs to log.txt"
         ),

@@ -149,6 +149,8 @@ def test_a_phrase_of_the_checking_library_would_be_found() -> None:
         ({"lambda": 2}, "reg_lambda", 2),
         ({"alpha": 2}, "reg_alpha", 2),
         ({"seed": 3}, "seed", 3),
+        ({"n_jobs": 2}, "n_jobs", 2),
+        ({"nthread": 2}, "n_jobs", 2),
         ({"random_state": 3}, "seed", 3),
     ],
 )
@@ -166,7 +168,6 @@ def test_names_of_xgboost_are_taken(given: dict[str, float], key: str, value: fl
             "model: `eta` and `learning_rate` are names of `learning_rate`: give one of them",
         ),
         ({"num_round": 1, "num_boost_round": 2}, "`num_round` and `num_boost_round` are names of `n_estimators`"),
-        ({"n_jobs": 2}, "model: `n_jobs` is no key: NUMBA_NUM_THREADS"),
         ({"verbose": 1}, "model: `verbose` is no key: a command is silent"),
         ({"tree_method": "hist"}, "`tree_method` is no key: trees grow from histograms"),
         ({"eta": "fast"}, "model.learning_rate: must be a number; found 'fast'"),
