@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +47,10 @@ def showing_misfits(path: Path, schema: TableSchema) -> Iterator[None]:
     try:
         yield
     except (DataError, TableError) as error:
-        for note in _notes(path, schema, str(error)):
-            error.add_note(note)
+        # What keeps the cells from being looked at again is the error itself.
+        with suppress(DataError, TableError):
+            for note in _notes(path, schema, str(error)):
+                error.add_note(note)
         raise
 
 
@@ -59,15 +61,15 @@ def _notes(path: Path, schema: TableSchema, sentence: str) -> Iterator[str]:
         columns.append(ColumnSchema(name=schema.label, lower=0, upper=1))
     if not columns or path.is_dir():
         return
-    frame = _texts(path, schema)
+    frame = _texts(path, schema, [column.name for column in columns])
     for column in columns:
         if column.name in frame.columns:
             yield from _notes_on(path, schema, column, frame[column.name])
 
 
-def _texts(path: Path, schema: TableSchema) -> pd.DataFrame:
+def _texts(path: Path, schema: TableSchema, names: Sequence[str]) -> pd.DataFrame:
     if path.suffix == ".parquet":
-        return read_stored(path)
+        return read_stored(path, names)
     header = next(csv.reader(_lines(path, schema), delimiter=schema.format.sep))
     return read_csv(path, header, schema.format)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from tests.support.addresses import free_addresses
 from tests.support.modes import exposed, open_umask
 from tests.support.processes import Command, finish
 from tests.support.raw_adult import BOUNDS, write_raw_files
@@ -100,3 +102,56 @@ def test_nothing_is_replaced(trial: Path) -> None:
     ((code, _, error),) = finish(Command(*COMMANDS[0]))
     assert code == 1
     assert "exists and is not replaced. Nothing was made" in error
+
+
+def bounds(*names: str) -> list[str]:
+    return [word for name in names for word in ("--bounds", "{}={}:{}".format(name, *BOUNDS[name]))]
+
+
+def test_two_hosts_make_their_own_files_and_exchange_public_keys(trial: Path) -> None:
+    (address,) = free_addresses(1)
+    common = ["--address", address, "--format", "json"]
+    of_bank, of_retailer = (
+        bounds("education_years", "hours_per_week", "fnlwgt"),
+        bounds("capital_gain", "capital_loss", "birth_date"),
+    )
+    active = ["bank.csv", "--role", "active", "--peer", "shop", "--folder", "a", "--label", "income"]
+    passive = ["retailer.csv", "--role", "passive", "--name", "shop", "--peer", "bank", "--folder", "b"]
+    outs = run(["init", *active, *of_bank, *common], ["init", *passive, *of_retailer, *common])
+    made = [json.loads(out) for out in outs]
+    assert made[0]["send"] == "a/keys/bank.public to shop, whose own goes to a/keys"
+    assert [one["next"] for one in made] == ["opboost doctor a/run.yaml", "opboost doctor b/run.yaml"]
+    assert [one["bounds_to_write"] for one in made] == [[], []]
+    for source, target in (("a/keys/bank.public", "b/keys"), ("b/keys/shop.public", "a/keys")):
+        (trial / target / Path(source).name).write_bytes((trial / source).read_bytes())
+    for found in run(["doctor", "a/run.yaml", "--wait", "20"], ["doctor", "b/run.yaml", "--wait", "20"]):
+        assert "0 problems, 0 warnings: the run may be started" in found
+
+
+def test_a_schema_alone_is_drafted_once(trial: Path) -> None:
+    (out,) = run(["schema", "retailer.csv", "--format", "json"])
+    assert json.loads(out) == {
+        "schema": "schema.yaml",
+        "columns": 8,
+        "bounds_to_write": ["capital_gain", "capital_loss", "birth_date"],
+    }
+    assert (trial / "schema.yaml").read_text().startswith("# TODO stands where public bounds belong")
+    ((code, _, error),) = finish(Command("schema", "retailer.csv"))
+    assert (code, error) == (1, "error: schema.yaml exists and is not replaced. Nothing was made\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--peer", "two words"], "passive.0.name: must be a name"),
+        (["--address", "bank:5555"], "listen: must be tcp://host:port"),
+        (["--role", "passive"], "an active party names its label with --label, a passive party has none"),
+    ],
+)
+def test_a_run_file_that_would_be_refused_is_not_made(trial: Path, words: list[str], said: str) -> None:
+    good = {"--role": "active", "--peer": "shop", "--address": "tcp://0.0.0.0:5555", "--label": "income"}
+    options = [word for pair in (good | dict([tuple(words)])).items() for word in pair]
+    ((code, _, error),) = finish(Command("init", "bank.csv", "--folder", "a", *options))
+    assert code == 1
+    assert said in error
+    assert not (trial / "a").exists()

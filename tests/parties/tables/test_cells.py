@@ -301,3 +301,15 @@ def test_an_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: str) ->
     assert table.frame["x"].tolist() == ["Zürich", "Genève"]
     with pytest.raises(EXPECTED_ERRORS, match="not text in UTF-8"):
         read(tmp_path, text, document, encoding=encoding)
+
+
+def test_the_first_error_stays_where_the_file_cannot_be_read_again(tmp_path: Path) -> None:
+    pd.DataFrame({"id": ["a"], "x": [1]}).to_parquet(tmp_path / "data.parquet")
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(LABELLED))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    with (
+        pytest.raises(TableError, match="has no label column 'y'") as caught,
+        showing_misfits(tmp_path / "data.parquet", schema),
+    ):
+        read_table(tmp_path / "data.parquet", schema, needs_label=True)
+    assert notes_on(caught.value) == []
