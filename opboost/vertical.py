@@ -216,12 +216,13 @@ def train(
         )
     parameters.check_objective(loss)
     weights = parameters.weighted(labels, weights, loss)
-    is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
+    is_fitted = is_trained & (weights > 0)
+    is_corrected = correct_noise and loss.predicts_labels and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
-    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
+    filled = fill(binned, sources, labels, weights, is_fitted, recipe, n_columns=len(columns))
     table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
         held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics

@@ -113,6 +113,8 @@ class _Drawing:
 
         self._settings: dict[Any, Any] = {
             "svg.fonttype": "none",
+            # A name with two dollar signs is no formula.
+            "text.parse_math": False,
             "font.size": 9,
             "font.family": "sans-serif",
             "text.color": _INK,
@@ -150,11 +152,15 @@ class _Drawing:
 
     def svg(self, alt: str, *, legend: bool) -> str:
         """The drawing as an ``svg`` element that scales with its page and is read out as `alt`."""
+        from matplotlib.text import Text
+
         x_limits, y_limits = self._limits
         if x_limits is not None:
             self.axes.set_xlim(*x_limits)
         if y_limits is not None:
             self.axes.set_ylim(*y_limits)
+        for words in self._figure.findobj(Text):
+            words.set_parse_math(False)
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
         with self._context({**self._settings, "svg.hashsalt": alt}):

@@ -172,7 +172,7 @@ def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> Sort
 
 def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
     """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
-    constant = [name for name in schema.names if _is_constant(_cells(table.features, name))]
+    constant = [name for name in schema.names if is_constant(_cells(table.features, name))]
     if constant:
         raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
 
@@ -184,7 +184,8 @@ def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
     return iter([features[name]])
 
 
-def _is_constant(pieces: Iterator[pd.Series]) -> bool:
+def is_constant(pieces: Iterator[pd.Series]) -> bool:
+    """Whether all cells of a column, which comes in pieces, are the same, or all missing."""
     piece = next(pieces)
     first = piece.iloc[0]
     return all(
@@ -271,7 +272,12 @@ def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = Fa
     """The labels as numbers; NaN for a missing one, where one may be."""
     if not holds_numbers(column):
         raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
-    labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, TypeError):
+        raise TableError(
+            f"{path}: label column {name!r} holds cells that are not numbers of double precision"
+        ) from None
     n_bad = int((~np.isfinite(labels) & ~(may_miss & column.isna().to_numpy())).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")

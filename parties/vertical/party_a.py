@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from pydantic import JsonValue
 
@@ -87,20 +88,29 @@ def _grow(
     columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
-    return train(
-        columns,
-        job.labels,
-        job.weights,
-        loss=job.loss,
-        parameters=job.parameters,
-        constraints=job.constraints,
-        validation=job.validation,
-        engine=job.engine,
-        correct_noise=job.correct_noise,
-        left_open=job.left_open,
-        seed=job.seed,
-        on_round=_watch(channels, job.on_round, progress),
-    )
+    # What comes before the first round, such as the fit of noise correction, reports nothing.
+    with ExitStack() as before_rounds:
+        before_rounds.enter_context(heartbeats(channels))
+        watch = _watch(channels, job.on_round, progress)
+
+        def on_round(report: RoundReport) -> bool | None:
+            before_rounds.close()
+            return watch(report)
+
+        return train(
+            columns,
+            job.labels,
+            job.weights,
+            loss=job.loss,
+            parameters=job.parameters,
+            constraints=job.constraints,
+            validation=job.validation,
+            engine=job.engine,
+            correct_noise=job.correct_noise,
+            left_open=job.left_open,
+            seed=job.seed,
+            on_round=on_round,
+        )
 
 
 def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:

@@ -59,7 +59,11 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Word = Annotated[str, Field(max_length=200)]
 
 
-ColumnNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+# Names of columns stand in reports and in files of predictions: no line breaks, nothing that a terminal obeys.
+ColumnName = Annotated[Name, Field(pattern=r"^\P{Cc}+$")]
+
+
+ColumnNames = Annotated[tuple[ColumnName, ...], Field(strict=False, max_length=MAX_COLUMNS)]
 
 
 Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]

@@ -35,7 +35,7 @@ BACKLOG = 1024
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
-CROWDED = "cut the oldest connection off that no peer of the run speaks over: too many of them were open"
+CROWDED = "cut a connection off that no peer of the run speaks over: too many of them were open"
 NOT_IN_RUN = "dropped a message from a party that is not in this run"
 
 
