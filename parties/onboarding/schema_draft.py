@@ -66,8 +66,8 @@ class Draft:
     notes : dict of str to str
         Remarks on columns, and on those of `ignore`.
     ignore : list of str
-    objective : str
-        For the label.
+    objective, remark : str
+        For the label; a comment on the positive one.
     """
 
     id: str
@@ -77,6 +77,7 @@ class Draft:
     notes: dict[str, str] = field(default_factory=dict)
     ignore: list[str] = field(default_factory=list)
     objective: str = "binary:logistic"
+    remark: str = ""
 
     @property
     def open_bounds(self) -> list[str]:
@@ -93,7 +94,7 @@ class Draft:
         if self.label is not None:
             yield f"label: {flow(self.label)}"
         for key, value in self.keys.items():
-            yield f"{key}: {flow(value)}{self._note(key)}"
+            yield f"{key}: {flow(value)}{self.remark if key == 'positive' else ''}"
         if self.ignore:
             yield "ignore:"
             yield from (f"  - {flow(name)}{self._note(name)}" for name in self.ignore)
@@ -192,7 +193,7 @@ def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive:
     chosen = positive or present[present.str.casefold() == (truth or [counts.index[-1]])[0]].iloc[0]
     draft.keys["positive"] = chosen
     if positive is None and not truth:
-        draft.notes["positive"] = "the rarer of the two"
+        draft.remark = "  # the rarer of the two"
 
 
 def _describe(
