@@ -185,9 +185,9 @@ def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
 
 
 def is_constant(pieces: Iterator[pd.Series]) -> bool:
-    """Whether all cells of a column, which comes in pieces, are the same, or all missing."""
+    """Whether all cells of a column, which comes in pieces, are the same, or all missing, or none."""
     piece = next(pieces)
-    first = piece.iloc[0]
+    first = piece.iloc[0] if len(piece) else None
     return all(
         bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
     )
