@@ -20,6 +20,7 @@ from parties.commands.console import (
     Insecure,
     RunFile,
     print_result,
+    print_trained,
     stderr,
     terminal_of_command,
 )
@@ -79,10 +80,7 @@ def _root(
 def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, form: Format) -> None:
     with terminal_of_command() as terminal:
         folder = job(run_file, insecure=insecure, terminal=terminal)
-        report = folder.path / "report.html"
-        made = {"report": str(report)} if report.exists() else {}
-        then = f"opboost predict {run_file}{' --insecure' * insecure}"
-        print_result(form, run_folder=str(folder.path), **made, next=then)
+        print_trained(form, folder, f"opboost predict {run_file}{' --insecure' * insecure}")
 
 
 @app.command("party-a")

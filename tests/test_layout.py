@@ -52,6 +52,7 @@ STEPS = (
         f"opboost.{step}"
         for step in (
             "column_positions",
+            "label_noise",
             "desensitize",
             "map_analysis",
             "mechanism_settings",
@@ -62,6 +63,7 @@ STEPS = (
             "preprocess",
             "ranking",
             "routing",
+            "uplift",
         )
     ),
 )

@@ -11,8 +11,8 @@ from opboost.errors import ParameterError
 
 # What stands under `not_protected` where new records may be answered for from their exact values.
 ROUTED_ANSWERS = (
-    "new records that are scored in mode routed: every split test is answered exactly, one bit per test and record, "
-    "without differential privacy"
+    "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
+    "per test and record, without differential privacy"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.

@@ -16,6 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from parties.jobs.life_cycle import Terminal
+    from parties.runs.run_folder import RunFolder
 
 stderr = Console(stderr=True)
 
@@ -64,6 +65,17 @@ def terminal_of_command() -> Iterator[Terminal]:
         lines = "\n  ".join([f"error: {error}", *notes_on(error)])
         stderr.print(lines, style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+def print_trained(form: Format, folder: RunFolder, then: str) -> None:
+    """Print where a finished run lies and the next command, and for people also how it scores held-out records."""
+    if (folder.path / "held_out.json").exists() and form is Format.TEXT:
+        from parties.commands.printing import print_uplift
+
+        print_uplift(folder)
+    report = folder.path / "report.html"
+    made = {"report": str(report)} if report.exists() else {}
+    print_result(form, run_folder=str(folder.path), **made, next=then)
 
 
 def print_result(form: Format, **facts: object) -> None:

@@ -26,7 +26,7 @@ _LEAKAGE = (
         "record values",
         "none",
         "ranks of desensitized values, and where B shares codes these values on the mapped domain, within the "
-        "guarantee; new records scored in mode routed: one exact bit per test",
+        "guarantee; held-out records and mode routed: one exact bit per test",
     ),
     (
         "changes of values",

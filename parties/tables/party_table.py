@@ -22,7 +22,7 @@ from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
-from parties.tables.data_files import named, reporting_faults, stamp_of
+from parties.tables.data_files import file_digest, named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds
@@ -115,10 +115,12 @@ def read_table(
     needs_label: bool,
     duplicates: Duplicates = "refuse",
     by_column: bool = False,
+    cache: Path | None = None,
 ) -> PartyTable:
     """Read a CSV (plain or compressed) or Parquet file.
 
-    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for.
+    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for. What
+    they are encoded to may be kept in folders of `cache`.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.tables.record_ids`.
@@ -136,7 +138,9 @@ def read_table(
         frame = read_cells(read_stored(path, [schema.label]), schema, path)
     if is_stored:
         kept = _stored_ids(path, schema, duplicates)
-        columns = StoredColumns(path, kept.rows, stamp, schema)
+        # What is kept is the encoding of cells as they stand in the file.
+        content = cache / file_digest(path) if cache and not schema.format.changes_cells else None
+        columns = StoredColumns(path, kept.rows, stamp, content, schema)
         return _labelled(PartyTable(kept.ids, columns), path, frame, schema, kept.rows, needs_label=needs_label)
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)

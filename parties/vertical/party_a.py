@@ -21,6 +21,7 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
+from parties.vertical.held_out_score import score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -70,9 +71,12 @@ def train_jointly(
             guarantees=guarantees,
             routers=routers,
             history=trained.history,
-            fit=fit,
+            fits=() if fit is None else (fit,),
             choice=trained.choice,
         )
+        if job.held_out is not None:
+            phase.enter("scoring held-out records")
+            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -99,7 +103,7 @@ def _grow(
 
         return train(
             columns,
-            job.labels,
+            job.labels if job.noised_labels is None else job.noised_labels,
             job.weights,
             loss=job.loss,
             parameters=job.parameters,
@@ -110,6 +114,7 @@ def _grow(
             left_open=job.left_open,
             seed=job.seed,
             on_round=on_round,
+            leaf_labels=None if job.noised_labels is None else job.labels,
         )
 
 

@@ -21,6 +21,10 @@ MAX_COLUMNS = 1 << 16
 MAX_CODE_BYTES = 125_001
 
 
+# Passive parties of a run, and one more.
+MAX_PARTIES = 1 << 10
+
+
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
 MAX_TESTS = 1 << 20
 
