@@ -77,7 +77,9 @@ class PartyRun(Section):
     table_schema: Path = Field(alias="schema", description="Schema file of the data.")
     secret_key: Path | None = Field(None, description="This party's secret key file.")
     timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
-    wait: float = Field(60.0, gt=0, le=_WEEK_S, description="Seconds to look for the peers after the start.")
+    wait: float = Field(
+        60.0, gt=0, le=_WEEK_S, description="Seconds to look for the peers, and for one that is gone to come back."
+    )
     stall: float = Field(
         900.0,
         gt=0,

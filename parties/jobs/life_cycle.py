@@ -59,7 +59,9 @@ class TrainingRun:
         """Whether the run is finished on all sides, as far as this party knows; then the terminal is told."""
         folder, run = self.folder, self.run
         state = folder.state(self.path, party=run.party, role=run.role)
+        # Whoever did not confirm its share, or the trees that it was sent, may still need this party.
         is_over = state is RunState.FINISHED and not Journal.is_open(folder.path)
+        is_over = is_over and not folder.read_json("meta.json").get("unconfirmed")
         if is_over:
             finished = folder.read_json("meta.json")["finished"]
             self.terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")

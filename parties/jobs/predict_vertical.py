@@ -21,12 +21,20 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.tables.sorted_ids import Duplicates
-from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_client import (
+    Evaluation,
+    FinishedBatches,
+    Statuses,
+    predict_jointly,
+    predict_locally,
+    session,
+)
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
@@ -97,17 +105,23 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            predictions, status = predict_jointly(
-                model,
-                table.index,
-                own,
+            finished = FinishedBatches()
+            predictions, status = with_restarts(
                 channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=terminal.progress,
-                evaluate=evaluate,
+                lambda: predict_jointly(
+                    model,
+                    table.index,
+                    own,
+                    channels,
+                    party=run.party,
+                    run_id=run.run_id,
+                    desensitized=mode == "desensitized",
+                    reveal=run.reveal.words(),
+                    progress=terminal.progress,
+                    evaluate=evaluate,
+                    finished=finished,
+                ),
+                log,
             )
         if reasons:
             predictions, contributions = predictions[:, 0], predictions[:, 1:]
@@ -116,7 +130,9 @@ def predict_active(
             written = written.join(reason_table(model.ensemble, contributions, reasons))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
-        scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
+        if run.reveal.words() is None:
+            # Of few records, metrics and curves tell exact scores.
+            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target)
     return target
 
@@ -178,7 +194,9 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        with_restarts(
+            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress), log
+        )
         log.step(
             "answered",
             f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",

@@ -331,6 +331,24 @@ def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_
     assert sorted(found["prediction"]) == sorted(best["prediction"].round(1))
 
 
+def test_beside_coarse_scores_no_file_compares_exact_ones_with_labels(sites: Any, tmp_path: Path) -> None:
+    few = [f"k{i:04}" for i in range(8)]
+    kept = [sites.bank.run_folder / name for name in ("fit.json", "metrics.json")]
+    with serving(sites) as service:
+        exact = predict(sites, tmp_path / "exact.csv", ids=few)["prediction"].tolist()
+        # Eight records are a calibration bin each.
+        means = [mean for mean, *_ in json.loads(kept[0].read_text())["records scored in mode routed"]["calibration"]]
+        assert sorted(means) == sorted(exact)
+        before = [path.read_text() for path in kept]
+        sites.bank.run["reveal"] = {"round": 1}
+        try:
+            predict(sites, tmp_path / "rounded.csv", ids=few[:6])
+        finally:
+            sites.bank.run.pop("reveal")
+        assert service.stop()[0] == 0
+    assert [path.read_text() for path in kept] == before
+
+
 def test_only_one_process_serves_a_run_and_only_one_that_is_trained(sites: Any, tmp_path: Path) -> None:
     path = sites.shop.write()
     with StopSignals() as signals:
