@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.errors import DataError, ParameterError
+from opboost.errors import DataError, ParameterError, nearest
 from opboost.trees.kernels.concordance import count_pairs
 from opboost.trees.losses import (
     AbsoluteError,
@@ -220,7 +220,8 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     """
     known = _metrics(loss)
     if name not in known:
-        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; use {', '.join(known)}")
+        use = f"use {', '.join(known)}{nearest(name, known)}"
+        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; {use}")
     return known[name]
 
 

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 
 from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
 from opboost.desensitize import ColumnMechanism
+from opboost.errors import nearest
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
@@ -53,7 +54,7 @@ class LimitSection(Section):
 class BudgetSection(LimitSection):
     """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
-    columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
+    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
     cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
@@ -68,7 +69,8 @@ class BudgetSection(LimitSection):
         """The limits, checked against the columns there are."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
-            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
+            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
         columns = {name: own.limit() for name, own in self.columns.items()}
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 
@@ -186,7 +188,7 @@ class PassiveRun(_Run):
     )
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
-    serve: ServeSection = Field(ServeSection(), description="RateLimits on predictions.")
+    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @property
     def wiring(self) -> Wiring:

@@ -18,6 +18,7 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.tables.blocks import id_keys
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
@@ -109,7 +110,8 @@ def _check_passive(
 def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checklist) -> tuple[PartyTable, TableSchema]:
     schema, ignore = read_schema(run.table_schema)
     source = data or run.data
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
     return table, schema
 

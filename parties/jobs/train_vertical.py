@@ -26,7 +26,7 @@ from parties.vertical.preparation import PreparedActive, PreparedPassive, prepar
 from parties.vertical.rate_limits import Allowance
 from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.warm_up import warm_drawing, warm_training
+from parties.vertical.warm_up import compiled_before, warm_drawing, warm_training
 from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
@@ -178,6 +178,8 @@ def _train(
 ) -> int:
     """Align records and train on the common ones; returns their number."""
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+        if not compiled_before():
+            place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)

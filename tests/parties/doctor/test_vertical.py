@@ -231,7 +231,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {
         {"settings": "learning_rate must be a number"},
     ),
     "no schema": ("bank", lambda s: s.run.update({"schema": "none.yaml"}), {"schema": "none.yaml cannot be read"}),
-    "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: Extra inputs"}),
+    "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: is no key here"}),
 }
 
 
