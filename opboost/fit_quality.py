@@ -36,7 +36,7 @@ class FitQuality:
     Attributes
     ----------
     basis : str
-        Which rows: ``training rows``, ``held-out rows``, or how they were scored later.
+        Which rows: ``training rows``, ``validation rows``, ``held-out records``, or how they were scored later.
     n_rows : int
     metrics : dict of str to float
     metric : str
@@ -78,7 +78,7 @@ def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, 
 def training_quality(
     trained: TrainedTrees, ensemble: Ensemble, labels: Values, is_held_out: NDArray[np.bool_] | None
 ) -> FitQuality | None:
-    """Fit of a model on the rows held out of its training, or on the training rows where there are none.
+    """Fit of a model on the rows that it was stopped early by, or on the training rows where there are none.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def training_quality(
     """
     rows = np.arange(len(labels)) if is_held_out is None else np.flatnonzero(is_held_out)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64)]
-    basis = "training rows" if is_held_out is None else "held-out rows"
+    basis = "training rows" if is_held_out is None else "validation rows"
     return model_quality(ensemble, lambda some: _features(trained, ensemble, rows[some]), labels[rows], basis=basis)
 
 

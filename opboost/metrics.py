@@ -229,6 +229,18 @@ def default_metric(loss: Loss) -> str:
     return next(iter(_metrics(loss)))
 
 
+def main_metric(loss: Loss) -> Metric:
+    """The first of an objective's usual metrics; where labels have a single value, what chance would give."""
+    match loss:
+        case SquaredError():
+            return Metric("r2", _or_chance(r2, 0.0), is_higher_better=True)
+        case Softmax() | Ordinal():
+            return Metric(
+                "accuracy", lambda labels, p: float(np.mean(labels == p.argmax(axis=1))), is_higher_better=True
+            )
+    return _metrics(loss)["auc" if isinstance(loss, Logistic) else default_metric(loss)]
+
+
 def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
     """The usual metrics of an objective; the first one is the main one."""
     match loss:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
 from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
-from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
+from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
@@ -185,13 +185,15 @@ def train(
     left_open: frozenset[str] = frozenset(),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
+    leaf_labels: Values | None = None,
 ) -> TrainedTrees:
     """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
     their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
-    parameters in `left_open` are set as suits noise.
+    parameters in `left_open` are set as suits noise. With `leaf_labels`, `labels` decide on everything but the leaves'
+    values and the base scores, which are fitted to these.
 
     Raises
     ------
@@ -215,13 +217,14 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     parameters.check_objective(loss)
-    weights = parameters.weighted(labels, weights, loss)
-    is_corrected = correct_noise and loss.predicts_labels and is_trained.sum() >= LEAST_ROWS
+    plain, weights = weights, parameters.weighted(labels, weights, loss)
+    is_fitted = is_trained & (weights > 0)
+    is_corrected = correct_noise and loss.predicts_labels and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
-    filled = fill(binned, sources, labels, weights, is_trained, recipe, n_columns=len(columns))
+    filled = fill(binned, sources, labels, weights, is_fitted, recipe, n_columns=len(columns))
     table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
         held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
@@ -232,20 +235,19 @@ def train(
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
     boost = boost_with_xgboost if engine == "xgboost" else boost_table
+    shared: dict[str, Any] = {"loss": loss, "constraints": limits, "alternates": alternates, "seed": seed}
     with at_most_threads(parameters.n_jobs):
         trees, history = boost(
-            table,
-            labels,
-            weights,
-            parameters,
-            loss=loss,
-            base_scores=base_scores,
-            constraints=limits,
-            held_out=held_out,
-            alternates=alternates,
-            seed=seed,
-            on_round=on_round,
+            table, labels, weights, parameters, base_scores=base_scores, held_out=held_out, on_round=on_round, **shared
         )
+        if leaf_labels is not None:
+            if engine == "xgboost" or limits.monotone.any():
+                raise ParameterError("leaves cannot be fitted anew with XGBoost or monotone constraints")
+            loss.check_labels(leaf_labels)
+            labels, weights = leaf_labels[is_trained], parameters.weighted(leaf_labels, plain, loss)[is_trained]
+            if parameters.base_score is None:
+                base_scores = loss.initial_scores(labels, weights)
+            trees = refit_table(trees, table, labels, weights, parameters, base_scores=base_scores, **shared)
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 

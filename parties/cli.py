@@ -20,6 +20,7 @@ from parties.commands.console import (
     Insecure,
     RunFile,
     print_result,
+    print_trained,
     stderr,
     terminal_of_command,
 )
@@ -78,7 +79,7 @@ def _root(
 def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, form: Format) -> None:
     with terminal_of_command() as terminal:
         folder = job(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+        print_trained(form, folder)
 
 
 @app.command("party-a")

@@ -51,6 +51,7 @@ STEPS = (
         f"opboost.{step}"
         for step in (
             "column_positions",
+            "label_noise",
             "desensitize",
             "map_analysis",
             "mechanism_settings",
@@ -61,6 +62,7 @@ STEPS = (
             "preprocess",
             "ranking",
             "routing",
+            "uplift",
         )
     ),
 )

@@ -39,7 +39,7 @@ class Evidence:
     ----------
     label_numbers : ndarray of float32, shape (n_rows, 0 or 1)
         A label that is a number, standardised.
-    label_states : ndarray of uint8, shape (n_rows, 0 or 1)
+    label_states : ndarray of uint8 or wider, shape (n_rows, 0 or 1)
         A label that is a class.
     n_classes : int
         Of the label; 0 for a number.
@@ -48,7 +48,7 @@ class Evidence:
     """
 
     label_numbers: NDArray[np.float32]
-    label_states: NDArray[np.uint8]
+    label_states: NDArray[np.unsignedinteger]
     n_classes: int
     numbers: NDArray[np.float32]
 
@@ -57,7 +57,9 @@ class Evidence:
         """Labels, classes ``0 .. n_classes - 1`` or numbers where there are none, and numbers of own columns."""
         if n_classes:
             empty = np.empty((len(labels), 0), np.float32)
-            return cls(empty, labels.astype(np.uint8)[:, None], n_classes, standardised(numbers))
+            return cls(
+                empty, labels.astype(np.min_scalar_type(n_classes - 1))[:, None], n_classes, standardised(numbers)
+            )
         label_numbers = standardised(labels[:, None])
         return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, standardised(numbers))
 

@@ -40,14 +40,14 @@ class Observed:
     ----------
     released : ndarray of uint8, shape (n_rows, n_sources)
         Released states.
-    states : ndarray of uint8, shape (n_rows, n_exact)
+    states : ndarray of uint8 or wider, shape (n_rows, n_exact)
         States of exact variables.
     numbers : ndarray of float32, shape (n_rows, n_numbers)
         Of about unit variance; NaN says nothing.
     """
 
     released: States
-    states: States
+    states: NDArray[np.unsignedinteger]
     numbers: Floats
 
     def __len__(self) -> int:

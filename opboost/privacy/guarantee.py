@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from opboost.errors import ParameterError
 
 # What stands under `not_protected` where new records may be answered for from their exact values.
 ROUTED_ANSWERS = (
-    "new records that are scored in mode routed: every split test is answered exactly, one bit per test and record, "
-    "without differential privacy"
+    "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
+    "per test and record, without differential privacy"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -130,8 +131,8 @@ class Guarantee:
             return f"No privacy guarantee. {self.protected}"
         secure = "" if self.is_secure else " Drawn from seeded bits: NOT FOR RELEASE."
         return (
-            f"{self.notion}: {self.protected} Neighbouring records lose at most {self.epsilon:.4g}, any two records "
-            f"at most {self.domain_loss:.4g}. Not protected: {'; '.join(self.not_protected)}.{secure}"
+            f"{self.notion}: {self.protected} Neighbouring records lose at most {rounded_up(self.epsilon)}, any two "
+            f"records at most {rounded_up(self.domain_loss)}. Not protected: {'; '.join(self.not_protected)}.{secure}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def compose(
         bits = sum(column.cell_bits for column in local)
         listed.append(
             "the cell of each value released by a Local-Map: its index is published exactly, and so is the value where "
-            f"the cell has one point; over all columns, {bits:.4g} bits of every record"
+            f"the cell has one point; over all columns, {rounded_up(bits)} bits of every record"
         )
     if not bounds_are_public:
         listed.append("the extremes of the columns, because their bounds were taken from the data")
@@ -235,6 +236,15 @@ def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
     counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
     listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
     return replace(guarantee, not_protected=tuple(listed))
+
+
+def rounded_up(loss: float, digits: int = 4) -> str:
+    """A loss in so many digits, rounded up; a billionth more than a number that has them counts as that number."""
+    if not 0 < loss < math.inf:
+        return f"{loss:g}"
+    return (
+        f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))):.{digits}g}"
+    )
 
 
 def _check_losses(*losses: float) -> None:

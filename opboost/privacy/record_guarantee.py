@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from opboost.errors import ParameterError, check_choice
-from opboost.privacy.guarantee import plain_values
+from opboost.privacy.guarantee import plain_values, rounded_up
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
@@ -94,10 +94,11 @@ class RecordGuarantee:
         if self.notion == "none":
             text = "No privacy guarantee."
         else:
-            at_delta = f" at delta {self.delta:.3g}" if self.delta else ""
+            at_delta = f" at delta {rounded_up(self.delta, 3)}" if self.delta else ""
             text = (
-                f"{self.notion}: epsilon {self.epsilon:.4g}{at_delta} ({self.account}), between {self.neighbours}. "
-                f"{self.protected} {self._weaker_words}Not protected: {'; '.join(self.not_protected)}."
+                f"{self.notion}: epsilon {rounded_up(self.epsilon)}{at_delta} ({self.account}), between "
+                f"{self.neighbours}. {self.protected} {self._weaker_words}Not protected: "
+                f"{'; '.join(self.not_protected)}."
             )
         if self.claimed_epsilon is not None:
             text += f" The publication claims epsilon {self.claimed_epsilon:.4g}."
@@ -111,7 +112,7 @@ class RecordGuarantee:
 
     @property
     def _weaker_words(self) -> str:
-        return "".join(f"Against {one.against}, epsilon is {one.epsilon:.4g}. " for one in self.weaker)
+        return "".join(f"Against {one.against}, epsilon is {rounded_up(one.epsilon)}. " for one in self.weaker)
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""

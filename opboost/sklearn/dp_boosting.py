@@ -88,6 +88,7 @@ class _DPBoosting(DividedRows):
         self.guarantee_ = self._guarantee(
             task,
             epsilon=by_gaussian(done.releases, self.delta) if done.releases else math.inf,
+            delta=self.delta,
             account="exact Gaussian composition" if done.releases else "no noise",
             is_secure=bits.is_secure,
         )

@@ -140,7 +140,9 @@ class _DPBoost(DividedRows):
         if not is_printed:
             epsilon = by_pure(spent) if spent else math.inf
             account = "pure composition" if spent else "no noise"
-            self.guarantee_ = self._guarantee(task, epsilon=epsilon, account=account, is_secure=bits.is_secure)
+            self.guarantee_ = self._guarantee(
+                task, epsilon=epsilon, delta=0.0, account=account, is_secure=bits.is_secure
+            )
             return
         epsilon = replacement_epsilon(
             task.epsilon, self._printed_sensitivity(settings.max_grad), max_grad=settings.max_grad
@@ -148,6 +150,7 @@ class _DPBoost(DividedRows):
         self.guarantee_ = self._guarantee(
             task,
             epsilon=epsilon,
+            delta=0.0,
             account="pure composition",
             is_secure=bits.is_secure,
             claimed=task.epsilon,

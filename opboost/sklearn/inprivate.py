@@ -148,6 +148,7 @@ class _InPrivate(DividedRows):
         self.guarantee_ = self._guarantee(
             task,
             epsilon=by_pure(inprivate.releases(settings, epsilon) * len(targets)) if is_proven else math.inf,
+            delta=0.0,
             account="pure composition" if is_proven else "no proof" if is_printed else "no noise",
             is_secure=bits.is_secure,
             claimed=task.epsilon if is_printed else None,

@@ -22,7 +22,9 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import Guarantee, nothing_released
-from opboost.schema import ColumnSchema, Missing
+from opboost.schema import Missing
+from opboost.sklearn.data_frames import FrameEncoder, as_frame
+from opboost.sklearn.passive_columns import passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
@@ -33,6 +35,7 @@ from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
+from parties.vertical.release_offer import offered_names
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -102,8 +105,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
         ends if it returns True.
         """
+        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
         matrix, targets = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
+            self, self._encoded(X), y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
         )
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         loss, labels = self._learn_labels(targets)
@@ -113,7 +117,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if len(eval_set) > 1:
             raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
         parts = [(matrix[is_used], labels[is_used], weights[is_used])]
-        for pair in eval_set:
+        for table, truth in eval_set:
+            pair = self._encoded(table), truth
             rows, truth = validate_data(self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             parts.append((rows, self._numbered(truth), np.ones(len(rows))))
         matrix, labels, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -153,7 +158,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self._mechanisms = self._plan(X)
         categorical = self._categorical()
         seed = seed_of(self.random_state)
-        table = pd.DataFrame(X, columns=list(self._names))
+        table = self._encoder.decode(X, self._names)
         active = ActiveJob(
             party=_ACTIVE,
             run_id="fit",
@@ -173,7 +178,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             left_open=frozenset(name for name in CALM if getattr(self, name) is None),
             seed=seed,
             on_round=on_round,
-            column_order=self._names,
+            column_order=tuple(self._inputs),
         )
         passive = PassiveJob(
             party=_PASSIVE,
@@ -197,9 +202,11 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _predictions(self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict) -> Values:
         """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
         check_is_fitted(self, "model_")
-        rows: Values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        own, table = self._own(rows), pd.DataFrame(rows, columns=list(self._names))
-        self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
+        rows: Values = validate_data(
+            self, self._encoded(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
+        )
+        own, table = self._own(rows), self._encoder.decode(rows, self._names)
+        self._refuse_missing(rows[:, [self._names.index(one.schema.name) for one in self._mechanisms]])
         if self.prediction == "local":
             return predict_locally(self.model_, own, table, evaluate=evaluate)
         ids = pd.Index([str(row) for row in range(len(rows))], dtype=object)
@@ -225,36 +232,37 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _run(self, active: Callable[[Sequence[Channel]], Any], passive: Callable[[Channel], object]) -> Any:
         return simulate(active, {_PASSIVE: passive} if self._mechanisms else {}, name=_ACTIVE)
 
+    @property
+    def _inputs(self) -> dict[str, str]:
+        """The column that each input of the trees comes from; a passive column of unordered categories has several."""
+        offered = {one.schema.name: offered_names([one], opaque_names=False) for one in self._mechanisms}
+        return {of: name for name in self._names for of in offered.get(name, (name,))}
+
     def _own(self, X: Values) -> dict[str, Values]:
         passive = {mechanism.schema.name for mechanism in self._mechanisms}
         return {name: X[:, i] for i, name in enumerate(self._names) if name not in passive}
 
     def _plan(self, X: Values) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every passive column, in the order of the columns."""
-        bounds = self._positions.bounds(self.bounds)
-        named = self.passive_columns
-        passive = sorted(bounds if named is None else {self._positions.of(column) for column in named})
-        if not passive:
-            if self.epsilon is not None:
-                raise SchemaError(
-                    "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
-                    "Nothing was released"
-                )
-            return ()
-        given = self._parameters_of(MechanismSettings)
-        settings = MechanismSettings(
-            **{**given, "epsilon": DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon}
+        schemas = passive_schemas(
+            self._positions, self.bounds, self.passive_columns, self._encoder, missing=Missing(self.missing)
         )
-        without = [self._names[i] for i in passive if i not in bounds]
-        if without:
+        if not schemas and self.epsilon is not None:
             raise SchemaError(
-                f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as "
-                "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
+                "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
+                "Nothing was released"
             )
-        self._refuse_missing(X[:, passive])
-        known = [(self._names[i], *bounds[i]) for i in passive]
-        schemas = [ColumnSchema(name=n, lower=low, upper=high, missing=Missing(self.missing)) for n, low, high in known]
+        self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
+        if not schemas:
+            return ()
+        epsilon = DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon
+        settings = MechanismSettings(**{**self._parameters_of(MechanismSettings), "epsilon": epsilon})
         return tuple(ColumnMechanism(schema, settings) for schema in schemas)
+
+    def _encoded(self, table: Any) -> Any:
+        """A data frame in numbers; arrays and lists as they are."""
+        frame = as_frame(table)
+        return table if frame is None else self._encoder.encode(frame)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
@@ -263,6 +271,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}
+        names |= self._encoder.categories.keys() - self._encoder.public.keys()
         passive = sorted(names & {mechanism.schema.name for mechanism in self._mechanisms})
         if passive:
             raise ParameterError(

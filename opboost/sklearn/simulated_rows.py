@@ -124,9 +124,9 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         task: PublicTask,
         *,
         epsilon: float,
+        delta: float,
         account: str,
         is_secure: bool,
-        delta: float = 0.0,
         claimed: float | None = None,
         neighbours: str = ADDED_OR_REMOVED,
     ) -> RecordGuarantee:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -136,6 +136,13 @@ class ColumnConstraints:
 
     monotone: Mapping[str, int] = field(default_factory=dict)
     interactions: Sequence[Sequence[str]] = ()
+
+    def among(self, names: Collection[str]) -> ColumnConstraints:
+        """The constraints on some of the columns."""
+        return ColumnConstraints(
+            {name: direction for name, direction in self.monotone.items() if name in names},
+            [[name for name in group if name in names] for group in self.interactions],
+        )
 
     def on(self, names: Sequence[str], *, are_categorical: Sequence[bool], max_delta_step: float) -> Constraints:
         """The same by position.

@@ -16,6 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from parties.jobs.life_cycle import Terminal
+    from parties.runs.run_folder import RunFolder
 
 stderr = Console(stderr=True)
 
@@ -63,6 +64,15 @@ def terminal_of_command() -> Iterator[Terminal]:
     except EXPECTED_ERRORS as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+def print_trained(form: Format, folder: RunFolder) -> None:
+    """Print where a finished run lies, and for people also how it scores held-out records."""
+    if (folder.path / "held_out.json").exists() and form is Format.TEXT:
+        from parties.commands.printing import print_uplift
+
+        print_uplift(folder)
+    print_result(form, run_folder=str(folder.path))
 
 
 def print_result(form: Format, **facts: object) -> None:

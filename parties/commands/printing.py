@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from parties.doctor.check_result import Finding, Status
+from parties.reports.held_out_section import load_uplift, uplift_grid
 from parties.reports.ledger_statement import Statement
 from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
+from parties.runs.run_folder import RunFolder
 from protocols.transport.sanitize import readable
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}
@@ -38,6 +40,14 @@ def print_findings(findings: Sequence[Finding]) -> None:
     n = {status: sum(finding.status is status for finding in findings) for status in Status}
     verdict = "the run may be started" if n[Status.PROBLEM] == 0 else "the run would not succeed"
     typer.echo(f"{n[Status.PROBLEM]} problems, {n[Status.WARNING]} warnings: {verdict}")
+
+
+def print_uplift(folder: RunFolder) -> None:
+    """Print the scores of held-out records."""
+    if (found := load_uplift(folder)) is not None:
+        _print_grid(uplift_grid(found, folder.read_json("meta.json")["party"]))
+        if found.reason:
+            typer.echo(f"not all could be measured: {found.reason}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

@@ -17,7 +17,15 @@ from parties.config.cluster_section import DaskSection
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.model_section import ModelSection
 from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
-from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
+from parties.config.protection import (
+    Epsilon,
+    Finite,
+    GivenBudget,
+    LabelBounds,
+    budgets_of,
+    check_protection,
+    given_budgets,
+)
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
 from parties.config.serve_section import ServeSection
@@ -74,6 +82,11 @@ class _Run(PartyRun):
     data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
+    held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.2,
+        description="Share of the common records that is never released, to score the model on; the same at all "
+        "parties. 0: none; 20,000 records at most.",
+    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     dask: DaskSection = Field(DaskSection(), validate_default=True, description="The cluster, with `engine: dask`.")
 
@@ -107,12 +120,23 @@ class ActiveRun(_Run):
         True, description="Whether to learn through the noise of columns whose codes are shared."
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
+    label_epsilon: Finite | None = Field(
+        None, description="Grows trees on noised labels: what B sees of a record's label loses at most so much."
+    )
+    label_bounds: LabelBounds | None = Field(
+        None, description="Public bounds of labels that are numbers, to which they are clipped for `label_epsilon`."
+    )
+    label_ledger: Path = Field(
+        Path("runs/labels.sqlite"), description="The ledger of noised labels, one for all runs on the same people."
+    )
 
     @property
     def wiring(self) -> Wiring:
         return Wiring(self.passive, {}, self.listen)
 
     def budgets(self) -> Iterator[GivenBudget]:
+        if self.label_epsilon is not None:
+            yield GivenBudget.at("label_epsilon", self.label_epsilon)
         for i, peer in enumerate(self.passive):
             yield from given_budgets(f"passive.{i}.agreed", epsilon=peer.agreed.epsilon)
 
@@ -120,6 +144,11 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.label_epsilon is None and self.label_bounds is not None:
+            raise ValueError("label_bounds go with label_epsilon")
+        is_native = self.engine is None and self.model.engine == "native"
+        if self.label_epsilon is not None and not (is_native and not any(self.model.monotone_constraints.values())):
+            raise ValueError("label_epsilon goes with the native engine, without monotone constraints")
         parties = [self.party, *(peer.name for peer in self.passive)]
         if len(set(parties)) < len(parties):
             raise ValueError(f"parties must have distinct names; found {', '.join(parties)}")

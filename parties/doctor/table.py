@@ -15,7 +15,15 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, read_frame, read_labels, read_table, select
+from parties.tables.party_table import (
+    LABEL_OF_PASSIVE,
+    check_columns,
+    is_constant,
+    read_frame,
+    read_labels,
+    read_table,
+    select,
+)
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates
 
@@ -142,7 +150,7 @@ def _check_column(frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, chec
     check = f"column {schema.name}"
     check_column(frame, schema, clip=use.is_released)
     values, _ = read_numbers(frame[schema.name], schema, clip=False)
-    if len(np.unique(values)) < 2:
+    if is_constant(iter([frame[schema.name]])):
         if use.needs_variety:
             raise TableError(f"column {schema.name!r} is constant; leave it out of the schema")
         checks.add(check, Status.WARNING, f"column {schema.name!r} is constant here")

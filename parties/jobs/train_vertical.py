@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opboost.routing import Router
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
+from parties.ledger.due_cells import Run, here
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -19,8 +21,10 @@ from parties.session.reconnection import with_restarts
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.prediction_server import Answerer
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
-from parties.vertical.release_accounts import account_of, release_once
+from parties.vertical.rate_limits import Allowance
+from parties.vertical.release_accounts import account_of, allowance_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.warm_up import warm_drawing, warm_training
 from protocols.errors import PeerLost, PeerRestarted
@@ -78,6 +82,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         account_of(run, prepared.schema, Task.TRAIN) as account,
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
+        allowance_of(run, log) as allowance,
     ):
 
         def save(share: PassiveShare) -> None:
@@ -89,11 +94,21 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         warm_drawing(prepared.mechanisms)
 
         def work() -> tuple[PassiveShare, int]:
-            job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
+            place = AlignmentPlace(folder.path, log, terminal.progress)
+            job = _agree(prepared, channel, account, place, folder, allowance=allowance)
             job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
             return train(job, channel, save=save, progress=terminal.progress), job.n_rows
 
         share, n_rows = with_restarts([channel], work, log)
+        if (held_out := share.held_out).n_asked:
+            log.step(
+                "held out",
+                f"answered for {held_out.n_answered} of {held_out.n_asked} held-out records, which were not released, "
+                f"with {held_out.n_routed_bits} routed bits",
+                records=held_out.n_asked,
+                answered=held_out.n_answered,
+                routed_bits=held_out.n_routed_bits,
+            )
         for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=n_rows)
@@ -112,7 +127,7 @@ def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[Prepa
 def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
     """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        return nullcontext(prepare_passive(run, path))
+        return nullcontext(prepare_passive(run, path, keeps=True))
     from parties.cluster.passive_preparation import partitioned_passive
 
     return partitioned_passive(run, path)
@@ -124,16 +139,27 @@ def _agree(
     account: Account,
     place: AlignmentPlace,
     folder: RunFolder,
+    *,
+    allowance: Allowance | None,
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
+    job, ids, held_out = prepared.agree(channel, place)
+    run: Run = here
     if not isinstance(prepared, PreparedPassive):
         from parties.cluster.file_blocks import on_cluster
 
-        release = release_once(account, None, folder, place.log, run=on_cluster(prepared.client))
-        return replace(prepared.job(), rng=account.rng, release=release)
-    aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
-    release = release_once(account, aligned.table.ids, folder, place.log)
-    return replace(prepared.job(aligned), rng=account.rng, release=release)
+        run = on_cluster(prepared.client)
+
+    def answerer(router: Router) -> Answerer:
+        assert held_out is not None
+        return Answerer(router, held_out(router), may_route=prepared.run.allow_routed, allowance=allowance)
+
+    return replace(
+        job,
+        rng=account.rng,
+        release=release_once(account, ids, folder, place.log, run=run),
+        held_out=None if held_out is None else answerer,
+    )
 
 
 def _train(
@@ -176,4 +202,4 @@ def _conclude_saved(
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
-    return prepared.n_rows
+    return prepared.n_trained

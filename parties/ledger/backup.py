@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 from parties.errors import LedgerError
@@ -69,9 +70,16 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
         )
     make_folder(path.parent)
     with reporting(path):
-        for file in (path, _head(path), *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
-            if file.exists():
-                file.rename(file.with_name(f"{file.name}.damaged"))
+        there = [
+            file
+            for file in (path, _head(path), *(path.with_name(path.name + log) for log in ("-wal", "-shm")))
+            if file.exists()
+        ]
+        taken = {file.name for file in path.parent.iterdir()}
+        numbered = (".damaged" if n == 1 else f".damaged.{n}" for n in count(1))
+        end = next(end for end in numbered if not any(file.name + end in taken for file in there))
+        for file in there:
+            file.rename(file.with_name(file.name + end))
         for file in (_head(source), source):
             with replacing(path.with_name(file.name)) as unfinished:
                 unfinished.write_bytes(file.read_bytes())

@@ -98,6 +98,21 @@ def ranking(names: Sequence[str], values: Sequence[float], *, x: Axis, alt: str)
     return drawing.svg(alt, legend=False)
 
 
+def intervals(
+    names: Sequence[str], values: Sequence[float], ends: Sequence[tuple[float, float]], *, x: Axis, alt: str
+) -> str:
+    """Points with horizontal error bars, the first on top, and a line at zero."""
+    drawing = _Drawing(x, Axis(label=""), rows=len(names))
+    errors = [(value - low, high - value) for value, (low, high) in zip(values, ends, strict=True)]
+    drawing.axes.errorbar(
+        values, range(len(names)), xerr=list(zip(*errors, strict=True)), fmt="o", color=_SERIES[0], capsize=3
+    )
+    drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
+    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.axes.invert_yaxis()
+    return drawing.svg(alt, legend=False)
+
+
 def standalone(svg: str) -> str:
     """A drawing as a file of its own."""
     return '<?xml version="1.0" encoding="utf-8"?>\n' + svg.replace("</title>", "</title>" + _OWN_STYLE, 1) + "\n"
@@ -113,6 +128,8 @@ class _Drawing:
 
         self._settings: dict[Any, Any] = {
             "svg.fonttype": "none",
+            # A name with two dollar signs is no formula.
+            "text.parse_math": False,
             "font.size": 9,
             "font.family": "sans-serif",
             "text.color": _INK,
@@ -150,11 +167,15 @@ class _Drawing:
 
     def svg(self, alt: str, *, legend: bool) -> str:
         """The drawing as an ``svg`` element that scales with its page and is read out as `alt`."""
+        from matplotlib.text import Text
+
         x_limits, y_limits = self._limits
         if x_limits is not None:
             self.axes.set_xlim(*x_limits)
         if y_limits is not None:
             self.axes.set_ylim(*y_limits)
+        for words in self._figure.findobj(Text):
+            words.set_parse_math(False)
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
         with self._context({**self._settings, "svg.hashsalt": alt}):

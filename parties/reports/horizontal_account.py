@@ -38,7 +38,7 @@ from opboost.privacy.releases import (
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
-from parties.reports.words import number
+from parties.reports.words import loss, number
 
 # Orders and deltas at which the curves are shown.
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
@@ -185,13 +185,13 @@ def account_section(facts: AccountFacts) -> PageSection:
     promise = facts.guarantee
     rows = [
         ("definition", promise.notion),
-        ("epsilon", number(promise.epsilon)),
+        ("epsilon", loss(promise.epsilon)),
         ("delta", f"{promise.delta:.3g}"),
         ("account", promise.account),
         ("neighbours", promise.neighbours),
         ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
     ]
-    rows += [(f"epsilon against {one.against}", number(one.epsilon)) for one in promise.weaker]
+    rows += [(f"epsilon against {one.against}", loss(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
     blocks: list[PageBlock] = [

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from opboost.privacy.guarantee import rounded_up
 from opboost.privacy.record_guarantee import RecordGuarantee
 from parties.config.chain import ChainSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.training_section import TrainingSection, flat
 from parties.ledger.model_ledger import LedgerPosition
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
-from parties.reports.words import number
+from parties.reports.words import loss, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
     if not training.known_workers:
         against += ". Workers do not know each other's public keys, and rely on it not to make up workers"
         if len(promise.weaker) > 1:
-            against += f": if it does, epsilon is {number(promise.weaker[-1].epsilon)}"
+            against += f": if it does, epsilon is {loss(promise.weaker[-1].epsilon)}"
     peers = Observer(
         who="other workers",
         gradients="none: what passes through them is sealed or masked",
@@ -90,7 +91,7 @@ def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
         "own, and can take it out of what it sees"
     )
     if promise.weaker:
-        said += f". Where it is one of the {training.honest}, epsilon is {number(promise.weaker[0].epsilon)}"
+        said += f". Where it is one of the {training.honest}, epsilon is {loss(promise.weaker[0].epsilon)}"
     left = training.threshold - 1
     if left < training.honest:
         said += f". Where only {training.threshold} workers are left in a sum, that leaves {left} against each of them"
@@ -100,9 +101,9 @@ def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
 def _promise(promise: RecordGuarantee) -> str:
     if promise.notion == "none":
         return "nothing: there is no noise"
-    at_delta = f", delta {promise.delta:.3g}" if promise.delta else ""
+    at_delta = f", delta {rounded_up(promise.delta, 3)}" if promise.delta else ""
     certified = "" if promise.certified else ", not certified"
-    return f"epsilon {number(promise.epsilon)}{at_delta} per record{certified}"
+    return f"epsilon {loss(promise.epsilon)}{at_delta} per record{certified}"
 
 
 def _network(what: str) -> Observer:
@@ -173,7 +174,7 @@ def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -
     sees = "sees the sums of one worker alone"
     if run.training.honest is not None:
         worst = max((one.epsilon for one in promise.weaker), default=promise.epsilon)
-        sees += f", with one share of the noise: epsilon against it is {worst:.4g}, and not {promise.epsilon:.4g}"
+        sees += f", with one share of the noise: epsilon against it is {loss(worst)}, and not {promise.epsilon:.4g}"
     return (
         "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
         f"{sees}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
+from parties.reports.held_out_section import held_out_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
@@ -28,6 +29,7 @@ def active_page(facts: ActiveFacts) -> Page:
             "the ranks with: it may be passed on to whom these statistics may be known."
         ),
         sections=(
+            *((held_out_section(facts.uplift, history.party),) if facts.uplift is not None else ()),
             PageSection("Guarantee", tuple(_promises(facts))),
             leakage_section(),
             *fit_sections(facts.fits),
@@ -72,9 +74,26 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
         yield columns_grid(guarantee.columns)
-    yield Prose(
-        "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and is "
-        "told to the passive parties."
+    yield Prose(_label_words(facts))
+    for peer, leak in facts.label_leaks.items():
+        yield Prose(
+            f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
+            f"at most {number(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
+            f"are 0 or 1 with equal chance, it could guess at most {percent(leak.share)}."
+        )
+
+
+def _label_words(facts: ActiveFacts) -> str:
+    if (promise := facts.label_promise) is None:
+        return (
+            "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and "
+            "is told to the passive parties."
+        )
+    drawn = f"{promise.mechanism.replace('_', ' ')} {promise.law}".strip()
+    return (
+        f"The labels have {number(promise.domain_loss)}-label differential privacy against the passive parties: all "
+        f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
+        "Leaves are fitted to the true labels, which stay here with them."
     )
 
 
@@ -87,7 +106,7 @@ def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
-        yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
+        yield Prose("Training scores: scores of rows that the trees were grown on flatter the model.")
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
         yield Figure(

@@ -6,6 +6,7 @@ import math
 
 from opboost.desensitize import ColumnMechanism
 from opboost.privacy.adj_map import AdjMap
+from opboost.privacy.guarantee import rounded_up
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import LocalMap
 from opboost.schema import Kind
@@ -88,7 +89,7 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
         cells = value.cells
         return (
             f"Which of {cells.n_cells} cells of {schema.name} a record lies in is published exactly: "
-            f"{math.log2(cells.n_cells):.3g} bits, and the narrowest cell has {cells.widths.min()} of "
+            f"{rounded_up(math.log2(cells.n_cells), 3)} bits, and the narrowest cell has {cells.widths.min()} of "
             f"{mechanism.settings.domain_size} points. Two records of one cell {apart} are told apart with odds at "
             f"most {most}."
         )

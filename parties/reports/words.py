@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, rounded_up
 from parties.reports.ledger_statement import Spending, Statement
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
@@ -14,7 +14,8 @@ _LEAKAGE = (
     (
         "histogram leakage",
         "none: A builds its histograms on ranks that it holds; B is sent none",
-        "A sees how often each rank occurs among B's noised values, and so their histogram up to the scale",
+        "A sees how often each rank occurs among B's noised values, and so their histogram: on the mapped domain where "
+        "B shares codes, else up to the scale",
     ),
     (
         "model-statistics leakage",
@@ -24,7 +25,8 @@ _LEAKAGE = (
     (
         "record values",
         "none",
-        "ranks of desensitized values, within the guarantee; new records scored in mode routed: one exact bit per test",
+        "ranks of desensitized values, and where B shares codes these values on the mapped domain, within the "
+        "guarantee; held-out records and mode routed: one exact bit per test",
     ),
     (
         "changes of values",
@@ -47,6 +49,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if math.isinf(value):
         return "infinite"
     return f"{value:,.{digits}g}" if abs(value) < 10**6 else f"{value:,.0f}"
+
+
+def loss(epsilon: float) -> str:
+    """Format a privacy loss, rounded up; infinity as a word."""
+    return number(epsilon) if math.isinf(epsilon) else rounded_up(epsilon)
 
 
 def percent(share: float) -> str:
@@ -74,8 +81,8 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
     if guarantee.notion != "none":
         rows = (
             ("definition", guarantee.notion),
-            ("between neighbouring records", f"epsilon {number(guarantee.epsilon)}"),
-            ("between any two records (plain LDP)", f"epsilon {number(guarantee.domain_loss)}"),
+            ("between neighbouring records", f"epsilon {loss(guarantee.epsilon)}"),
+            ("between any two records (plain LDP)", f"epsilon {loss(guarantee.domain_loss)}"),
             ("neighbours", guarantee.neighbours),
             ("unit of distance", guarantee.unit),
             ("certified", "yes" if guarantee.certified else "no"),
@@ -103,11 +110,11 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
             (
                 one.column,
                 f"{one.mechanism.replace('_', ' ')} {one.law}".strip(),
-                number(one.epsilon),
+                loss(one.epsilon),
                 one.unit,
-                number(one.domain_loss),
-                number(one.missing_epsilon) if one.missing_epsilon else "-",
-                f"{one.n_cells} published, {one.cell_bits:.3g} bits, the narrowest of {one.narrowest_cell} points"
+                loss(one.domain_loss),
+                loss(one.missing_epsilon) if one.missing_epsilon else "-",
+                f"{one.n_cells} published, {loss(one.cell_bits)} bits, the narrowest of {one.narrowest_cell} points"
                 if one.n_cells
                 else "-",
             )
@@ -135,11 +142,11 @@ def spent_words(statement: Statement) -> str:
 
 def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column."""
-    costs = ("epsilon per unit", "categories", "cells, bits")
+    kinds = ("epsilon per unit", "categories", "cells, bits")
     counts = ("draws", "used again", "tests resolved", "cells answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
-        ("column", "one unit", *(text for cost in costs for text in (cost, "remaining")), *counts),
+        ("column", "one unit", *(text for kind in kinds for text in (kind, "remaining")), *counts),
         tuple(
             (
                 one.column,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,12 @@ def stamp_of(path: Path) -> tuple[int, int]:
     with reporting_faults(path):
         status = path.stat()
         return status.st_size, status.st_mtime_ns
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with reporting_faults(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_names(path: Path, names: Iterable[str]) -> None:

@@ -20,7 +20,7 @@ from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
 from parties.tables.csv_files import read_csv
-from parties.tables.data_files import named, reporting_faults, stamp_of
+from parties.tables.data_files import file_digest, named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds
@@ -113,10 +113,12 @@ def read_table(
     needs_label: bool,
     duplicates: Duplicates = "refuse",
     by_column: bool = False,
+    cache: Path | None = None,
 ) -> PartyTable:
     """Read a CSV (plain or compressed) or Parquet file.
 
-    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for.
+    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for. What
+    they are encoded to may be kept in folders of `cache`.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.tables.record_ids`.
@@ -134,7 +136,7 @@ def read_table(
         frame = read_stored(path, [schema.label])
     if is_stored:
         kept = _stored_ids(path, schema, duplicates)
-        columns = StoredColumns(path, kept.rows, stamp)
+        columns = StoredColumns(path, kept.rows, stamp, cache and cache / file_digest(path))
         return PartyTable(kept.ids, columns, _own_labels(path, frame, schema, kept.rows))
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
@@ -162,7 +164,7 @@ def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> Sort
 
 def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
     """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
-    constant = [name for name in schema.names if _is_constant(_cells(table.features, name))]
+    constant = [name for name in schema.names if is_constant(_cells(table.features, name))]
     if constant:
         raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
 
@@ -174,7 +176,8 @@ def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
     return iter([features[name]])
 
 
-def _is_constant(pieces: Iterator[pd.Series]) -> bool:
+def is_constant(pieces: Iterator[pd.Series]) -> bool:
+    """Whether all cells of a column, which comes in pieces, are the same, or all missing."""
     piece = next(pieces)
     first = piece.iloc[0]
     return all(
@@ -245,7 +248,12 @@ def read_labels(path: Path, column: pd.Series, name: str) -> Values:
     """The labels as numbers."""
     if not holds_numbers(column):
         raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
-    labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    try:
+        labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, TypeError):
+        raise TableError(
+            f"{path}: label column {name!r} holds cells that are not numbers of double precision"
+        ) from None
     n_bad = int((~np.isfinite(labels)).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")

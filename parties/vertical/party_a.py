@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from pydantic import JsonValue
 
@@ -20,6 +21,7 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
+from parties.vertical.held_out_score import score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -69,9 +71,12 @@ def train_jointly(
             guarantees=guarantees,
             routers=routers,
             history=trained.history,
-            fit=fit,
+            fits=() if fit is None else (fit,),
             choice=trained.choice,
         )
+        if job.held_out is not None:
+            phase.enter("scoring held-out records")
+            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -87,20 +92,30 @@ def _grow(
     columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
-    return train(
-        columns,
-        job.labels,
-        job.weights,
-        loss=job.loss,
-        parameters=job.parameters,
-        constraints=job.constraints,
-        validation=job.validation,
-        engine=job.engine,
-        correct_noise=job.correct_noise,
-        left_open=job.left_open,
-        seed=job.seed,
-        on_round=_watch(channels, job.on_round, progress),
-    )
+    # What comes before the first round, such as the fit of noise correction, reports nothing.
+    with ExitStack() as before_rounds:
+        before_rounds.enter_context(heartbeats(channels))
+        watch = _watch(channels, job.on_round, progress)
+
+        def on_round(report: RoundReport) -> bool | None:
+            before_rounds.close()
+            return watch(report)
+
+        return train(
+            columns,
+            job.labels if job.noised_labels is None else job.noised_labels,
+            job.weights,
+            loss=job.loss,
+            parameters=job.parameters,
+            constraints=job.constraints,
+            validation=job.validation,
+            engine=job.engine,
+            correct_noise=job.correct_noise,
+            left_open=job.left_open,
+            seed=job.seed,
+            on_round=on_round,
+            leaf_labels=None if job.noised_labels is None else job.labels,
+        )
 
 
 def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:

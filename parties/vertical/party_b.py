@@ -28,6 +28,7 @@ from parties.vertical.prediction_server import (
     ReleaseRecords,
     Tally,
     answer_session,
+    answer_until_done,
     prediction_hello,
 )
 from parties.vertical.rank_sender import RankWindow, send_ranks
@@ -43,12 +44,7 @@ ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
 
 
 def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
-    """Refuse to release: the job has no account.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise `ParameterError`: the job has no account."""
     raise ParameterError("this job has no account to release from. Nothing was released")
 
 
@@ -71,8 +67,7 @@ class PassiveJob:
     share_thresholds : bool
         Whether the active party may have the thresholds and the public encoding, and so score alone.
     share_codes : bool
-        Whether the active party may know which codes of the mapped domain the ranks stand for, as it needs to learn
-        through the noise: a function of the release.
+        Whether the active party may know which codes of the mapped domain the ranks stand for.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
     alignment : str
@@ -80,8 +75,7 @@ class PassiveJob:
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the rows.
     release : callable
-        Called when both sides have agreed: makes the release, on an account or, as `drawn_from` does, in a simulation.
-        By default a job only greets.
+        Makes the release once both sides have agreed; by default a job only greets.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
@@ -90,6 +84,10 @@ class PassiveJob:
         Which split tests were resolved before.
     allow_routed : bool
         Whether split tests about new records may be answered from exact values.
+    held_out_share : float
+        Share of the common records that is held out of the release.
+    held_out : callable, optional
+        Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
     redraws : bool
         Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
@@ -111,6 +109,8 @@ class PassiveJob:
     agreed: Terms = field(default_factory=Terms)
     resolved: ResolvedTests = field(default_factory=ResolvedTests)
     allow_routed: bool = True
+    held_out_share: float = 0.0
+    held_out: Callable[[Router], Answerer] | None = None
     redraws: bool = False
 
     @property
@@ -135,13 +135,15 @@ class PassiveJob:
     def hello(self, task: Task = Task.TRAIN) -> Hello:
         """The greeting for the active party."""
         settings = [mechanism.settings for mechanism in self.mechanisms]
+        names = offered_names(self.mechanisms, opaque_names=self.opaque_names)
         plan = Terms(
-            columns=len(self.mechanisms),
+            columns=len(names),
             mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
             law=", ".join(sorted({one.law.value for one in settings})) or None,
             epsilon=max((float(one.epsilon) for one in settings), default=None),
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
+            held_out=self.held_out_share,
         )
         return Hello(
             role=Role.PASSIVE,
@@ -153,7 +155,7 @@ class PassiveJob:
             has_label=self.has_label,
             plan=plan,
             agreed=self.agreed,
-            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
+            names=names,
         )
 
 
@@ -168,11 +170,14 @@ class PassiveShare:
         Of the training release, with the number of split tests that new records are asked.
     n_clipped : dict of str to int
         Per column, values outside the public bounds that were moved to them.
+    held_out : Tally
+        Answers about held-out records.
     """
 
     router: Router
     guarantee: Guarantee
     n_clipped: dict[str, int] = field(default_factory=dict)
+    held_out: Tally = field(default_factory=Tally)
 
 
 def train(
@@ -237,9 +242,10 @@ def train(
         router = Router(job.mechanisms, tests)
         channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")
-        expect(channel, Done)
+        held_out = answer_until_done(None if job.held_out is None else job.held_out(router), channel)
         progress("waiting for the trees", 1, 1)
-        share = PassiveShare(router=router, guarantee=with_tests(guarantee, tests.n_tests), n_clipped=table.n_clipped)
+        guarantee = with_tests(guarantee, tests.n_tests)
+        share = PassiveShare(router=router, guarantee=guarantee, n_clipped=table.n_clipped, held_out=held_out)
         phase.enter("saving its share")
         save(share)
         # The run is over here; an active party that left before it could hear so asks again when it is started again.

@@ -21,6 +21,7 @@ from parties.session.heartbeats import heartbeats
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
+from protocols.transport.codec import MAX_ARRAY_BYTES
 
 # Records per request, unless a passive party takes fewer.
 BATCH_ROWS = 1 << 14
@@ -194,6 +195,11 @@ class Session:
 def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
     """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
     return Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=Terms(reveal=reveal))
+
+
+def most_rows(n_tests: int) -> int:
+    """Records per request whose answers fit into a message."""
+    return min(BATCH_ROWS, MAX_ARRAY_BYTES // max(1, -(-n_tests // 8)))
 
 
 @contextmanager

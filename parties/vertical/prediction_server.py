@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from parties.session.handshake import conversation, greet
 from parties.vertical.rate_limits import Allowance
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Abort, Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
-from protocols.transport.channel import Channel, aborted
+from protocols.transport.channel import Channel, aborted, receive_any
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
 ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
@@ -105,6 +105,18 @@ class Tally:
         self.modes.add("desensitized" if ask.desensitized else "routed")
 
 
+def releases_nothing(
+    mechanisms: Sequence[ColumnMechanism], columns: Sequence[EncodedColumn], ids: pd.Index
+) -> NoReturn:
+    """Refuse to desensitize records.
+
+    Raises
+    ------
+    UnexpectedMessage
+    """
+    raise UnexpectedMessage("desensitized records were asked for where exact answers were due. Nothing was released")
+
+
 class Answerer:
     """Answers requests about one table, within what its owner allows.
 
@@ -113,7 +125,7 @@ class Answerer:
     router : Router
     records : RecordSource
     release : callable
-        Makes the desensitized records.
+        Makes the desensitized records; by default they are refused.
     may_route : bool
         Whether exact bits may leave.
     allowance : Allowance, optional
@@ -127,7 +139,7 @@ class Answerer:
         router: Router,
         records: RecordSource,
         *,
-        release: ReleaseRecords,
+        release: ReleaseRecords = releases_nothing,
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
@@ -223,6 +235,18 @@ def prediction_hello(
         max_rows=max_rows,
         comes_again=comes_again,
     )
+
+
+def answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
+    """Answer the active party's requests within a conversation until it is done; without an answerer, none."""
+    tally = Tally()
+    while not isinstance(message := receive_any([channel])[1], Done):
+        if answerer is None or not isinstance(message, Ask):
+            raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
+        answers = answerer.answer(message)
+        channel.send(answers)
+        tally.count(message, answers, answerer.n_tests)
+    return tally
 
 
 def answer_session(

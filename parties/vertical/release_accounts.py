@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pandas as pd
 
@@ -44,14 +44,7 @@ def answerer_of(
 
     With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
     """
-    limits = run.serve
-    with ExitStack() as stack:
-        account = stack.enter_context(account_of(run, schema, Task.PREDICT))
-        allowance = None
-        if limits.has_limits:
-            allowance = stack.enter_context(Allowance(allowance_path(run.ledger.path), limits, run.active.name))
-            if behind_s := allowance.seconds_behind():
-                log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
+    with account_of(run, schema, Task.PREDICT) as account, allowance_of(run, log) as allowance:
         yield Answerer(
             router,
             records,
@@ -60,6 +53,18 @@ def answerer_of(
             allowance=allowance,
             max_rows=run.serve.batch_rows,
         )
+
+
+@contextmanager
+def allowance_of(run: PassiveRun, log: RunLog) -> Iterator[Allowance | None]:
+    """How much the run's active party may ask for; None without limits."""
+    if not run.serve.has_limits:
+        yield None
+        return
+    with Allowance(allowance_path(run.ledger.path), run.serve, run.active.name) as allowance:
+        if behind_s := allowance.seconds_behind():
+            log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
+        yield allowance
 
 
 def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunLog, *, run: Run = here) -> ReleaseTable:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import ParameterError
@@ -19,7 +20,7 @@ from parties.storage.spool import WINDOW_ROWS
 from parties.tables.blocks import Block, cut
 from parties.vertical.shared_codes import codes_that_occur
 from protocols.errors import UnexpectedMessage
-from protocols.messages.fields import MAX_COLUMNS
+from protocols.messages.fields import MAX_COLUMNS, ColumnNames
 from protocols.messages.vertical import Held, Offer, OfferedColumn
 from protocols.transport.codec import encode
 
@@ -147,7 +148,7 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
     Raises
     ------
     ParameterError
-        If there are more than an offer can have.
+        If there are more than an offer can have, or one is not fit to travel.
     """
     names = [name for mechanism in mechanisms for name in _names(mechanism.schema)]
     if len(names) > MAX_COLUMNS:
@@ -155,7 +156,16 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
             f"{len(names)} columns of ranks would be released, one for every category of an unordered column; at most "
             f"{MAX_COLUMNS} can be. Nothing was sent"
         )
-    return tuple(f"c{c}" for c in range(len(names))) if opaque_names else tuple(names)
+    if opaque_names:
+        return tuple(f"c{c}" for c in range(len(names)))
+    try:
+        return TypeAdapter(ColumnNames).validate_python(tuple(names))
+    except ValidationError as error:
+        raise ParameterError(
+            f"{error.error_count()} names of columns cannot travel as they are: at most 200 characters, none of them a "
+            "control character, are allowed, with its category for an unordered column. Rename them, or let them "
+            "travel under numbers (`opaque_names`). Nothing was sent"
+        ) from None
 
 
 def offer_digest(offer: Offer) -> str:

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.channel import MOST_CELLS, ColumnRelease
 from opboost.denoise.sources import MOST_CATEGORIES
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
@@ -30,8 +30,9 @@ from protocols.messages.vertical import Offer, OfferedColumn
 # Bytes of all codes that an offer shares, half of what a header holds: more are not shared.
 MOST_CODE_BYTES = 16 << 20
 
-# Cells, and points of the widest ones, of all mechanisms that the receiver builds: columns beyond are not corrected.
-MOST_HELD = 1 << 22
+# Numbers of all mechanisms that the receiver builds, and of the channels to their true states: columns beyond are not
+# corrected. A mixture holds as many for each of its classes, in single precision: 1.7 GB in all, or 500 wide columns.
+MOST_HELD = 1 << 23
 
 _CODES = IntegerDomain(0, 1)
 
@@ -82,8 +83,8 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
             members = offer.columns[len(found) : len(found) + n_members]
             if len(members) < n_members:
                 raise ParameterError(f"{len(offer.columns)} columns are fewer than the guarantee's")
-            n_held += _held(promise)
             is_usable = n_members <= MOST_CATEGORIES and all(one.n_ranks and one.codes is not None for one in members)
+            n_held += _held(promise, members) if is_usable else 0
             if n_held > MOST_HELD or not is_usable:
                 found += [None] * n_members
                 continue
@@ -96,12 +97,14 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
     return tuple(found)
 
 
-def _held(promise: ColumnGuarantee) -> int:
-    """How many numbers the column's mechanism holds: its cells, and the points of one."""
-    if "theta" not in promise.parameters:
-        return 1
-    theta = _whole(promise, "theta", 1)
-    return theta + _whole(promise, "domain_size", 2) // theta
+def _held(promise: ColumnGuarantee, members: Sequence[OfferedColumn]) -> int:
+    """How many numbers a column's channel holds, and its mechanism: its cells, and the points of one."""
+    if promise.mechanism == RandomisedResponse.name:
+        return len(members) ** 2
+    n_points = _whole(promise, "domain_size", 2)
+    n_states = min(n_points, MOST_CELLS) * min(members[0].n_ranks, MOST_CELLS)
+    theta = _whole(promise, "theta", 1) if "theta" in promise.parameters else 0
+    return n_states + theta + (n_points // theta if theta else 0)
 
 
 def _mechanism(promise: ColumnGuarantee) -> OrderPreservingMap | RandomisedResponse:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
@@ -23,12 +24,23 @@ from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Hello, Role, Task, Terms
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOutRecords:
+    """Records outside the training table: ids, the active party's columns by name, and labels."""
+
+    ids: pd.Index
+    own: Mapping[str, Values]
+    labels: Values
+
+
 class Grower(Protocol):
     """Grows trees where the active party's rows lie, from the passive parties' columns alone."""
 
     @property
     def n_rows(self) -> int: ...
-    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees: ...
+    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees:
+        """The trees; of own columns alone where none was received."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +55,18 @@ class ActiveJob:
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
         Like the rows of `own`, empty where `grow` has them.
+    noised_labels : ndarray of float64, shape (n_rows,), optional
+        Labels that decide on everything but the leaves, and so on everything that peers see.
     loss : Loss
     parameters : BoostingParameters
     constraints : ColumnConstraints
         On own columns and on passive parties', by the names that these go by.
     validation : ValidationPlan, optional
-        Rows to hold out of training.
+        Rows to stop early by.
+    held_out_share : float
+        Share of the common records that is held out of training.
+    held_out : HeldOutRecords, optional
+        These records, once they are chosen; they are not among `n_rows`.
     engine : {"native", "xgboost"}
         What grows the trees.
     grow : Grower, optional
@@ -81,8 +99,11 @@ class ActiveJob:
     weights: Values
     loss: Loss
     parameters: BoostingParameters
+    noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
+    held_out_share: float = 0.0
+    held_out: HeldOutRecords | None = None
     engine: Engine = "native"
     grow: Grower | None = None
     correct_noise: bool = True
@@ -122,7 +143,7 @@ class ActiveJob:
             n_rows=self.n_rows,
             alignment=self.alignment,
             has_label=True,
-            plan=Terms(objective=self.loss.name, tests=self.most_tests),
+            plan=Terms(objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )

@@ -21,6 +21,10 @@ MAX_COLUMNS = 1 << 16
 MAX_CODE_BYTES = 125_001
 
 
+# Passive parties of a run, and one more.
+MAX_PARTIES = 1 << 10
+
+
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
 MAX_TESTS = 1 << 20
 
@@ -59,7 +63,11 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Word = Annotated[str, Field(max_length=200)]
 
 
-ColumnNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+# Names of columns stand in reports and in files of predictions: no line breaks, nothing that a terminal obeys.
+ColumnName = Annotated[Name, Field(pattern=r"^\P{Cc}+$")]
+
+
+ColumnNames = Annotated[tuple[ColumnName, ...], Field(strict=False, max_length=MAX_COLUMNS)]
 
 
 Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]

@@ -16,19 +16,21 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
     │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.alignment.id_proof`)
     │ ───────── IdConfirmation ────────► │
+    │ ◄──────── [HeldOutShares] ─ · · · ►│   which records are held out; then greetings and proofs about the others
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │ ──────────── [MoreRanks] ─ · · · ► │   one per so many chunks that were taken, so that few wait
     │              (A grows trees)       │
     │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
     │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
+    │ ◄─ · · · ─ [Ask], [Answers] ─ · ·► │   about the held-out records, as in prediction
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
-A run in which a party was started again goes through the same sequence: the same records are found, in the same order
-(both keep their random bytes); B sends the same release, without the ranks that A holds; A trains the same trees, or,
-where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is answered with
-a `Hello`, and whoever was waiting waits on.
+A run in which a party was started again goes through the same sequence: the same records are found and held out, in the
+same order; B sends the same release, without the ranks that A holds; A trains the same trees, or, where it has saved
+the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is answered with a `Hello`, and
+whoever was waiting waits on.
 
 Prediction, one round trip per batch::
 
@@ -69,8 +71,17 @@ from protocols.messages.fields import (
     TestFlags,
     Word,
 )
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HeldOutShares,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+)
 from protocols.messages.message import Message
+from protocols.messages.signs_of_life import Heartbeat, Received
 
 
 class Role(StrEnum):
@@ -102,10 +113,9 @@ class Terms(Message):
     """What a party does in a run, or what was agreed that it does; None where nothing was said.
 
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
-    `reveal`, how coarse the scores are that it lets out (prediction only).
-    Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
-    budget of a column per point of its mapped domain, and that of all columns between neighbouring records, which
-    differ by one step of its own in every column.
+    `reveal`, how coarse the scores are that it lets out (prediction only). Both say `held_out`, a share of the records.
+    Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, and the largest
+    budgets of a column per point of its mapped domain and of all columns between records one step apart in each.
     """
 
     kind: ClassVar[str] = "terms"
@@ -118,6 +128,7 @@ class Terms(Message):
     total_epsilon: PrivacyLoss | None = None
     share_thresholds: bool | None = None
     reveal: Annotated[str, Field(max_length=1000)] | None = None
+    held_out: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
 class Held(Message):
@@ -245,20 +256,6 @@ class Answers(Message):
         return self
 
 
-class Heartbeat(Message):
-    """Application-level heartbeat: the sender's program works or waits."""
-
-    kind: ClassVar[str] = "heartbeat"
-
-
-class Received(Message):
-    """How many messages have come, or None for an unknown conversation; with `is_last` the sender leaves for good."""
-
-    kind: ClassVar[str] = "received"
-    count: Count | None
-    is_last: bool = False
-
-
 class Done(Message):
     """The job is done and saved."""
 
@@ -284,6 +281,7 @@ MESSAGES: dict[str, type[Message]] = {
         ReblindedIds,
         MoreIds,
         CommonIds,
+        HeldOutShares,
         Offer,
         RankChunk,
         MoreRanks,

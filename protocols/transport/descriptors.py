@@ -15,9 +15,9 @@ from functools import cache
 # Descriptors that a listening party asks for, where it may have so many: systems grant 1024 at first.
 WANTED = 1 << 16
 
-# Places of `tcpi_bytes_received` and `tcpi_notsent_bytes` in the kernel's `struct tcp_info`; Linux has them since
-# versions 4.1 and 4.6.
-_RECEIVED, _UNSENT = struct.Struct("<120x8x Q"), struct.Struct("<144x I")
+# Places of `tcpi_bytes_acked`, `tcpi_bytes_received` and `tcpi_notsent_bytes` in the kernel's `struct tcp_info`; Linux
+# has them since versions 4.1 and 4.6.
+_ACKED, _RECEIVED, _UNSENT = struct.Struct("<120x Q"), struct.Struct("<128x Q"), struct.Struct("<144x I")
 
 
 def raise_limit() -> int:
@@ -48,6 +48,11 @@ def remote(descriptor: int) -> object:
 def received_bytes(descriptor: int) -> int:
     """Bytes that came over a TCP connection; 0 if it is none, or the kernel does not tell."""
     return _counted(descriptor, _RECEIVED)
+
+
+def acknowledged_bytes(descriptor: int) -> int:
+    """Bytes that the other end of a TCP connection has acknowledged; 0 if it is none, or the kernel does not tell."""
+    return _counted(descriptor, _ACKED)
 
 
 def unsent_bytes(descriptor: int) -> int:

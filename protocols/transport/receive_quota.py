@@ -13,11 +13,12 @@ two looks. The count is had on Linux alone; elsewhere bytes are not bounded.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.transport.descriptors import received_bytes, remote, shut, unsent_bytes
+from protocols.transport.descriptors import acknowledged_bytes, received_bytes, remote, shut, unsent_bytes
 
 # What a connection may have sent that is not read yet. The most that honest peers do: two messages with an array of
 # `codec.MAX_ARRAY_BYTES`, or a window of chunks of ranks, 1 MiB each.
@@ -25,14 +26,15 @@ MAX_AHEAD_BYTES = 256 << 20
 
 # Connections that no peer speaks over, such as those of scanners or of peers that have just connected; and what may
 # have come over all of them: a peer says no more than its greeting before it is answered.
-MAX_OUTSIDERS = 128
+MAX_OUTSIDERS = 512
 MAX_OUTSIDE_BYTES = 64 << 20
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42
 
-# Over less than this no handshake of CURVE is completed: 64 bytes of greeting, 202 of HELLO, at least 259 of INITIATE.
-HANDSHAKE_BYTES = 525
+# The most that a listener sends where no listed key is proved to it: 64 bytes of greeting, 170 of WELCOME, 12 of ERROR,
+# and a SYN that counts as one. Else READY follows, of 60 bytes at least.
+UNPROVED_BYTES = 247
 
 # How often to look: asking the kernel costs some microseconds per connection.
 QUOTA_LOOK_S = 0.05
@@ -121,7 +123,7 @@ class Arrivals:
         self._kept = frozenset(descriptors)
 
     def cut_off(self) -> list[Cut]:
-        """End the connections that are too far ahead, and of those that no peer speaks over the oldest, if too many."""
+        """End the connections that are too far ahead, and some of those that no peer speaks over, if too many."""
         if time.monotonic() < self._next_look:
             return []
         self._next_look = time.monotonic() + QUOTA_LOOK_S
@@ -155,10 +157,15 @@ class Arrivals:
                 yield descriptor
 
     def _too_many(self, descriptors: Collection[int], most: int) -> list[int]:
-        """The oldest of them, but first those over which no handshake can have been completed."""
-        by_age = [descriptor for descriptor in self._open if descriptor in descriptors]
-        by_age.sort(key=lambda descriptor: self._open[descriptor].received >= HANDSHAKE_BYTES)
-        return by_age[: max(0, len(by_age) - most)]
+        """Some of them by chance, but first those over which no listed key was proved.
+
+        By age or by what they sent, strangers could have a peer's connection cut whose handshake takes a while.
+        """
+        if len(descriptors) <= most:
+            return []
+        found = random.sample(sorted(descriptors), len(descriptors))
+        found.sort(key=lambda descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES)
+        return found[: len(found) - most]
 
     def _shut(self, descriptor: int) -> None:
         """End a connection, unless its descriptor is another one's by now."""

@@ -18,7 +18,8 @@ import zmq
 
 from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat, Received
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word

@@ -17,7 +17,8 @@ import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Heartbeat, Received
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import Conversation, read_connection_id
@@ -42,7 +43,7 @@ from protocols.transport.zmq_socket import (
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
-CROWDED = "cut the oldest connection off that no peer of the run speaks over: too many of them were open"
+CROWDED = "cut a connection off that no peer of the run speaks over: too many of them were open"
 NOT_IN_RUN = "dropped a message from a party that is not in this run"
 
 

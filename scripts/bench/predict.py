@@ -82,6 +82,7 @@ def make_sites(folder: Path, n_trees: int, depth: int) -> pd.DataFrame:
             "data": "data.csv",
             "schema": "schema.yaml",
             "align": {"method": "prealigned"},
+            "held_out": 0,
             "secret_key": f"keys/{party}.secret",
         }
         known = {"name": peer, "public_key": f"../{peer}/keys/{peer}.public"}

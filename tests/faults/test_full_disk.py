@@ -101,6 +101,7 @@ def prepare(sites: Any, method: str) -> Any:
     for site in (sites.bank, sites.shop):
         site.run["wait"] = 1
         site.run["align"] = {"method": method}
+        site.run["held_out"] = 0.2
     sites.bank.run["model"] |= {"validation_fraction": 0.2, "seed": 1}
     sites.shop.run["share_thresholds"] = True
     return sites
@@ -116,12 +117,14 @@ WRITERS = {
         "journal.json",
         "order.share",
         "common.json",
+        "held_out.shares",
         "offer",
         "1.ranks",
         "tests.json",
         "guarantee.json",
         "partners.json",
         "history.json",
+        "held_out.json",
         "model.json",
     ),
     "shop": (
@@ -131,6 +134,7 @@ WRITERS = {
         "log.jsonl",
         "log.txt",
         "order.share",
+        "held_out.shares",
         "guarantee.json",
         "model.json",
     ),

@@ -270,6 +270,7 @@ def test_a_line_that_dies_in_mid_run_ends_both_sides(sites: Any, start: Any, rel
     """Half open: the line is there, and nothing comes through; no end of a connection is ever told."""
     hurry(sites)
     # Trees at once: the fit of noise correction looks at no connection before its first round.
+    # Trees at once: a peer that is lost in the fit of noise correction is noticed in the first round.
     sites.bank.run["correct_noise"] = False
     sites.bank.run["model"] = {"n_estimators": 1_000_000, "max_depth": 6}
     bank, shop = start(sites.bank), start(sites.shop)
@@ -418,7 +419,7 @@ def test_a_crowd_that_connects_and_says_nothing_takes_no_descriptor_that_the_run
         for running in (bank, shop):
             running.wait(40)
     assert (bank.code, shop.code) == (0, 0), bank.words + shop.words
-    assert "cut the oldest connection off" in log_of(sites.bank)
+    assert "cut a connection off" in log_of(sites.bank)
     assert_sound(sites)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.errors import ParameterError
-from opboost.schema import Kind
+from opboost.schema import ColumnSchema, Kind
 from opboost.trees.constraints import ColumnConstraints
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.session.termination import NO_REASON
@@ -90,6 +91,18 @@ def test_the_names_in_the_greeting_are_those_of_the_offer(
     assert (names[0], names[-1]) == (first, last)
     n_indicators = sum(len(m.schema.categories) for m in job.mechanisms if m.schema.kind is Kind.UNORDERED)
     assert len(offered_names(job.mechanisms, opaque_names=opaque)) == 2 + n_indicators
+
+
+@pytest.mark.parametrize(("column", "category"), [("c" * 150, "x" * 60), ("a", ""), ("a\nb", "x"), ("a", "\x1b[2J")])
+def test_names_that_cannot_travel_are_refused_unless_numbers_stand_for_them(
+    trial: Any, column: str, category: str
+) -> None:
+    unordered = ColumnSchema(name=column, kind=Kind.UNORDERED, categories=(category, "y"))
+    number = ColumnSchema(name=category, lower=0, upper=1)
+    mechanisms = tuple(ColumnMechanism(schema, MechanismSettings()) for schema in (unordered, number))
+    with pytest.raises(ParameterError, match=r"cannot travel as they are.*`opaque_names`\)\. Nothing was sent"):
+        trial.passive("shop", mechanisms=mechanisms, opaque_names=False).hello()
+    assert trial.passive("shop", mechanisms=mechanisms).hello().names == ("c0", "c1", "c2")
 
 
 def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, outcomes: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 import opboost.noise_correction
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.imputation import Evidence
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
 from opboost.metrics import metric_by_name, r2
@@ -139,6 +140,23 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
+def test_rows_of_no_weight_are_left_out_of_the_fit() -> None:
+    run = Run(0.2, n_rows=900)
+    weights = (np.arange(900) < 1).astype(float)
+    small = BoostingParameters(n_estimators=2, max_depth=2)
+    for loss in (SquaredError(), Softmax(2)):
+        labels = run.labels[:900] if loss == SquaredError() else np.zeros(900)
+        trained = train(run.columns, labels, weights, loss=loss, parameters=small, seed=1)
+        assert trained.choice is None
+
+
+def test_labels_of_more_classes_than_a_byte_has_are_told_apart() -> None:
+    labels = np.array([0.0, 1.0, 256.0, 257.0, 299.0])
+    states = Evidence.of(labels, np.empty((5, 0)), n_classes=300).label_states
+    assert states[:, 0].tolist() == labels.tolist()
+    assert Evidence.of(labels[:2], np.empty((2, 0)), n_classes=256).label_states.dtype == np.uint8
+
+
 def test_a_release_that_does_not_fit_its_ranks_is_refused() -> None:
     run = Run(0.1, n_rows=500)
     column = run.columns[1]
@@ -160,3 +178,13 @@ def test_filling_a_table_leaves_the_unfilled_one_as_it_is() -> None:
     filled = noised.filled(plain_bins(noised, 64))
     assert filled.bins.any()
     assert not unfilled.bins.any()
+
+
+def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns() -> None:
+    run = Run(0.1)
+    plan = ValidationPlan(np.arange(run.n_rows) % 5 == 0, (metric_by_name("rmse", SquaredError()),))
+    for validation in (None, plan):
+        grown = run.train(validation=validation)
+        fitted = run.train(validation=validation, leaf_labels=run.labels[: run.n_rows])
+        assert grown.choice is NoiseChoice.CORRECTED
+        assert same(grown, fitted)

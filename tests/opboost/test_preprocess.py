@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
-from opboost.preprocess import encode, own_features, read_numbers
+from opboost.preprocess import encode, own_features, points_within, read_numbers
 from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
 
@@ -94,6 +94,26 @@ def test_numbers_that_lie_on_the_points_of_the_domain_get_consecutive_codes(lowe
     schema = ColumnSchema(name="age", lower=lower, upper=upper)
     values = pd.Series([lower + i * step for i in range(n)])
     assert encode(values, schema, domain=IntegerDomain(1, n)).codes.tolist() == list(range(1, n + 1))
+
+
+def farthest(codes: np.ndarray, apart: int) -> int:
+    """The largest distance of the codes of two values so many places apart."""
+    return int((codes[apart:] - codes[:-apart]).max())
+
+
+@pytest.mark.parametrize(("lower", "width", "n_points", "step"), [(2.0**52, 100, 51, 2), (1e12, 7, 1_000_000, 1)])
+def test_values_a_step_apart_are_no_farther_apart_than_the_guarantee_says_where_bounds_are_far_from_zero(
+    lower, width, n_points, step
+):
+    """All values that doubles can tell apart there, or every half: each lies between two points for its rounding."""
+    schema = ColumnSchema(name="time", lower=lower, upper=lower + width, step=step)
+    grain = max(float(np.spacing(lower)), 0.5)
+    values = lower + np.arange(0, width + grain, grain)
+    codes = encode(pd.Series(values), schema, domain=IntegerDomain(1, n_points)).codes
+    point = width / (n_points - 1)
+    assert farthest(codes, round(step / grain)) <= points_within(step, point)
+    # The broken twin: halves to the even neighbour.
+    assert farthest(np.rint((values - lower) / point).astype(int), round(step / grain)) > points_within(step, point)
 
 
 def test_numbers_outside_are_refused_where_the_schema_says_so_and_never_shown():

@@ -18,16 +18,18 @@ from opboost.errors import AccountError
 from opboost.horizontal.noise.initial_score import InitialScore
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
-from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
+from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise, laplace_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Gradients, WalkingHolder
 from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
-from opboost.privacy.additive import DiscreteLaplace
 from opboost.rng import BitSource
 from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
+
+# Steps of a label in the sum of a published initial score.
+_MEAN_STEPS = 2.0**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,10 +259,11 @@ def printed_mean(labels: Values, rng: BitSource, *, epsilon: float) -> float:
     Notes
     -----
     Privacy: `epsilon` if the number of records is public; none between data sets that differ by one record more or
-    less, since the scale depends on how many there are.
+    less, since the scale depends on how many there are. The noise is on the sum of labels on a grid, because the last
+    bits of a mean would tell it.
     """
-    mean = float(np.mean(np.clip(labels, -1, 1)))
-    if math.isinf(epsilon):
-        return mean
-    scale = 2.0 / (len(labels) * epsilon)
-    return mean + float(DiscreteLaplace(scale * 2.0**30).draw(1, rng=rng)[0]) * 2.0**-30
+    total = np.trunc(np.clip(labels, -1, 1) * _MEAN_STEPS).astype(np.int64).sum(keepdims=True)
+    noise = laplace_noise(2.0, epsilon, _MEAN_STEPS)
+    if noise is not None:
+        total += noise.draw(1, rng=rng)
+    return float(total[0] / (len(labels) * _MEAN_STEPS))

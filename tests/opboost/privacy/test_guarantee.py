@@ -17,6 +17,7 @@ from opboost.privacy.guarantee import (
     ColumnGuarantee,
     compose,
     nothing_released,
+    rounded_up,
     with_tests,
 )
 from opboost.privacy.record_guarantee import RecordGuarantee, WeakerPromise
@@ -223,3 +224,27 @@ def test_a_guarantee_that_is_none_is_refused(change):
 def test_a_weaker_promise_is_a_promise_too(epsilon: float) -> None:
     with pytest.raises(ParameterError, match="a weaker promise needs epsilon > 0"):
         WeakerPromise(against="a worker", epsilon=epsilon)
+
+
+@given(st.floats(1e-300, 1e300), st.integers(2, 6))
+def test_no_number_of_a_guarantee_is_written_as_a_smaller_one(loss, digits):
+    written = float(rounded_up(loss, digits))
+    assert loss * (1 - 1e-8) <= written <= loss * (1 + 10 ** (1 - digits) + 1e-8)
+
+
+def test_a_number_that_has_so_few_digits_is_written_as_it_is_and_others_are_not_rounded_to_the_nearest():
+    assert [rounded_up(one) for one in (0.1, 1.0, 0.3 - 0.2, 36.0, math.inf, 0.0)] == [
+        "0.1",
+        "1",
+        "0.1",
+        "36",
+        "inf",
+        "0",
+    ]
+    assert rounded_up(0.12341) == "0.1235"
+    promise = RecordGuarantee(
+        epsilon=1.00041, delta=1.0001e-5, account="a", mode="certified", is_secure=True, bounds_are_public=True
+    )
+    assert "epsilon 1.001 at delta 1.01e-05" in str(promise)
+    # The broken twin: the nearest number is a smaller one.
+    assert float(f"{0.12341:.4g}") < 0.12341

@@ -181,6 +181,27 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
         assert [path.name for path in (site.path / "runs").rglob("work.*")] == []
 
 
+@pytest.mark.parametrize("bank_is_whole", [False, True])
+def test_held_out_records_of_partitions_are_left_out_and_answered(
+    parties: Any, outcomes: Outcomes, bank_is_whole: bool
+) -> None:
+    for site in (parties.bank, parties.shop):
+        site.run["held_out"] = 0.2
+    if bank_is_whole:
+        for key in ("engine", "dask"):
+            del parties.bank.run[key]
+        parties.bank.run["data"] = "data.csv"
+    assert train_both(parties, outcomes) == {}
+    found = json.loads((parties.bank.path / "runs/spring/held_out.json").read_text())
+    assert (found["metric"], found["n_rows"], found["reason"]) == ("auc", 80, "")
+    assert found["joint"] > found["alone"] > 0.4
+    for site in (parties.bank, parties.shop):
+        assert json.loads((site.path / "runs/spring/meta.json").read_text())["n_rows"] == 320
+    (told,) = [line for line in log_lines(parties.shop) if line["event"] == "held out"]
+    assert (told["records"], told["answered"]) == (80, 80)
+    assert list((parties.shop.path / "runs").rglob("work.*")) == []
+
+
 @pytest.mark.parametrize("changed_values", ["keep", "redraw"])
 def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
     parties: Any, outcomes: Outcomes, changed_values: str

@@ -14,9 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from parties.cli import app
+from parties.config.reading import read_run
+from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.vertical import examine
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.vertical.preparation import prepare_passive
 from protocols.messages.message import PROTOCOL_VERSION
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -165,6 +168,14 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
     assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
     thread.join(30)
     assert not isinstance(started[waiting], BaseException)
+
+
+def test_whole_numbers_that_are_one_double_are_no_constant_column_to_the_doctor_as_to_the_party(sites: Any) -> None:
+    sites.shop.schema["columns"]["spend"] = {"lower": 0, "upper": 1e20}
+    sites.shop.table["spend"] = np.resize(np.array([2**63, 2**63 + 1], np.uint64), 400)
+    path = sites.shop.write()
+    prepare_passive(read_run(path, PassiveRun), path)
+    assert told(examine(path, wait_s=HASTE)) == {}
 
 
 FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {

@@ -111,6 +111,21 @@ def test_an_older_copy_is_not_put_back_unasked_nor_over_a_sound_ledger(path: Pat
     assert restore(tmp_path / "copy", path, older=True) == 7
 
 
+def test_what_was_damaged_stays_under_a_name_of_its_own_each_time(path: Path, tmp_path: Path) -> None:
+    """It may hold lines that no copy has."""
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    found = []
+    for number in range(3):
+        damage(path)
+        with path.open("ab") as file:
+            file.write(bytes([number]))
+        found.append(path.read_bytes())
+        restore(tmp_path / "copy", path)
+    names = ["ledger.sqlite.damaged", "ledger.sqlite.damaged.2", "ledger.sqlite.damaged.3"]
+    assert [path.with_name(name).read_bytes() for name in names] == found
+
+
 def test_a_copy_is_not_overwritten_and_a_damaged_one_not_used(path: Path, tmp_path: Path) -> None:
     on_account(path, train())
     back_up(path, tmp_path / "copy")

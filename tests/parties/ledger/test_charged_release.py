@@ -484,6 +484,7 @@ def test_large_sets_are_found_by_their_pieces_and_small_ones_by_an_index(
 ) -> None:
     for module in (cell_store, name_sets):
         monkeypatch.setattr(module, "PIECE", 16)
+    monkeypatch.setattr(cell_store, "CODES", 32)
     whole = by_record(on_account(path, train()), ALL)
     for rows in (FEWER, [N_ROWS - 1, 0]):
         assert by_record(on_account(path, predict(rows)), rows) == [{row: one[row] for row in rows} for one in whole]

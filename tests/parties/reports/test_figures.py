@@ -35,6 +35,24 @@ def test_a_drawing_is_one_svg_element_with_text_title_and_page_colours(svg: str)
     assert "#0" not in svg.replace("#000000", "").replace('"#', "")
 
 
+PRICES = r"$10_$20 \frac{$ \$5"
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        lines([Series(PRICES, (1, 2), (3, 4)), Series("two", (1, 2), (4, 3))], x=X, y=X, alt="lines"),
+        bars([PRICES, "b"], {"before": (1, 2), PRICES: (2, 1)}, x=X, y=X, alt="bars"),
+        ranking([PRICES, "b"], [2, 1], x=Axis(label=PRICES), alt="ranking"),
+    ],
+    ids=["lines", "bars", "ranking"],
+)
+def test_names_with_dollar_signs_are_no_formulas(svg: str) -> None:
+    """A peer's columns may have any name."""
+    texts = [one.text for one in ET.fromstring(svg).iter() if one.tag.endswith("text")]
+    assert PRICES in texts
+
+
 def test_a_drawing_alone_brings_its_colours_along() -> None:
     text = standalone(drawing())
     assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")

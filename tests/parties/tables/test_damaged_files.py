@@ -375,6 +375,13 @@ def test_a_cell_that_does_not_fit_is_found_by_doctor_and_party(
     told(path, words)
 
 
+@pytest.mark.parametrize(("party", "column"), [("bank", "y"), ("bank", "age"), ("shop", "spend")])
+def test_a_whole_number_beyond_all_doubles_is_found_by_doctor_and_party(sites: Any, party: str, column: str) -> None:
+    site = getattr(sites, party)
+    cells = site.table[column].astype(int).astype(str).where(site.table.index != 7, "9" * 400)
+    told(put(site, "data.csv", as_csv(site.table.assign(**{column: cells}))), "not numbers of double precision")
+
+
 def test_records_that_are_not_listed_are_checked_too(sites: Any) -> None:
     """Whether a file can be used does not depend on which of its records take part."""
     table = sites.shop.table.sort_values("id", ignore_index=True)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,11 +16,13 @@ from opboost import rng
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router, SplitTests
-from opboost.trees.boosting import BoostingParameters
+from opboost.trees.boosting import BoostingParameters, RoundReport
 from parties.errors import Disagreement
+from parties.progress import no_progress
+from parties.session import heartbeats
 from parties.session.handshake import greet
 from parties.session.termination import NO_REASON
-from parties.vertical import party_b
+from parties.vertical import party_a, party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import serve
 from protocols.alignment.id_proof import password_of
@@ -311,3 +316,24 @@ def test_a_party_that_leaves_while_trees_grow_is_noticed_before_they_are_grown(t
     found = together(lambda channels: train_jointly(endless, channels), {"shop": release_and_leave})
     assert isinstance(found["bank"], PeerLost)
     assert "shop closed the c" in str(found["bank"])
+
+
+def test_heartbeats_go_out_until_the_first_round_and_by_its_thread_from_then_on(
+    trial: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit of noise correction takes minutes on many columns, and a peer that hears nothing takes A for hung."""
+    looks = list[str]()
+    channel = SimpleNamespace(peer="shop", check=lambda: looks.append(threading.current_thread().name))
+
+    def slowly(*_: Any, on_round: Callable[[RoundReport], object], **__: Any) -> tuple[set[str], int]:
+        time.sleep(0.1)
+        before = set(looks)
+        on_round(RoundReport(1, 2, {}))
+        n_looks = len(looks)
+        time.sleep(0.05)
+        return before, len(looks) - n_looks
+
+    monkeypatch.setattr(heartbeats, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(party_a, "train", slowly)
+    found: Any = party_a._grow(trial.active(), [cast(Channel, channel)], [], no_progress)
+    assert found == ({"opboost heartbeats"}, 0)

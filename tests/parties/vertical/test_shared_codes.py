@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from opboost import rng
-from opboost.denoise.channel import ColumnRelease
+from opboost.denoise.channel import MOST_CELLS, ColumnRelease
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.noise_correction import LEAST_ROWS
@@ -167,6 +167,14 @@ def test_mechanisms_that_would_take_much_memory_are_not_built() -> None:
     tracemalloc.stop()
     assert sum(release is not None for release in found) == MOST_HELD // 1_000_001
     assert peak < 1 << 30
+
+
+def test_no_more_columns_are_corrected_than_a_mixture_has_memory_for() -> None:
+    """A thousand columns of 500 ranks each are a megabyte on the wire; their mixture would need gigabytes."""
+    columns = (ColumnMechanism(NUMBER, MechanismSettings(domain_size=1000)),)
+    one = offer_of(columns).columns[0].model_copy(update={"codes": bytes([255] * 63 + [0] * 62), "n_ranks": 504})
+    found = read(Offer(columns=(one,) * 1000, guarantee={}), columns * 1000)
+    assert sum(release is not None for release in found) == MOST_HELD // MOST_CELLS**2 == 512
 
 
 @pytest.mark.parametrize("n_categories", [3, 255])

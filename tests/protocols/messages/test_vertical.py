@@ -9,15 +9,23 @@ import pytest
 from pydantic import ValidationError
 
 from protocols.messages import vertical as messages
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HeldOutShares,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+)
 from protocols.messages.message import Message
+from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     MESSAGES,
     Abort,
     Answers,
     Ask,
     Done,
-    Heartbeat,
     Held,
     Hello,
     MoreRanks,
@@ -50,6 +58,7 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Hello, HELLO),
     (IdConfirmation, {"tag": bytes(32)}),
     (OrderShare, {"random": bytes(32)}),
+    (HeldOutShares, {"shares": (bytes(32), bytes(32))}),
     (BlindedIds, ROWS),
     (ReblindedIds, ROWS),
     (MoreIds, {}),
