@@ -15,6 +15,12 @@ ROUTED_ANSWERS = (
     "per test and record, without differential privacy"
 )
 
+# And where they are answered for from draws that nobody keeps.
+FRESH_ANSWERS = (
+    "repeated predictions in mode desensitized: each draws the records' columns anew and loses as much as the release, "
+    "in addition to it"
+)
+
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
 CHANGED_VALUES = (
     "whether a value was changed between two releases: asked for again, a record or a column gets the same answer if "

@@ -21,7 +21,7 @@ from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import default_metric, metric_by_name
 from opboost.noise_correction import CALM
-from opboost.privacy.guarantee import Guarantee, nothing_released
+from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
 from opboost.sklearn.passive_columns import passive_schemas
@@ -142,9 +142,15 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Privacy guarantee of the fit for the passive party's columns."""
+        """Privacy guarantee for the passive party's columns: of the fit, and of predictions in the present mode."""
         check_is_fitted(self, "model_")
-        return self.model_.guarantees.get(_PASSIVE, nothing_released())
+        if self._share is None:
+            return nothing_released()
+        told = exposed(allow_routed=self.prediction == "routed", redraws=False)
+        told += (FRESH_ANSWERS,) * (self.prediction == "desensitized")
+        columns, is_secure = tuple(one.guarantee() for one in self._mechanisms), self._share.guarantee.is_secure
+        promise = compose(columns, is_secure=is_secure, not_protected=told)
+        return with_tests(promise, self._share.router.tests.n_tests)
 
     def _fit(
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound

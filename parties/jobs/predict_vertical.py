@@ -91,7 +91,7 @@ def predict_active(
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -109,7 +109,7 @@ def predict_active(
                     run_id=run.run_id,
                     desensitized=mode == "desensitized",
                     reveal=run.reveal.words(),
-                    progress=terminal.progress,
+                    progress=log.progress,
                     evaluate=evaluate,
                     finished=finished,
                 ),
@@ -122,7 +122,9 @@ def predict_active(
             written = written.join(reason_table(model.ensemble, contributions, reasons))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
-        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+        if run.reveal.words() is None:
+            # Of few records, metrics and curves tell exact scores.
+            score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
         _note_unanswered(status, log, target)
     return target
 
@@ -157,7 +159,7 @@ def _predict_partitions(
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target)
     return target
@@ -180,13 +182,13 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
             records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
         with_restarts(
-            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress), log
+            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=log.progress), log
         )
         log.step(
             "answered",
@@ -226,7 +228,7 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.

@@ -64,7 +64,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         channels = open_channels(log)
         save = partial(save_shared_model, folder)
         model = with_restarts(
-            list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=terminal.progress), log
+            list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
         )
         log.step("guarantee", str(model.guarantee))
         note_own_fit(folder, rows.own_fit(model.ensemble))

@@ -51,7 +51,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, terminal.progress)
+        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, log.progress)
         # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
             prepared.take_up(journal)
@@ -92,12 +92,12 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
+        place = AlignmentPlace(folder.path, log, log.progress)
 
         def work() -> tuple[PassiveShare, int]:
-            place = AlignmentPlace(folder.path, log, terminal.progress)
             job = _agree(prepared, channel, account, place, folder, allowance=allowance)
             job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
-            return train(job, channel, save=save, progress=terminal.progress), job.n_rows
+            return train(job, channel, save=save, progress=log.progress), job.n_rows
 
         share, n_rows = with_restarts([channel], work, log)
         if (held_out := share.held_out).n_asked:

@@ -131,6 +131,16 @@ class Session:
         bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
         return bits, np.concatenate([status for _, status in parts])
 
+    def check(self) -> None:
+        """Return at once if all passive parties are there; they hear that this one goes on.
+
+        Raises
+        ------
+        PeerLost, PeerAborted
+        """
+        for channel in self._channels:
+            channel.check()
+
     def heartbeats(self) -> AbstractContextManager[None]:
         """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
         return heartbeats(self._channels)

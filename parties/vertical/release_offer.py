@@ -138,8 +138,7 @@ def make_offer(
             offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True
         )
     )
-    public = _without_names(guarantee) if opaque_names else guarantee
-    return Offer(columns=offered, guarantee=public.to_dict())
+    return Offer(columns=offered, guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict())
 
 
 def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:
@@ -199,10 +198,10 @@ def first_row(held: Held | None, column: int, n_rows: int) -> int:
     return n_rows if column < held.column else held.row
 
 
-def _without_names(guarantee: Guarantee) -> Guarantee:
+def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
     """The guarantee as the other side may read it: a unit tells the width of the bounds, so its words stay here."""
     columns = (
-        replace(promise, column=f"column {i}", unit="one step of the column")
+        replace(promise, column=f"column {i}" if opaque_names else promise.column, unit="one step of the column")
         for i, promise in enumerate(guarantee.columns)
     )
     return replace(guarantee, columns=tuple(columns))

@@ -169,7 +169,7 @@ class Hello(Message):
 
 
 class OfferedColumn(Message):
-    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories.
+    """One column of ranks that B releases: how they will look as bytes, never bounds; categories only in names.
 
     `codes` says which codes of the mapped domain occur among the released ones, one bit each, packed: rank r stands for
     the r-th of them. None if B does not share them, or there is no noise.

@@ -305,6 +305,21 @@ def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(si
         assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
 
 
+def test_a_hang_up_ends_no_service_and_its_logs_can_be_renamed(sites: Any, tmp_path: Path) -> None:
+    with serving(sites) as service:
+        predict(sites, tmp_path / "1.csv", ids=["k0001"])
+        service.wait_for("session")
+        log = sites.shop.run_folder / "log.txt"
+        before = log.read_text()
+        log.rename(log.with_name("log.txt.1"))
+        os.kill(service.process.pid or 0, signal.SIGHUP)
+        predict(sites, tmp_path / "2.csv", ids=["k0001"])
+        service.wait_for("session", 2)
+        assert "session 2: 1 records" in log.read_text()
+        assert log.with_name("log.txt.1").read_text() == before
+        assert service.stop()[0] == 0
+
+
 def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_request(
     sites: Any, tmp_path: Path
 ) -> None:
@@ -329,6 +344,24 @@ def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_
     best = exact.nlargest(3, "prediction")
     assert set(found["id"]) == set(best["id"])
     assert sorted(found["prediction"]) == sorted(best["prediction"].round(1))
+
+
+def test_beside_coarse_scores_no_file_compares_exact_ones_with_labels(sites: Any, tmp_path: Path) -> None:
+    few = [f"k{i:04}" for i in range(8)]
+    kept = [sites.bank.run_folder / name for name in ("fit.json", "metrics.json")]
+    with serving(sites) as service:
+        exact = predict(sites, tmp_path / "exact.csv", ids=few)["prediction"].tolist()
+        # Eight records are a calibration bin each.
+        means = [mean for mean, *_ in json.loads(kept[0].read_text())["records scored in mode routed"]["calibration"]]
+        assert sorted(means) == sorted(exact)
+        before = [path.read_text() for path in kept]
+        sites.bank.run["reveal"] = {"round": 1}
+        try:
+            predict(sites, tmp_path / "rounded.csv", ids=few[:6])
+        finally:
+            sites.bank.run.pop("reveal")
+        assert service.stop()[0] == 0
+    assert [path.read_text() for path in kept] == before
 
 
 def test_only_one_process_serves_a_run_and_only_one_that_is_trained(sites: Any, tmp_path: Path) -> None:
