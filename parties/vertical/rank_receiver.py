@@ -246,10 +246,7 @@ class Receipt:
             raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
     def _take_up(self, folder: Path) -> None:
-        """Read what an earlier attempt kept, up to the first place where it cannot be relied on.
-
-        A damaged offer is asked for again, with every rank: the peer has stored its release and sends the same.
-        """
+        """Read what an earlier attempt kept, up to where it cannot be relied on; the peer sends the rest again."""
         try:
             offer = decode([(folder / "offer").read_bytes()])
         except DecodeError:

@@ -27,10 +27,10 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
-A run in which a party was started again goes through the same sequence: the same records are found and held out, in
-the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A trains the
-same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it
-is answered with a `Hello`, and whoever was waiting waits on.
+A run in which a party was started again goes through the same sequence: the same records are found and held out, in the
+same order; B sends the same release, without the ranks that A holds; A trains the same trees, or, where it has saved
+the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is answered with a `Hello`, and
+whoever was waiting waits on.
 
 Prediction is in `protocols.messages.prediction`. Either side may send `Abort` at any time. No channel hands on a
 `Heartbeat` (`protocols.transport.liveness`) or a `Received`, by which a conversation outlives a connection
@@ -73,6 +73,7 @@ from protocols.messages.id_alignment import (
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask
+from protocols.messages.signs_of_life import Heartbeat, Received
 
 
 class Role(StrEnum):
@@ -215,20 +216,6 @@ class Thresholds(Message):
 
     kind: ClassVar[str] = "thresholds"
     router: dict[str, JsonValue] | None
-
-
-class Heartbeat(Message):
-    """Application-level heartbeat: the sender's program works or waits."""
-
-    kind: ClassVar[str] = "heartbeat"
-
-
-class Received(Message):
-    """How many messages have come, or None for an unknown conversation; with `is_last` the sender leaves for good."""
-
-    kind: ClassVar[str] = "received"
-    count: Count | None
-    is_last: bool = False
 
 
 class Done(Message):

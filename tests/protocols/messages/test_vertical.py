@@ -20,11 +20,11 @@ from protocols.messages.id_alignment import (
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     MESSAGES,
     Abort,
     Done,
-    Heartbeat,
     Held,
     Hello,
     MoreRanks,
