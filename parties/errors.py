@@ -8,6 +8,7 @@
     ├── Disagreement      the two sides' settings or records do not match
     ├── ChainBroken       an owner of a chain is gone
     ├── RecordsRefused    a passive party did not answer for all records
+    ├── Unavailable       a score cannot be had now, but perhaps later
     ├── RunFolderError    a run folder cannot be used
     ├── WorkersLost       a party's own cluster gave a step up
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
@@ -46,6 +47,10 @@ class ChainBroken(PartyError):
 
 class RecordsRefused(PartyError):
     """A passive party did not answer for all records."""
+
+
+class Unavailable(PartyError):
+    """A score cannot be had now, but perhaps later."""
 
 
 class RunFolderError(PartyError):

@@ -33,6 +33,7 @@ PARTIES = (
     "vertical",
     "horizontal",
     "cluster",
+    "service",
     "reports",
     "doctor",
     "jobs",
@@ -129,6 +130,9 @@ ONLY_IN = {
     "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},
     "dask": {"parties/cluster/*.py"},
     "distributed": {"parties/cluster/*.py"},
+    "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
+    "uvicorn": {"parties/jobs/serve_scores.py"},
+    "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
 MOST_LINES = 300

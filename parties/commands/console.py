@@ -31,14 +31,18 @@ class Format(StrEnum):
 RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]
+Retry = Annotated[
+    bool, typer.Option("--retry", help="Begin again, without end, while a peer is not there (exit code 3).")
+]
 DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
 
 
 @contextmanager
 def terminal_of_command() -> Iterator[Terminal]:
-    """Terminal of a command: progress and steps on standard error; expected errors as one sentence and exit code 1."""
+    """Terminal of a command: progress and steps on standard error; expected errors as one sentence and an exit code."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from parties.commands.exit_codes import exit_code
     from parties.errors import EXPECTED_ERRORS
     from parties.jobs.life_cycle import Terminal
 
@@ -63,7 +67,7 @@ def terminal_of_command() -> Iterator[Terminal]:
             yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
         stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(exit_code(error)) from None
 
 
 def print_trained(form: Format, folder: RunFolder) -> None:

@@ -42,6 +42,23 @@ def print_findings(findings: Sequence[Finding]) -> None:
     typer.echo(f"{n[Status.PROBLEM]} problems, {n[Status.WARNING]} warnings: {verdict}")
 
 
+def print_status(status: Mapping[str, Any]) -> None:
+    """Print what a run does now, a fact a line."""
+    typer.echo(f"run {status['run_id']} of {status['party']} ({status['role']}): {status['state']}")
+    if phase := status["phase"]:
+        typer.echo(f"{phase['time']} {phase['message']}")
+    if progress := status["progress"]:
+        typer.echo(f"{progress['step']}: {progress['done']} of {progress['total']}")
+    for peer, found in status["peers"].items():
+        typer.echo(
+            f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
+            f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
+        )
+    for column, spent in (status["spent"] or {}).items():
+        limit = "no limit" if spent["limit"] is None else f"{spent['limit']:g}"
+        typer.echo(f"{column}: epsilon {spent['epsilon']:.6g} spent of {limit}")
+
+
 def print_uplift(folder: RunFolder) -> None:
     """Print the scores of held-out records."""
     if (found := load_uplift(folder)) is not None:

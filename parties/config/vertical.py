@@ -15,6 +15,7 @@ from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
 from parties.config.desensitize_section import DesensitizeSection
+from parties.config.http_section import HttpSection
 from parties.config.model_section import ModelSection
 from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
 from parties.config.protection import (
@@ -120,6 +121,7 @@ class ActiveRun(_Run):
         True, description="Whether to learn through the noise of columns whose codes are shared."
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
+    http: HttpSection | None = Field(None, description="The HTTP service of `opboost serve`.")
     label_epsilon: Finite | None = Field(
         None, description="Grows trees on noised labels: what B sees of a record's label loses at most so much."
     )

@@ -22,7 +22,7 @@ from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.preparation import bits
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Hello, Task
 
 
@@ -140,10 +140,10 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_tests} tests of the model"
         checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.has_limits:
+    if not limits.has_limits or not run.ledger.path.exists():
         return
     with checks.checking("limits"):
-        with Allowance(allowance_path(run.ledger.path), limits, run.active.name) as allowance:
+        with Allowance(run.ledger.path, limits, run.active.name) as allowance:
             behind_s = allowance.seconds_behind()
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")

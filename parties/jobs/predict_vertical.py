@@ -19,10 +19,18 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
-from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_client import (
+    Evaluation,
+    FinishedBatches,
+    Statuses,
+    predict_jointly,
+    predict_locally,
+    session,
+)
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
@@ -83,23 +91,29 @@ def predict_active(
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            predictions, status = predict_jointly(
-                model,
-                table.index,
-                own,
+            finished = FinishedBatches()
+            predictions, status = with_restarts(
                 channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=terminal.progress,
-                evaluate=evaluate,
+                lambda: predict_jointly(
+                    model,
+                    table.index,
+                    own,
+                    channels,
+                    party=run.party,
+                    run_id=run.run_id,
+                    desensitized=mode == "desensitized",
+                    reveal=run.reveal.words(),
+                    progress=log.progress,
+                    evaluate=evaluate,
+                    finished=finished,
+                ),
+                log,
             )
         if reasons:
             predictions, contributions = predictions[:, 0], predictions[:, 1:]
@@ -145,7 +159,7 @@ def _predict_partitions(
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target)
     return target
@@ -168,12 +182,14 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         else:
             table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
             records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
         tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
+        with_restarts(
+            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=log.progress), log
+        )
         log.step(
             "answered",
             f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
@@ -212,7 +228,7 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.

@@ -6,6 +6,7 @@ file                content
 ``config.yaml``     the run file
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A only, while the run is under way (`parties.runs.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)

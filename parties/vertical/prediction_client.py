@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,22 @@ Evaluation = Callable[[Ensemble, Values], Values]
 """What is computed of records: `Ensemble.predict`, or another method that takes a feature matrix."""
 
 
+@dataclass(slots=True)
+class FinishedBatches:
+    """What is known of records while they are predicted; outlives a peer's restart, so that nothing is asked twice.
+
+    Attributes
+    ----------
+    parts : list of (ndarray, ndarray)
+        Predictions and statuses of the batches that are finished.
+    answered : dict of str to Answers
+        Of the batch that is under way, by party.
+    """
+
+    parts: list[tuple[Values, Statuses]] = field(default_factory=list)
+    answered: dict[str, Answers] = field(default_factory=dict)
+
+
 class Session:
     """An open conversation with all passive parties, for any number of requests; made by `session`.
 
@@ -59,6 +76,7 @@ class Session:
         desensitized: bool,
         progress: Progress = no_progress,
         evaluate: Evaluation = Ensemble.predict,
+        finished: FinishedBatches | None = None,
     ) -> tuple[Values, Statuses]:
         """Predict records with the answers of the passive parties, one round trip per batch.
 
@@ -71,6 +89,8 @@ class Session:
             Whether the passive parties are to desensitize the records before they answer.
         evaluate : callable
             What is computed in place of predictions.
+        finished : FinishedBatches, optional
+            Of an earlier session about the same records.
 
         Returns
         -------
@@ -78,13 +98,20 @@ class Session:
             NaN where a passive party did not answer.
         status : ndarray of uint8, shape (n_rows,)
         """
-        parts = []
-        for start in range(0, max(1, len(ids)), self._batch_rows):
-            batch = slice(start, start + self._batch_rows)
+        known = finished or FinishedBatches()
+        start = sum(len(status) for _, status in known.parts)
+        while start < len(ids) or not known.parts:
+            # Of a batch that is under way, as many records as those who answered were asked for.
+            n_rows = next((len(answers.status) for answers in known.answered.values()), self._batch_rows)
+            batch = slice(start, start + n_rows)
             mine = {name: values[batch] for name, values in own.items()}
-            parts.append(self._predict_batch(tuple(ids[batch]), mine, evaluate, desensitized=desensitized))
-            progress("predicting", min(batch.stop, len(ids)), len(ids))
-        predictions, statuses = zip(*parts, strict=True)
+            known.parts.append(
+                self._predict_batch(tuple(ids[batch]), mine, evaluate, known.answered, desensitized=desensitized)
+            )
+            known.answered.clear()
+            start = min(batch.stop, len(ids))
+            progress("predicting", start, len(ids))
+        predictions, statuses = zip(*known.parts, strict=True)
         return np.concatenate(predictions), np.concatenate(statuses)
 
     def ask(
@@ -99,30 +126,50 @@ class Session:
         status : ndarray of uint8, shape (n_rows,)
         """
         starts = range(0, max(1, len(ids)), self._batch_rows)
-        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), desensitized=desensitized) for i in starts]
+        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), {}, desensitized=desensitized) for i in starts]
         peers = [channel.peer for channel in self._channels]
         bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
         return bits, np.concatenate([status for _, status in parts])
+
+    def check(self) -> None:
+        """Return at once if all passive parties are there; they hear that this one goes on.
+
+        Raises
+        ------
+        PeerLost, PeerAborted
+        """
+        for channel in self._channels:
+            channel.check()
 
     def heartbeats(self) -> AbstractContextManager[None]:
         """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
         return heartbeats(self._channels)
 
-    def _ask_batch(self, ids: tuple[str, ...], *, desensitized: bool) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
-        ask = Ask(ids=ids, desensitized=desensitized)
-        for channel in self._channels:
-            channel.send(ask)
+    def _ask_batch(
+        self, ids: tuple[str, ...], answered: dict[str, Answers], *, desensitized: bool
+    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+        """Ask those who have not answered yet."""
+        asked = [channel for channel in self._channels if channel.peer not in answered]
+        for channel in asked:
+            channel.send(Ask(ids=ids, desensitized=desensitized))
+        for channel in asked:
+            answered[channel.peer] = self._read_answers(channel, len(ids))
         packed, status = {}, np.zeros(len(ids), np.uint8)
-        for channel in self._channels:
-            answers = self._read_answers(channel, len(ids))
-            packed[channel.peer] = answers.bits
+        for peer, answers in answered.items():
+            packed[peer] = answers.bits
             np.maximum(status, answers.status, out=status)
         return packed, status
 
     def _predict_batch(
-        self, ids: tuple[str, ...], own: Mapping[str, Values], evaluate: Evaluation, *, desensitized: bool
+        self,
+        ids: tuple[str, ...],
+        own: Mapping[str, Values],
+        evaluate: Evaluation,
+        answered: dict[str, Answers],
+        *,
+        desensitized: bool,
     ) -> tuple[Values, Statuses]:
-        packed, status = self._ask_batch(ids, desensitized=desensitized)
+        packed, status = self._ask_batch(ids, answered, desensitized=desensitized)
         starts = range(0, max(1, len(ids)), _SCORED_ROWS)
         matrices = (self._matrix(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts)
         predictions = np.concatenate([evaluate(self._ensemble, matrix) for matrix in matrices])
@@ -206,10 +253,13 @@ def predict_jointly(
     reveal: str | None = None,
     progress: Progress = no_progress,
     evaluate: Evaluation = Ensemble.predict,
+    finished: FinishedBatches | None = None,
 ) -> tuple[Values, Statuses]:
-    """Predict records in a `session` of their own; see `Session.predict` for what is returned."""
+    """Predict records in a `session` of their own; see `Session.predict` for what is taken and returned."""
     with session(model, channels, party=party, run_id=run_id, reveal=reveal) as asking:
-        return asking.predict(ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate)
+        return asking.predict(
+            ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate, finished=finished
+        )
 
 
 def predict_locally(

@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -144,13 +144,21 @@ def serve_sessions(
 
     One line of the log per conversation. Why none could begin is told once, and again when the reason changes.
     """
-    totals, pause_s, told = Totals(), PAUSE_S, ""
+    totals, tally, pause_s, told = Totals(), Tally(), PAUSE_S, ""
 
     @contextmanager
     def request() -> Iterator[None]:
         with signals.shielded():
             answerer.records = file.refresh()
+            before = replace(tally)
             yield
+            log.measure(
+                requests=1,
+                records=tally.n_asked - before.n_asked,
+                answered=tally.n_answered - before.n_answered,
+                refused=tally.n_refused - before.n_refused,
+                routed_bits=tally.n_routed_bits - before.n_routed_bits,
+            )
 
     with suppress(Stopped):
         while True:
@@ -160,6 +168,7 @@ def serve_sessions(
                 ending = "done"
             except (OpBoostError, PartyError, ProtocolError) as error:
                 ending = str(error)
+                log.measure(errors=1)
             finally:
                 if tally.began is not None:
                     totals.add(tally)

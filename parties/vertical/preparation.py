@@ -211,7 +211,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
-    table = _brought(whole, run)
+    table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(table.n_rows - n_held_out(run.held_out, table.n_rows))
     return PreparedActive(
@@ -237,7 +237,7 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
     whole = _whole_table(run, schema, ignore, cache=run.ledger.path.with_suffix(".encoded") if keeps else None)
     cells = check_cells(whole, mechanisms)
     check_learnable(whole, run, schema)
-    table = _brought(whole, run)
+    table = whole if run.ids is None else select(whole, run.ids, run.data)
     return PreparedPassive(
         run=run,
         schema=schema,
@@ -273,11 +273,6 @@ def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: Tabl
     if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
         raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
     check_varied(table, schema, run.data)
-
-
-def _brought(whole: PartyTable, run: ActiveRun | PassiveRun) -> PartyTable:
-    """All records of a file, or those that the run file lists."""
-    return whole if run.ids is None else select(whole, run.ids, run.data)
 
 
 def _digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:

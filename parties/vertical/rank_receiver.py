@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -242,16 +243,17 @@ class Receipt:
             raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
     def _take_up(self, folder: Path) -> None:
-        """Read what an earlier attempt kept, up to the first place where it cannot be relied on."""
+        """Read what an earlier attempt kept, up to the first place where it cannot be relied on.
+
+        A damaged offer is asked for again, with every rank: the peer has stored its release and sends the same.
+        """
         try:
             offer = decode([(folder / "offer").read_bytes()])
         except DecodeError:
             offer = None
         if not isinstance(offer, Offer):
-            raise RunFolderError(
-                f"{folder / 'offer'} was written by another version of this program; choose another run_id. Nothing "
-                "was sent"
-            )
+            shutil.rmtree(folder)
+            return
         self.offer = offer
         self._start_column()
         n_columns = len(offer.columns)

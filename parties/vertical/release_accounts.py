@@ -23,7 +23,7 @@ from parties.tables.record_ids import Ids
 from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.preparation import bits
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Task
 
 
@@ -61,7 +61,9 @@ def allowance_of(run: PassiveRun, log: RunLog) -> Iterator[Allowance | None]:
     if not run.serve.has_limits:
         yield None
         return
-    with Allowance(allowance_path(run.ledger.path), run.serve, run.active.name) as allowance:
+    with Allowance(run.ledger.path, run.serve, run.active.name) as allowance:
+        if allowance.is_lost:
+            log.step("limits", f"{allowance.path.name} was removed: no routed bits are left for today (UTC)")
         if behind_s := allowance.seconds_behind():
             log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
         yield allowance

@@ -27,10 +27,10 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
-A run that was interrupted anywhere is started again on both sides and goes through the same sequence: the same records
-are found and held out, in the same order; B sends the same release, without the ranks that A holds; A trains the same
-trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is
-answered with a `Hello`, and whoever was waiting waits on.
+A run in which a party was started again goes through the same sequence: the same records are found and held out, in
+the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A trains the
+same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it
+is answered with a `Hello`, and whoever was waiting waits on.
 
 Prediction, one round trip per batch::
 
@@ -42,8 +42,9 @@ Prediction, one round trip per batch::
     │ ───────────── Done ──────────────► │
 
 A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on. Two
-round trips in all train a model, whatever the number of trees, once it is clear which records are trained on.
+time. No channel hands on a `Heartbeat` (`protocols.transport.liveness`) or a `Received`, by which a conversation
+outlives a connection (`protocols.transport.conversation`). Two round trips in all train a model, whatever the number of
+trees, once it is clear which records are trained on.
 """
 
 from __future__ import annotations
@@ -261,6 +262,14 @@ class Heartbeat(Message):
     kind: ClassVar[str] = "heartbeat"
 
 
+class Received(Message):
+    """How many messages have come, or None for an unknown conversation; with `is_last` the sender leaves for good."""
+
+    kind: ClassVar[str] = "received"
+    count: Count | None
+    is_last: bool = False
+
+
 class Done(Message):
     """The job is done and saved."""
 
@@ -268,11 +277,12 @@ class Done(Message):
 
 
 class Abort(Message):
-    """Termination message: the run is over; `reason` is a sentence without any value from the data."""
+    """Termination message: the run is over, or `begins_again`; `reason` is a sentence without any value of the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name
     reason: Annotated[str, Field(max_length=MAX_REASON)]
+    begins_again: bool = False
 
 
 MESSAGES: dict[str, type[Message]] = {
@@ -294,6 +304,7 @@ MESSAGES: dict[str, type[Message]] = {
         Ask,
         Answers,
         Heartbeat,
+        Received,
         Done,
         Abort,
     )

@@ -148,7 +148,7 @@ def test_an_expected_error_is_one_sentence_even_with_brackets_in_it(
         raise PeerLost("shop [red]is gone[/red]")
 
     monkeypatch.setattr(train_vertical, "train_active", lost)
-    assert run("party-a", str(tmp_path)) == (1, "", "error: shop [red]is gone[/red]\n")
+    assert run("party-a", str(tmp_path)) == (3, "", "error: shop [red]is gone[/red]\n")
 
 
 def test_a_defect_is_not_dressed_up_as_an_expected_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ def test_a_party_that_dies_while_ids_are_compared_ends_the_other_one_in_time(sit
         for process in processes.values():
             process.kill()
             process.communicate()
-    assert processes[survivor].returncode == 1
+    assert processes[survivor].returncode == 3
     assert error.splitlines()[-1].startswith(f"error: {victim} ")
     assert "Traceback" not in error
 

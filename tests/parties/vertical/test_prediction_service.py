@@ -305,6 +305,21 @@ def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(si
         assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
 
 
+def test_a_hang_up_ends_no_service_and_its_logs_can_be_renamed(sites: Any, tmp_path: Path) -> None:
+    with serving(sites) as service:
+        predict(sites, tmp_path / "1.csv", ids=["k0001"])
+        service.wait_for("session")
+        log = sites.shop.run_folder / "log.txt"
+        before = log.read_text()
+        log.rename(log.with_name("log.txt.1"))
+        os.kill(service.process.pid or 0, signal.SIGHUP)
+        predict(sites, tmp_path / "2.csv", ids=["k0001"])
+        service.wait_for("session", 2)
+        assert "session 2: 1 records" in log.read_text()
+        assert log.with_name("log.txt.1").read_text() == before
+        assert service.stop()[0] == 0
+
+
 def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_request(
     sites: Any, tmp_path: Path
 ) -> None:
