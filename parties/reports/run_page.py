@@ -11,7 +11,16 @@ from parties.reports.held_out_section import held_out_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
-from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
+from parties.reports.words import (
+    columns_grid,
+    guarantee_blocks,
+    leakage_section,
+    ledger_section,
+    loss,
+    number,
+    percent,
+    size,
+)
 
 # Outgoing messages and columns that a page lists one by one; the JSON report has them all.
 MOST_MESSAGES = 200
@@ -94,9 +103,11 @@ def _label_words(facts: ActiveFacts) -> str:
         )
     drawn = f"{promise.mechanism.replace('_', ' ')} {promise.law}".strip()
     return (
-        f"The labels have {number(promise.domain_loss)}-label differential privacy against the passive parties: all "
+        f"The labels have {loss(promise.domain_loss)}-label differential privacy against the passive parties: all "
         f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
-        "Leaves are fitted to the true labels, which stay here with them."
+        "Runs without label_epsilon, with another one or with other bounds tell more, which adds up. That a label was "
+        "changed between two runs shows, whatever the epsilon. Leaves are fitted to the true labels, which stay here "
+        "with them."
     )
 
 

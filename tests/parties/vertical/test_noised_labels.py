@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from opboost.desensitize import exact
@@ -115,8 +117,25 @@ def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, 
         block.text for section in page.sections for block in section.blocks if "label differential" in str(block)
     ]
     assert words.startswith("The labels have 1-label differential privacy against the passive parties")
+    assert "That a label was changed between two runs shows" in words
     told = json.loads((ended["bank"].path / "labels.json").read_text())
     assert (told["mechanism"], told["epsilon"]) == ("randomised_response", 1.0)
+
+
+def test_a_changed_label_is_drawn_anew_which_shows_whatever_the_epsilon(tmp_path: Path) -> None:
+    noise = LabelNoise.of("y", Softmax(100), 0.001, None, ledger=tmp_path / "labels.sqlite")
+    assert noise is not None
+    ids, labels = pd.Index([f"k{i}" for i in range(200)], dtype=object), np.arange(200.0) % 100
+
+    def drawn(labels: np.ndarray) -> np.ndarray:
+        return noise.draw(labels, ids, run_id="one", peers=["shop"], to=tmp_path)
+
+    first, changed = drawn(labels), np.arange(200) < 100
+    assert (drawn(labels) == first).all()
+    again = drawn(np.where(changed, 99 - labels, labels))
+    assert (again == first)[~changed].all()
+    # All but one in a hundred differ, whatever epsilon promises of each label.
+    assert (again != first)[changed].mean() > 0.9
 
 
 def test_labels_that_are_numbers_are_clipped_and_lose_no_more_than_epsilon_over_their_range() -> None:
