@@ -121,7 +121,7 @@ def party_b(
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
-    from parties.jobs.predict_vertical import serve_until_stopped
+    from parties.jobs.answer_vertical import serve_until_stopped
     from parties.vertical.prediction_service import StopSignals
 
     with StopSignals() as signals, terminal_of_command() as terminal:
@@ -194,7 +194,8 @@ def predict(
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
             print_result(form, predictions=str(target))
             return
-        from parties.jobs.predict_vertical import predict_active, serve_passive
+        from parties.jobs.answer_vertical import serve_passive
+        from parties.jobs.predict_vertical import predict_active
 
         call: dict[str, Any] = {"data": data, "insecure": insecure, "terminal": terminal}
         if role == "active":

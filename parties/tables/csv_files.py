@@ -41,7 +41,7 @@ def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFr
     content = text_of(path, form.encoding)
     check_names(path, _header(content, form.sep))
     frame = _parse(content, as_text, form.sep)
-    if not isinstance(frame.index, pd.RangeIndex):
+    if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content, form.sep):
         # The first row has more cells than the header, which pandas takes for an index. Empty ones come of separators
         # at the end of lines.
         if frame.index.nlevels > 1 or not frame.iloc[:, -1].isna().all():
@@ -83,6 +83,12 @@ def file_content(path: Path) -> bytes:
 def _header(content: bytes, sep: str) -> list[str]:
     first = pd.read_csv(io.BytesIO(content), sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
     return first.iloc[0].tolist()
+
+
+def _has_more_cells(content: bytes, sep: str) -> bool:
+    """Whether the first row has more cells than the header; read as text, since even numbers become a plain index."""
+    first = pd.read_csv(io.BytesIO(content), sep=sep, nrows=1, dtype=str, keep_default_na=False)
+    return not isinstance(first.index, pd.RangeIndex)
 
 
 def _parse(content: bytes, as_text: Iterable[str], sep: str, index_col: Literal[False] | None = None) -> pd.DataFrame:

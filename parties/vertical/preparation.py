@@ -72,8 +72,7 @@ class PreparedActive:
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
         """The training job on the aligned records; before they are found, one for greetings."""
         is_ready = aligned is not None or not self.aligner.is_needed
-        aligned = aligned or Aligned(self.table)
-        table, run = aligned.table, self.run
+        table, run = (aligned := aligned or Aligned(self.table)).table, self.run
         assert table.labels is not None
         seed = run.model.seed if journal is None else journal.seed
         return ActiveJob(
@@ -161,8 +160,7 @@ class PreparedPassive:
     def job(self, aligned: Aligned | None = None) -> PassiveJob:
         """The same; without an account it draws for nobody."""
         is_ready = aligned is not None or not self.aligner.is_needed
-        aligned = aligned or Aligned(self.table)
-        run = self.run
+        aligned, run = aligned or Aligned(self.table), self.run
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,

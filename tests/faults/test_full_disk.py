@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from parties.errors import EXPECTED_ERRORS, LedgerError, RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_log import RunLog

@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from tests.support.addresses import free_addresses
 from tests.support.processes import Command

@@ -25,7 +25,8 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
-from parties.jobs.predict_vertical import predict_active, serve_passive, serve_until_stopped
+from parties.jobs.answer_vertical import serve_passive, serve_until_stopped
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost

@@ -14,7 +14,8 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 from protocols.errors import KeyFileError, PeerLost

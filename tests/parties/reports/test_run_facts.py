@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from parties.cli import app
 from parties.config.reading import read_any_run
 from parties.errors import RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports import writing
 from parties.reports.run_facts import run_facts

@@ -6,13 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from parties.errors import Disagreement, RunFolderError, TableError
 from parties.session import handshake
-from parties.session.differences import check_agreement, differences
 from parties.session.handshake import MAX_LOOKS, conversation, greet, prove_ids, with_point
 from parties.session.termination import NO_REASON
 from protocols.alignment.id_proof import id_proof, password_of
@@ -27,42 +24,6 @@ BANK = Hello(
     role=Role.ACTIVE, party="bank", run_id="r", task=Task.TRAIN, n_rows=14, id_point=bytes(33), plan=Terms(tests=1)
 )
 SHOP = BANK.model_copy(update={"role": Role.PASSIVE, "party": "shop", "plan": Terms()})
-
-_DIFFERENCES: dict[str, tuple[object, str]] = {
-    "party": ("mall", "it calls itself 'mall', not 'shop'"),
-    "role": (Role.ACTIVE, "both sides are active"),
-    "task": (Task.PREDICT, "it came to predict, this party to train"),
-    "run_id": ("q", "its run is 'q', this party's is 'r'"),
-    "n_rows": (15, "the sets of ids differ: it has 15 records, this party 14; both need the same ids"),
-}
-
-
-def test_who_looks_at_a_party_that_serves_compares_neither_records_nor_terms_of_training() -> None:
-    looks = BANK.model_copy(update={"task": Task.CHECK, "agreed": Terms(columns=4)})
-    serves = SHOP.model_copy(update={"task": Task.PREDICT, "id_point": None, "n_rows": 0, "comes_again": True})
-    assert differences(looks, serves, "shop") == differences(serves, looks, "bank") == []
-    assert differences(looks, serves.model_copy(update={"run_id": "other"}), "shop") != []
-
-
-@settings(max_examples=32, deadline=None)
-@given(fields=st.sets(st.sampled_from(sorted(_DIFFERENCES))))
-def test_exactly_the_differences_are_named(fields: set[str]) -> None:
-    theirs = SHOP.model_copy(update={field: _DIFFERENCES[field][0] for field in fields})
-    if not fields:
-        check_agreement(BANK, theirs, "shop")
-        return
-    with pytest.raises(Disagreement, match=r"^shop and this party do not agree: .* Nothing was released$") as refusal:
-        check_agreement(BANK, theirs, "shop")
-    assert {field for field, (_, words) in _DIFFERENCES.items() if words in str(refusal.value)} == fields
-
-
-def test_aligned_records_are_not_compared_with_others() -> None:
-    for one, other in (
-        (BANK, SHOP.model_copy(update={"id_point": None})),
-        (BANK.model_copy(update={"id_point": None}), SHOP),
-    ):
-        with pytest.raises(Disagreement, match="the records of one side are aligned, those of the other side are not"):
-            check_agreement(one, other, "shop")
 
 
 def greet_both(outcomes: Outcomes, bank: str | None, shop: str | None, **changes: Any) -> dict[str, Any]:
@@ -219,19 +180,3 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     assert isinstance(found["waits"], ProtocolError)
     assert len(notes) == MAX_LOOKS + 1
     assert notes[-1].endswith(" only looked whether both sides agree, 9 times so far")
-
-
-@pytest.mark.parametrize(("agreed", "n_offered", "is_refused"), [(None, 1000, False), (None, 1001, True), (3, 4, True)])
-def test_more_columns_than_agreed_or_than_the_cap_are_refused_on_both_sides(
-    agreed: int | None, n_offered: int, is_refused: bool
-) -> None:
-    bank = BANK.model_copy(update={"agreed": Terms(columns=agreed)})
-    # A shop that says another number than it offers gains nothing.
-    shop = SHOP.model_copy(update={"names": tuple(map(str, range(n_offered))), "plan": Terms(columns=agreed)})
-    for found in (differences(bank, shop, "shop"), differences(shop, bank, "bank")):
-        told = [sentence for sentence in found if f"offers {n_offered} columns of ranks where at most" in sentence]
-        assert len(told) == len(found) == is_refused
-    if agreed is None:
-        assert differences(BANK, shop.model_copy(update={"plan": Terms(columns=3)}), "shop") == differences(
-            bank, shop, "shop"
-        )

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from parties.errors import Disagreement
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_log import RunLog
 from parties.session import reconnection

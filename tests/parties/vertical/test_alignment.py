@@ -18,7 +18,8 @@ from parties.config.align_section import AlignSection
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train

@@ -13,7 +13,8 @@ import pytest
 
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out

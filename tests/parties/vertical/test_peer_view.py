@@ -23,7 +23,8 @@ import pytest
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, exact
 from opboost.preprocess import EncodedColumn
 from parties.errors import TableError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger import due_cells
 from parties.session import termination

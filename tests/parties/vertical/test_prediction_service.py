@@ -25,8 +25,9 @@ from opboost.schema import ColumnSchema, Kind
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.jobs.answer_vertical import serve_until_stopped
 from parties.jobs.life_cycle import Terminal, logged
-from parties.jobs.predict_vertical import predict_active, serve_until_stopped
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.page import FigureGrid
 from parties.reports.words import leakage_section

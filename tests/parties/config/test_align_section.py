@@ -1,0 +1,35 @@
+"""The `align` section: a secret goes with hashed ids and with nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from parties.config.align_section import AlignSection
+
+IDS = Path("ids.txt")
+
+
+@pytest.mark.parametrize(
+    ("given", "ids", "method"),
+    [
+        ({}, None, "psi"),
+        ({}, IDS, "prealigned"),
+        ({"method": "psi"}, IDS, "psi"),
+        ({"method": "prealigned"}, None, "prealigned"),
+        ({"method": "hashed", "secret": "a.shared"}, None, "hashed"),
+    ],
+)
+def test_the_method_is_intersection_unless_ids_are_listed_or_it_is_named(
+    given: dict[str, Any], ids: Path | None, method: str
+) -> None:
+    assert AlignSection(**given).method_for(ids) == method
+
+
+@pytest.mark.parametrize("given", [{"method": "hashed"}, {"secret": "a.shared"}, {"method": "psi", "secret": "a"}])
+def test_a_secret_and_hashed_ids_go_together(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="`method: hashed` and a `secret` file that all parties share"):
+        AlignSection(**given)

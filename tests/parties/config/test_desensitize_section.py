@@ -1,0 +1,61 @@
+"""The `desensitize` section: every column has a mechanism with a guarantee, and every budget is looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from opboost.schema import ColumnSchema, TableSchema
+from parties.config.desensitize_section import MAX_POINTS, DesensitizeSection
+from parties.config.protection import excessive
+from parties.errors import ConfigError
+
+SCHEMA = TableSchema(columns=(ColumnSchema(name="age", lower=0, upper=100),), id="id", label=None)
+
+
+def of_column(**own: Any) -> DesensitizeSection:
+    return DesensitizeSection(columns={"age": own})
+
+
+def test_a_column_takes_the_common_settings_but_its_own() -> None:
+    (found,) = DesensitizeSection(epsilon=0.3, domain_size=50, columns={"age": {"epsilon": 0.7}}).mechanisms(SCHEMA)
+    assert (found.settings.epsilon, found.settings.domain_size) == (0.7, 50)
+
+
+def test_a_cost_in_original_units_is_what_such_a_difference_costs() -> None:
+    (found,) = of_column(cost=1.0, per=10).mechanisms(SCHEMA)
+    points = round(10 / found.point)
+    assert found.loss(points) == pytest.approx(1.0, rel=0.02)
+    assert found.loss(points) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (DesensitizeSection(columns={"height": {}}), "names columns that the schema lacks: height"),
+        (of_column(cost=1.0), "desensitize.columns.age: give either epsilon, or cost together with per"),
+        (of_column(cost=1.0, per=1, epsilon=1.0), "give either epsilon, or cost together with per"),
+        (DesensitizeSection(mechanism="local"), "mechanism local needs `theta`"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_refused_by_their_place(section: DesensitizeSection, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        section.mechanisms(SCHEMA)
+
+
+@pytest.mark.parametrize("given", [{"domain_size": MAX_POINTS + 1}, {"epsilon": 0}, {"alpha": 0}, {"theta": 0}])
+def test_a_number_out_of_its_range_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        DesensitizeSection(**given)
+
+
+def test_budgets_that_protect_nothing_are_found_in_common_and_own_settings() -> None:
+    assert excessive(DesensitizeSection().budgets()) == []
+    assert {found.words.split(" ")[0] for found in excessive(of_column(epsilon=37.0).budgets())} == {
+        "desensitize.columns.age.epsilon",
+        "desensitize.columns.age",
+    }
+    assert excessive(DesensitizeSection(category_epsilon=40).budgets())[0].words == "desensitize.category_epsilon is 40"
+    assert excessive(of_column(cost=36_001.0, per=100).budgets())[0].words.startswith("desensitize.columns.age.cost")

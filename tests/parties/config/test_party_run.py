@@ -1,0 +1,62 @@
+"""Keys of every role: where the run folder lies, how long is waited, and that every budget is looked at."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from parties.config.party_run import PartyRun, Wiring
+from parties.config.protection import GivenBudget
+from parties.errors import ConfigError
+
+RUN: dict[str, Any] = {"role": "active", "party": "bank", "run_id": "spring", "schema": "schema.yaml"}
+
+
+class Spender(PartyRun):
+    """A run with one budget."""
+
+    epsilon: float
+
+    def budgets(self) -> Iterable[GivenBudget]:
+        if self.epsilon < 0:
+            raise ConfigError("below zero")
+        yield GivenBudget.at("epsilon", self.epsilon)
+
+
+def test_the_run_folder_is_named_after_the_run_unless_it_is_given() -> None:
+    assert PartyRun(**RUN).run_folder == Path("runs/spring")
+    assert PartyRun(**RUN, folder="here").run_folder == Path("here")
+
+
+def test_waiting_is_told_to_channels_in_seconds() -> None:
+    timing = PartyRun(**RUN, timeout=3, wait=4, stall=5).timing
+    assert (timing.timeout_s, timing.wait_s, timing.stall_s) == (3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"timeout": 0}, {"wait": math.inf}, {"stall": 8 * 24 * 3600}, {"party": "../bank"}, {"run_id": ""}, {"colour": 1}],
+)
+def test_what_cannot_work_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        PartyRun(**{**RUN, **change})
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "words"), [(37.0, "protects nothing"), (math.inf, "protects nothing"), (-1.0, "below zero")]
+)
+def test_a_budget_that_protects_nothing_must_be_asked_for(epsilon: float, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        Spender(**RUN, epsilon=epsilon)
+    if epsilon > 0:
+        assert Spender(**RUN, epsilon=epsilon, no_privacy=True).epsilon == epsilon
+
+
+def test_addresses_are_those_called_and_the_one_listened_at() -> None:
+    assert Wiring((), {"shop": "tcp://a:1"}, "tcp://b:2").addresses == ["tcp://a:1", "tcp://b:2"]
+    assert Wiring((), {}, None).addresses == []

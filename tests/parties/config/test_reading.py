@@ -1,0 +1,68 @@
+"""Reading run files: paths against their folder, any role, and every fault under the file's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from parties.config.reading import read_any_run, read_role, read_run, read_schema, read_section
+from parties.config.serve_section import ServeSection
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError
+from tests.support.sites import Sites
+
+
+def write(folder: Path, document: Any) -> Path:
+    path = folder / "file.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_either_role_is_read_with_its_paths_resolved(sites: Sites) -> None:
+    bank, shop = read_any_run(sites.bank.write()), read_any_run(sites.shop.write())
+    assert isinstance(bank, ActiveRun)
+    assert isinstance(shop, PassiveRun)
+    assert bank.data == sites.bank.path / "data.csv"
+    assert shop.active.public_key == sites.shop.path / "keys" / "bank.public"
+    with pytest.raises(ConfigError, match=r"run\.yaml: "):
+        read_run(sites.bank.path / "run.yaml", PassiveRun)
+
+
+@pytest.mark.parametrize(("found", "role"), [("guest", "active"), ("host", "passive"), ("owner", "owner")])
+def test_a_role_may_have_another_name(tmp_path: Path, found: str, role: str) -> None:
+    assert read_role(write(tmp_path, {"role": found})) == role
+
+
+@pytest.mark.parametrize("found", [None, 3, "king", ["active"]])
+def test_another_role_is_refused(tmp_path: Path, found: object) -> None:
+    with pytest.raises(
+        ConfigError, match=r"file\.yaml: role must be active or passive, or coordinator, worker or owner"
+    ):
+        read_role(write(tmp_path, {"role": found}))
+
+
+def test_a_section_is_refused_by_key() -> None:
+    with pytest.raises(ConfigError, match="batch_rows"):
+        read_section(ServeSection, {"batch_rows": 0})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"colour": 1}, "unknown keys colour"),
+        ({"columns": ["age"]}, "`columns` must map each column's name"),
+        ({"ignore": "note"}, "`ignore` must be a list"),
+        ({"label": True}, "put words like yes and no in quotes"),
+        ({"ignore": ["age"]}, "age stand under `columns` and under `ignore`"),
+        ({"ignore": ["key"]}, "key stand under `id` and under `ignore`"),
+        ({"ignore": ["y"]}, "y stand under `label` and under `ignore`"),
+    ],
+)
+def test_a_schema_with_a_fault_is_refused_by_file(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    schema = {"id": "key", "label": "y", "columns": {"age": {"lower": 0, "upper": 9}}, "ignore": ["note"]}
+    assert read_schema(write(tmp_path, schema))[1] == ("note",)
+    with pytest.raises(ConfigError, match=f"file.yaml: .*{words}"):
+        read_schema(write(tmp_path, {**schema, **change}))

@@ -1,0 +1,84 @@
+"""Chain checkpoint: trees and coins read back to the bit, and what was meddled with is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.horizontal.inprivate.training import run_chain
+from opboost.rng import secure, seeded
+from parties.errors import RunFolderError
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
+from parties.runs.run_folder import RunFolder
+from tests.support.chains import owner_of, recipe
+
+OF = recipe(n_rounds=1)
+TREES = run_chain([owner_of(OF, place) for place in range(3)], n_rounds=1, epsilon=OF.epsilon)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    (tmp_path / "run.yaml").write_text("party: w0\n")
+    found = RunFolder(tmp_path / "run")
+    found.create(tmp_path / "run.yaml", party="w0", role="owner")
+    return found
+
+
+@pytest.fixture
+def checkpoint(folder: RunFolder) -> ChainCheckpoint:
+    found = ChainCheckpoint(folder)
+    found.coins("rows", rng=seeded(1))
+    return found
+
+
+def test_turns_read_back_to_the_bit(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
+    assert (checkpoint.count, checkpoint.read(OF)) == (0, [])
+    for turn, tree in enumerate(TREES):
+        checkpoint.keep(turn, Turn(tree=tree, is_secure=turn > 0))
+    found = ChainCheckpoint(folder).read(OF)
+    assert [one.is_secure for one in found] == [False, True, True]
+    for one, tree in zip(found, TREES, strict=True):
+        for name in ("columns", "thresholds", "missing_left", "lefts", "rights", "values"):
+            np.testing.assert_array_equal(getattr(one.tree, name), getattr(tree, name))
+
+
+@pytest.mark.parametrize(
+    "change", [{"columns": [99] * 3}, {"values": "x"}, {"lefts": None}, {"thresholds": []}, {"rights": [2**40]}]
+)
+def test_a_tree_that_was_meddled_with_is_refused(
+    checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]
+) -> None:
+    checkpoint.keep(0, Turn(tree=TREES[0], is_secure=True))
+    path = folder.path / "turns" / "0000.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(RunFolderError, match=r"0000\.json is malformed; choose another run_id\. Nothing was sent"):
+        checkpoint.read(OF)
+
+
+def test_a_missing_turn_is_not_skipped(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
+    for turn in (0, 2):
+        checkpoint.keep(turn, Turn(tree=TREES[turn], is_secure=True))
+    with pytest.raises(RunFolderError):
+        checkpoint.read(OF)
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_coins_are_drawn_once_for_the_same_rows(folder: RunFolder, is_secure: bool) -> None:
+    first = ChainCheckpoint(folder).coins("rows", rng=secure() if is_secure else seeded(4))
+    again = ChainCheckpoint(folder).coins("rows", rng=secure())
+    assert first.is_secure is again.is_secure is is_secure
+    assert first.fork("r1").words(3).tolist() == again.fork("r1").words(3).tolist()
+    with pytest.raises(RunFolderError, match="beginning of a run on other rows"):
+        ChainCheckpoint(folder).coins("others", rng=secure())
+
+
+@pytest.mark.parametrize("change", [{"coins": "zz"}, {"coins": "00"}, {"coins": 3}])
+def test_damaged_coins_are_refused(checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]) -> None:
+    path = folder.path / "coins.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(RunFolderError, match=r"coins\.json is malformed"):
+        checkpoint.coins("rows", rng=seeded(1))

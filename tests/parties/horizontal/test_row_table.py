@@ -1,0 +1,63 @@
+"""Row table: rows and labels as recipes take them, and a digest that changes with any of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.config.horizontal import WorkerRun
+from parties.config.reading import read_run
+from parties.errors import ConfigError
+from parties.horizontal.row_table import OwnerRows
+from tests.support.clinics import COLUMNS, Clinics
+
+
+@pytest.fixture
+def clinics(tmp_path: Path) -> Clinics:
+    return Clinics(tmp_path)
+
+
+def read(clinics: Clinics) -> OwnerRows:
+    return OwnerRows.read(read_run(clinics.write("w0"), WorkerRun))
+
+
+def test_rows_come_in_the_order_of_ids_and_columns_of_the_schema(clinics: Clinics) -> None:
+    rows, frame = read(clinics), pd.read_csv(clinics.root / "w0" / "data.csv").sort_values("id")
+    np.testing.assert_array_equal(rows.values, frame[list(rows.schema.names)])
+    np.testing.assert_array_equal(rows.labels, frame["y"])
+    assert set(rows.schema.names) == set(COLUMNS)
+
+
+def test_the_digest_changes_with_any_value_label_or_row(clinics: Clinics) -> None:
+    rows = read(clinics)
+    values, labels = rows.values.copy(), rows.labels.copy()
+    values[3, 1] += 1e-9
+    labels[2] = 1 - labels[2]
+    others = [
+        replace(rows, values=values),
+        replace(rows, labels=labels),
+        replace(rows, values=rows.values[1:], labels=rows.labels[1:]),
+    ]
+    assert len({one.digest for one in [rows, *others]}) == 4
+    assert replace(rows, values=np.asfortranarray(rows.values)).digest == rows.digest
+
+
+@pytest.mark.parametrize(("labels", "is_taken"), [((0, 1), True), ((1, 1), True), ((0, 2), False), ((0, 0.5), False)])
+def test_two_classes_are_zero_and_one(clinics: Clinics, labels: tuple[float, ...], is_taken: bool) -> None:
+    rows = replace(read(clinics), labels=np.array(labels, float))
+    rows.check_labels("reg:squarederror", Path("data.csv"))
+    if is_taken:
+        rows.check_labels("binary:logistic", Path("data.csv"))
+        return
+    with pytest.raises(ConfigError, match=r"data\.csv: the labels of two classes must be 0 and 1\. Nothing was sent"):
+        rows.check_labels("binary:logistic", Path("data.csv"))
+
+
+def test_a_folder_is_no_table(clinics: Clinics) -> None:
+    run = read_run(clinics.write("w0"), WorkerRun)
+    with pytest.raises(ConfigError, match="in one table come from one file"):
+        OwnerRows.read(run.model_copy(update={"data": clinics.root}))

@@ -1,0 +1,62 @@
+"""Fault attribution: a worker that must be at fault is expelled, of two that may be both are named, each once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parties.horizontal.share_faults import ShareFaults
+
+NAMES = ("w0", "w1", "w2", "w3", "w4")
+EPOCH: Any = SimpleNamespace(names=NAMES, threshold=3)
+
+
+class Connections:
+    def __init__(self) -> None:
+        self.all = {name: name for name in NAMES}
+        self.expelled: list[tuple[str, str]] = []
+
+    def expel(self, worker: str, why: str) -> None:
+        self.expelled.append((worker, why))
+
+
+def judged(*rounds: Any, confirmations: Any = ()) -> tuple[Connections, list[tuple[str, str]], ShareFaults]:
+    connections, notes = Connections(), list[tuple[str, str]]()
+    faults = ShareFaults(connections, note=lambda event, sentence: notes.append((event, sentence)))  # type: ignore[arg-type]
+    for wrong in rounds:
+        of: Any = SimpleNamespace(
+            epoch=EPOCH, wrong_shares=frozenset(wrong), wrong_confirmations=frozenset(confirmations)
+        )
+        faults.judge(of)
+    return connections, notes, faults
+
+
+def test_a_pair_is_named_once_and_its_holder_is_doubted_from_then_on() -> None:
+    connections, notes, faults = judged({(1, 3)}, {(1, 3)})
+    assert connections.expelled == []
+    assert [event for event, _ in notes] == ["wrong share"]
+    assert "w1's share of w3's secret is wrong or lacking" in notes[0][1]
+    assert faults.doubted(EPOCH) == {1}
+
+
+@pytest.mark.parametrize("n_wrong", [1, 2, 3, 4])
+def test_as_many_as_the_threshold_cannot_all_have_dealt_wrongly(n_wrong: int) -> None:
+    connections, notes, _ = judged({(0, other) for other in range(1, 1 + n_wrong)})
+    is_expelled = n_wrong >= EPOCH.threshold
+    assert [name for name, _ in connections.expelled] == ["w0"] * is_expelled
+    assert len(notes) == (0 if is_expelled else n_wrong)
+
+
+def test_a_wrong_share_of_its_own_secret_is_a_workers_own_fault() -> None:
+    connections, _, _ = judged({(2, 2)})
+    assert [name for name, _ in connections.expelled] == ["w2"]
+
+
+def test_confirmations_are_judged_apart_from_shares() -> None:
+    connections, notes, faults = judged({(1, 3)}, confirmations={(1, 3)})
+    assert [event for event, _ in notes] == ["wrong share", "wrong confirmation"]
+    assert connections.expelled == []
+    assert judged(set(), confirmations={(4, 0)})[2].doubted(EPOCH) == frozenset()
+    assert faults.doubted(EPOCH) == {1}

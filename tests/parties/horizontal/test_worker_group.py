@@ -1,0 +1,64 @@
+"""Worker group: how many workers a run has, and what those who come back are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parties.errors import Disagreement
+from parties.horizontal.worker_group import WorkerGroup
+from protocols.messages.horizontal import StartTree
+from protocols.messages.vertical import Done
+from protocols.secure_aggregation.epochs import MAX_WORKERS
+from protocols.transport.memory import MemoryChannel, memory_pair
+
+
+def group(n_workers: int, **changes: Any) -> tuple[WorkerGroup, list[MemoryChannel]]:
+    pairs = [memory_pair("hub", f"w{i}") for i in range(n_workers)]
+    settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "threshold": 2, "wait_s": 0.05, "patience_s": 0.05}
+    return WorkerGroup(channels=[near for near, _ in pairs], **settings, **changes), [far for _, far in pairs]
+
+
+@pytest.mark.parametrize("n_workers", [0, 1, MAX_WORKERS + 1])
+def test_a_run_has_at_least_two_workers_and_at_most_as_many_as_a_sum(n_workers: int) -> None:
+    with pytest.raises(Disagreement, match=f"a run has 2 to {MAX_WORKERS} workers; found {n_workers}"):
+        group(n_workers)
+
+
+def test_a_worker_that_comes_later_is_told_what_the_others_were() -> None:
+    seen: list[tuple[str, int, int]] = []
+    made, far = group(2, n_trees=3, progress=lambda *step: seen.append(step))
+    first, second = made._connections.all.values()
+    first.is_in = True
+    made.tell(StartTree(output=0))
+    assert far[0].receive() == StartTree(output=0)
+    assert not far[1].is_ready()
+    second.is_in = True
+    made.tell(StartTree(output=1))
+    assert [far[1].receive() for _ in range(2)] == [StartTree(output=0), StartTree(output=1)]
+    assert seen == [("trees", 0, 3), ("trees", 1, 3)]
+
+
+def test_without_enough_workers_there_is_no_sum() -> None:
+    made, _ = group(3)
+    with pytest.raises(Exception, match="are there"):
+        made.total(4)
+    assert made.n_rounds == 0
+
+
+def test_the_end_is_told_to_those_who_are_there_and_a_silent_one_is_not_waited_for() -> None:
+    made, far = group(2)
+    for worker in made._connections.all.values():
+        worker.is_in = True
+    far[0].send(Done())
+    made.finish()
+    assert [channel.receive() for channel in far] == [Done(), Done()]
+    assert [worker.is_over for worker in made._connections.all.values()] == [True, False]
+
+
+def test_one_worker_with_seeded_bits_makes_the_run_insecure() -> None:
+    made, _ = group(2)
+    assert made.is_secure
+    made._connections.all["w1"].is_secure = False
+    assert not made.is_secure

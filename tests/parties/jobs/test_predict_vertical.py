@@ -1,0 +1,91 @@
+"""Prediction jobs of vertical training: whatever they cannot do is refused before anything is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.config.reading import read_schema
+from parties.errors import ConfigError, RecordsRefused, RunFolderError
+from parties.jobs import predict_vertical
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.life_cycle import Terminal
+from parties.jobs.predict_vertical import predict_active
+from protocols.messages.prediction import RecordStatus
+from tests.support.released_cells import mechanisms
+from tests.support.sites import Sites
+
+PASSIVE = mechanisms()[:1]
+
+
+class Log:
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str]] = []
+
+    def step(self, event: str, sentence: str, **facts: object) -> None:
+        self.steps.append((event, sentence))
+
+
+def note(*status: int) -> list[tuple[str, str]]:
+    log = Log()
+    predict_vertical._note_unanswered(np.array(status, np.uint8), log, Path("out.csv"))  # type: ignore[arg-type]
+    return log.steps
+
+
+def test_unknown_records_are_noted_and_answered_ones_are_not() -> None:
+    assert note(RecordStatus.ANSWERED, RecordStatus.ANSWERED) == []
+    assert note(RecordStatus.ANSWERED, RecordStatus.UNKNOWN) == [
+        ("incomplete", "1 records are unknown to a passive party and have no prediction")
+    ]
+
+
+@pytest.mark.parametrize("status", [one for one in RecordStatus if one > RecordStatus.UNKNOWN])
+def test_a_refusal_is_an_error_that_counts_records(status: RecordStatus) -> None:
+    with pytest.raises(
+        RecordsRefused, match=r"a passive party refused 2 \(.*\) of 3 records; out\.csv holds the others"
+    ):
+        note(RecordStatus.ANSWERED, status, status)
+
+
+def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
+    with pytest.raises(RunFolderError):
+        predict_active(
+            sites.bank.write(), data=None, ids=None, mode="routed", out=None, insecure=False, terminal=Terminal()
+        )
+    with pytest.raises(RunFolderError):
+        serve_passive(sites.shop.write(), data=None, insecure=False, terminal=Terminal())
+
+
+@pytest.mark.parametrize(
+    "change", [{"ids": Path("ids.txt")}, {"mode": "local"}, {"reasons": 3}], ids=lambda one: next(iter(one))
+)
+def test_partitions_are_scored_as_they_are_or_not_at_all(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    class Model:
+        class ensemble:  # noqa: N801
+            loss = None
+
+    monkeypatch.setattr(predict_vertical.RunFolder, "load_joint_model", lambda self: Model)
+    monkeypatch.setattr(predict_vertical, "check_reasons", lambda ensemble, reveal: None)
+    (sites.bank.path / "parts").mkdir()
+    sites.bank.run |= {"engine": "dask", "dask": {}, "data": "parts", "model": {}}
+    monkeypatch.setattr("parties.config.score_policy.RevealSection.check", lambda self, loss: None)
+    given: dict[str, Any] = {"ids": None, "mode": "routed", "reasons": 0} | change
+    with pytest.raises(ConfigError, match=r"folder of partitions.* Nothing was sent"):
+        predict_active(sites.bank.write(), data=None, out=None, insecure=False, terminal=Terminal(), **given)
+
+
+def test_a_table_for_local_prediction_has_the_passive_parties_columns_too(sites: Sites) -> None:
+    class Model:
+        class Router:
+            mechanisms = PASSIVE
+
+        routers = {"shop": Router}  # noqa: RUF012
+
+    schema, _ = read_schema((sites.bank.write()).with_name("schema.yaml"))
+    known = predict_vertical._with_passive_columns(schema, Model())  # type: ignore[arg-type]
+    assert (known.names, known.id, known.label) == (("age", "spend"), schema.id, schema.label)

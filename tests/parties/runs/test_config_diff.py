@@ -1,0 +1,66 @@
+"""Configuration difference: every changed setting is named, but those that a resumed run may change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parties.runs.config_diff import MAY_CHANGE, changes
+
+RUN: dict[str, Any] = {
+    "party": "bank",
+    "timeout": 10,
+    "model": {"max_depth": 3, "eval_metric": ["auc", "logloss"]},
+    "dask": {"workers": 2, "partition_rows": 10},
+    "passive": [{"name": "shop"}],
+}
+
+
+def difference(folder: Path, before: object, after: object) -> list[str]:
+    paths = folder / "before.yaml", folder / "after.yaml"
+    for path, document in zip(paths, (before, after), strict=True):
+        path.write_text(document if isinstance(document, str) else yaml.safe_dump(document))
+    return changes(*paths)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"party": "shop"}, ["party was bank, is shop"]),
+        ({"seed": 4}, ["seed was absent, is 4"]),
+        ({"model": {"max_depth": 4, "eval_metric": ["auc", "logloss"]}}, ["model.max_depth was 3, is 4"]),
+        (
+            {"model": {"max_depth": 3, "eval_metric": ["logloss"]}},
+            ["model.eval_metric.0 was auc, is logloss", "model.eval_metric.1 was logloss, is absent"],
+        ),
+        ({"passive": [{"name": "post"}]}, ["passive.0.name was shop, is post"]),
+        ({"timeout": 20, "wait": 5, "serve": {"batch_rows": 3}}, []),
+        ({"dask": {"workers": 9, "partition_rows": 10}}, []),
+        ({"dask": {"workers": 2, "partition_rows": 11}}, ["dask.partition_rows was 10, is 11"]),
+    ],
+)
+def test_a_change_is_named_with_both_values(tmp_path: Path, change: dict[str, Any], expected: list[str]) -> None:
+    assert difference(tmp_path, RUN, {**RUN, **change}) == expected
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(keys=st.sets(st.sampled_from(sorted(MAY_CHANGE | {"seed", "party", "dask.folder"}))))
+def test_exactly_what_may_not_change_is_named(tmp_path: Path, keys: set[str]) -> None:
+    after: dict[str, Any] = {**RUN, "dask": dict(RUN["dask"])}
+    for key in keys:
+        place, _, rest = key.rpartition(".")
+        (after[place] if place else after)[rest] = "other"
+    found = {line.split(" was ")[0] for line in difference(tmp_path, RUN, after)}
+    assert found == keys - MAY_CHANGE
+
+
+def test_what_cannot_be_read_is_a_difference_in_a_word_and_values_are_shown_in_short(tmp_path: Path) -> None:
+    assert difference(tmp_path, "a: [", "b: [") == []
+    assert "the run file was unreadable, is absent" in difference(tmp_path, "a: [", {"a": 1})
+    (line,) = difference(tmp_path, {"note": "xy" * 100}, {"note": 1})
+    assert len(line) < 120

@@ -1,0 +1,95 @@
+"""SQLite databases: private, written through, and changed as a whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parties.errors import LedgerError
+from parties.storage.sqlite import connect, reporting, transaction
+from tests.support.modes import exposed
+
+TABLES = ("CREATE TABLE IF NOT EXISTS numbers (n INTEGER)",)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    found = connect(tmp_path / "new" / "books.sqlite", TABLES)
+    yield found
+    found.close()
+
+
+def numbers(database: sqlite3.Connection) -> list[int]:
+    return [n for (n,) in database.execute("SELECT n FROM numbers")]
+
+
+def test_a_database_is_private_written_through_and_forgets_what_is_deleted(
+    database: sqlite3.Connection, tmp_path: Path
+) -> None:
+    with transaction(database):
+        database.execute("INSERT INTO numbers VALUES (1)")
+    assert exposed(tmp_path) == set()
+    pragmas = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+    assert pragmas == ["wal", 2]
+    assert database.execute("PRAGMA secure_delete").fetchone() == (1,)
+
+
+def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:
+    def fail() -> None:
+        with transaction(database):
+            database.execute("INSERT INTO numbers VALUES (1)")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert not database.in_transaction
+    with transaction(database):
+        database.execute("INSERT INTO numbers VALUES (2)")
+    assert numbers(database) == [2]
+
+
+def test_a_transaction_waits_for_another_one_before_it_reads(database: sqlite3.Connection, tmp_path: Path) -> None:
+    has_begun = threading.Event()
+
+    def count() -> None:
+        other = connect(tmp_path / "new" / "books.sqlite", TABLES)
+        has_begun.set()
+        with transaction(other):
+            other.execute("INSERT INTO numbers SELECT COUNT(*) FROM numbers")
+        other.close()
+
+    with transaction(database):
+        thread = threading.Thread(target=count, daemon=True)
+        thread.start()
+        assert has_begun.wait(10)
+        database.execute("INSERT INTO numbers VALUES (7)")
+    thread.join(10)
+    assert numbers(database) == [7, 1]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "books.sqlite"
+    path.touch()
+    path.chmod(mode)
+    with pytest.raises(LedgerError, match=rf"mode {mode:04o}; it must be readable by its owner alone \(0600\)"):
+        connect(path, TABLES)
+
+
+def test_what_is_no_database_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "books.sqlite"
+    path.write_text("no database " * 100)
+    path.chmod(0o600)
+    with pytest.raises(LedgerError, match=r"books\.sqlite cannot be used: .* Nothing was released"):
+        connect(path, TABLES)
+    with pytest.raises(LedgerError, match=r"Is a directory\. Nothing was released"):
+        connect(tmp_path, TABLES)
+
+
+def test_other_errors_keep_their_own_words(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="mine"), reporting(tmp_path):
+        raise KeyError("mine")
