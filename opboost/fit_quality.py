@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.cell_grid import cells_of
 from opboost.metrics import default_metric, evaluate, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
@@ -155,6 +156,9 @@ def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
             matrix[:, i] = own[feature.name].values[rows]
             continue
         key = feature.owner, feature.name
+        if (cuts := ranked[key].cuts) is not None:
+            matrix[:, i] = cells_of(ranks[key], ranked[key].n_ranks, cuts)
+            continue
         assert feature.rank is not None
         is_missing = ranks[key] == ranked[key].n_ranks
         matrix[:, i] = ~np.where(is_missing, feature.missing_left, ranks[key] <= feature.rank)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.errors import DataError, ParameterError
+from opboost.errors import DataError, ParameterError, nearest
 from opboost.trees.kernels.concordance import count_pairs
 from opboost.trees.losses import (
     AbsoluteError,
@@ -220,7 +220,8 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     """
     known = _metrics(loss)
     if name not in known:
-        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; use {', '.join(known)}")
+        use = f"use {', '.join(known)}{nearest(name, known)}"
+        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; {use}")
     return known[name]
 
 
@@ -251,3 +252,14 @@ def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float
             return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
     names = ("auc", "error", "logloss") if isinstance(loss, Logistic) else tuple(_metrics(loss))[:2]
     return {name: _metrics(loss)[name].of(labels, predictions) for name in names}
+
+
+def metrics_of(given: str | Metric | Sequence[str | Metric] | None, loss: Loss) -> tuple[Metric, ...]:
+    """Metrics by name or as they are; without any, the loss's default.
+
+    Raises
+    ------
+    ParameterError
+    """
+    named = (given,) if isinstance(given, (str, Metric)) else given or (default_metric(loss),)
+    return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)

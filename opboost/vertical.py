@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, RankRows, Values
 from opboost.denoise.channel import ColumnRelease
@@ -65,6 +66,8 @@ class RankColumn:
     n_ranks : int
     release : ColumnRelease, optional
         What the owner tells of the release: with it, training learns through the noise.
+    cuts : ndarray of int64, optional
+        The agreed grid: ranks behind which alone trees may cut. The owner answers with the number of a cell.
     """
 
     owner: str
@@ -73,6 +76,7 @@ class RankColumn:
     ranks: RankRows
     n_ranks: int
     release: ColumnRelease | None = None
+    cuts: NDArray[np.int64] | None = None
 
 
 Column = OwnColumn | RankColumn
@@ -273,7 +277,7 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
-    return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
+    return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 
 def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
@@ -282,5 +286,5 @@ def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
         c: source
         for c, column in enumerate(columns)
         if isinstance(column, RankColumn) and column.release is not None
-        if not (source := RankSource(column.ranks, column.n_ranks, column.release)).is_exact
+        if not (source := RankSource(column.ranks, column.n_ranks, column.release, column.cuts)).is_exact
     }

@@ -28,6 +28,7 @@ from parties.commands.console import (
 )
 from parties.commands.exit_codes import retrying
 from parties.commands.export import export
+from parties.commands.onboarding import init, schema
 from parties.commands.serve import serve
 from parties.errors import Stopped
 
@@ -84,7 +85,7 @@ def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, retry:
     with terminal_of_command() as terminal:
         once = partial(job, run_file, insecure=insecure, terminal=terminal)
         folder = retrying(once, retry=retry, warn=terminal.warn)
-        print_trained(form, folder)
+        print_trained(form, folder, f"opboost predict {run_file}{' --insecure' * insecure}")
 
 
 @app.command("party-a")
@@ -198,8 +199,10 @@ def predict(
         call: dict[str, Any] = {"data": data, "insecure": insecure, "terminal": terminal}
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
-            ask = partial(predict_active, run_file, ids=ids, mode=chosen, out=out, reasons=reasons, **call)
-            print_result(form, predictions=str(retrying(ask, retry=retry, warn=terminal.warn)))
+            metrics: dict[str, float] = {}
+            call |= {"ids": ids, "mode": chosen, "out": out, "reasons": reasons, "scored": metrics.update}
+            target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
+            print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
         else:
             answer = partial(serve_passive, run_file, **call)
             print_result(form, records_answered=retrying(answer, retry=retry, warn=terminal.warn))
@@ -242,7 +245,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export):
+for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
     app.command()(other)
 
 

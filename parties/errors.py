@@ -93,5 +93,10 @@ def naming(path: Path) -> Iterator[None]:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def notes_on(error: BaseException) -> list[str]:
+    """Notes for the person at this party's terminal, which are no part of an error's sentence."""
+    return list(getattr(error, "__notes__", ()))
+
+
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.
 EXPECTED_ERRORS = (OpBoostError, PartyError, ProtocolError)

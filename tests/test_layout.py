@@ -36,13 +36,14 @@ PARTIES = (
     "service",
     "reports",
     "doctor",
+    "onboarding",
     "jobs",
     "commands",
     "cli",
 )
 STRANGERS = {"parties.vertical": "parties.horizontal", "parties.horizontal": "parties.vertical"}
 
-GROUND = ("opboost.arrays", "opboost.errors", "opboost.rng", "opboost.schema")
+GROUND = ("opboost.arrays", "opboost.errors", "opboost.rng", "opboost.schema", "opboost.table_format")
 STEPS = (
     *GROUND,
     "opboost.privacy",
@@ -51,6 +52,7 @@ STEPS = (
     *(
         f"opboost.{step}"
         for step in (
+            "cell_grid",
             "column_positions",
             "label_noise",
             "desensitize",
@@ -81,7 +83,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.arrays": (),
     "opboost.errors": (),
     "opboost.rng": ("opboost.errors",),
-    "opboost.schema": ("opboost.arrays", "opboost.errors"),
+    "opboost.schema": ("opboost.arrays", "opboost.errors", "opboost.table_format"),
+    "opboost.table_format": (),
     "opboost.privacy": (*GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*GROUND, "opboost.privacy.domain"),

@@ -15,11 +15,12 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
+from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
-from opboost.metrics import default_metric, metric_by_name
+from opboost.metrics import metrics_of
 from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
@@ -33,10 +34,10 @@ from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.release_offer import offered_names
-from parties.vertical.simulation import simulate
+from parties.vertical.simulation import serve, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
@@ -61,6 +62,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
+    answers: Literal["tests", "cells"] = "tests"
+    cells: int = DEFAULT_CELLS
     correct_noise: bool = True
     objective: str | Loss | None = None
     engine: Literal["native", "xgboost"] = "native"
@@ -122,7 +125,11 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             rows, truth = validate_data(self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             parts.append((rows, self._numbered(truth), np.ones(len(rows))))
         matrix, labels, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
-        plan = ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), self._metrics(loss)) if eval_set else None
+        plan = (
+            ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), metrics_of(self.eval_metric, loss))
+            if eval_set
+            else None
+        )
         self._fit(matrix, labels, weights, loss, plan, on_round or (lambda _: None))
         return self
 
@@ -156,6 +163,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
     ) -> None:
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
+        check_choice("answers", self.answers, "tests", "cells")
         check_choice("missing", self.missing, "refuse", "category")
         check_choice("engine", self.engine, "native", "xgboost")
         parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
@@ -182,6 +190,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             # Trees on noised codes are the right predictor of noised codes.
             correct_noise=self.correct_noise and self.prediction != "desensitized",
             left_open=frozenset(name for name in CALM if getattr(self, name) is None),
+            by_cells=self.answers == "cells",
             seed=seed,
             on_round=on_round,
             column_order=tuple(self._inputs),
@@ -196,6 +205,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
+            n_cells=self.cells if self.answers == "cells" else None,
             allow_routed=self.prediction == "routed",
         )
         shares: list[PassiveShare] = []
@@ -245,8 +255,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         return {of: name for name in self._names for of in offered.get(name, (name,))}
 
     def _own(self, X: Values) -> dict[str, Values]:
-        passive = {mechanism.schema.name for mechanism in self._mechanisms}
-        return {name: X[:, i] for i, name in enumerate(self._names) if name not in passive}
+        return {n: X[:, i] for i, n in enumerate(self._names) if n not in {m.schema.name for m in self._mechanisms}}
 
     def _plan(self, X: Values) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every passive column, in the order of the columns."""
@@ -259,16 +268,13 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
                 "Nothing was released"
             )
         self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
-        if not schemas:
-            return ()
         epsilon = DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon
         settings = MechanismSettings(**{**self._parameters_of(MechanismSettings), "epsilon": epsilon})
         return tuple(ColumnMechanism(schema, settings) for schema in schemas)
 
     def _encoded(self, table: Any) -> Any:
         """A data frame in numbers; arrays and lists as they are."""
-        frame = as_frame(table)
-        return table if frame is None else self._encoder.encode(frame)
+        return table if (frame := as_frame(table)) is None else self._encoder.encode(frame)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
@@ -278,18 +284,12 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}
         names |= self._encoder.categories.keys() - self._encoder.public.keys()
-        passive = sorted(names & {mechanism.schema.name for mechanism in self._mechanisms})
-        if passive:
+        if passive := sorted(names & {mechanism.schema.name for mechanism in self._mechanisms}):
             raise ParameterError(
                 f"categorical_features are the active party's columns, and these are passive: {', '.join(passive)}. "
                 "Nothing was released"
             )
         return names
-
-    def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
-        given = (self.eval_metric,) if isinstance(self.eval_metric, (str, Metric)) else self.eval_metric
-        named = given or (default_metric(loss),)
-        return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
 
     def _refuse_missing(self, passive: Values) -> None:
         if self.missing == "refuse" and (n_missing := int(np.isnan(passive).sum())):

@@ -48,6 +48,11 @@ _PARAMETERS = """
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
+    answers : {"tests", "cells"}
+        What the passive party says of new records: the answer to each split test of the trees, which it is told; or in
+        which cell of every column they lie, of a grid that is made before training and depends on no label.
+    cells : int
+        Cells of a column, at most, with ``answers="cells"``.
     correct_noise : bool
         Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
         costs no privacy. False takes the released codes for exact ones, as objectives of quantiles, of survival times

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Nodes, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,8 @@ class ColumnConstraints:
         position = {name: i for i, name in enumerate(names)}
         mentioned = {name for group in (self.monotone, *self.interactions) for name in group}
         if unknown := mentioned - position.keys():
-            raise ParameterError(f"constraints name columns that do not exist: {', '.join(sorted(unknown))}")
+            near = nearest(sorted(unknown), names)
+            raise ParameterError(f"constraints name columns that do not exist: {', '.join(sorted(unknown))}{near}")
         if ambiguous := {name for name in mentioned if list(names).count(name) > 1}:
             raise ParameterError(f"constraints name what several columns are called: {', '.join(sorted(ambiguous))}")
         monotone = np.zeros(len(names), dtype=np.int8)

@@ -99,6 +99,7 @@ class PartitionedActive:
             engine="xgboost",
             grow=_Grower(self, seed),
             held_out_share=run.held_out,
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},

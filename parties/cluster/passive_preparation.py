@@ -83,6 +83,7 @@ class PartitionedPassive:
             alignment=self.words,
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
             redraws=not run.keeps,

@@ -43,7 +43,7 @@ def terminal_of_command() -> Iterator[Terminal]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from parties.commands.exit_codes import exit_code
-    from parties.errors import EXPECTED_ERRORS
+    from parties.errors import EXPECTED_ERRORS, notes_on
     from parties.jobs.life_cycle import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -66,17 +66,20 @@ def terminal_of_command() -> Iterator[Terminal]:
         with bars:
             yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+        lines = "\n  ".join([f"error: {error}", *notes_on(error)])
+        stderr.print(lines, style="red", highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(exit_code(error)) from None
 
 
-def print_trained(form: Format, folder: RunFolder) -> None:
-    """Print where a finished run lies, and for people also how it scores held-out records."""
+def print_trained(form: Format, folder: RunFolder, then: str) -> None:
+    """Print where a finished run lies and the next command, and for people also how it scores held-out records."""
     if (folder.path / "held_out.json").exists() and form is Format.TEXT:
         from parties.commands.printing import print_uplift
 
         print_uplift(folder)
-    print_result(form, run_folder=str(folder.path))
+    report = folder.path / "report.html"
+    made = {"report": str(report)} if report.exists() else {}
+    print_result(form, run_folder=str(folder.path), **made, next=then)
 
 
 def print_result(form: Format, **facts: object) -> None:

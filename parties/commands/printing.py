@@ -35,7 +35,7 @@ def print_findings(findings: Sequence[Finding]) -> None:
         table.add_column(heading, overflow="fold")
     for finding in findings:
         status = f"[{_COLOURS[finding.status]}]{finding.status.value}[/]"
-        table.add_row(escape(finding.check), status, escape(finding.sentence))
+        table.add_row(escape(finding.check), status, escape("\n".join([finding.sentence, *finding.notes])))
     _console().print(table)
     n = {status: sum(finding.status is status for finding in findings) for status in Status}
     verdict = "the run may be started" if n[Status.PROBLEM] == 0 else "the run would not succeed"

@@ -9,7 +9,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
 from opboost.desensitize import ColumnMechanism
+from opboost.errors import nearest
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
@@ -29,7 +31,7 @@ from parties.config.protection import (
 )
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
-from parties.config.serve_section import ServeSection
+from parties.config.serve_section import RoutedSection, ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 
@@ -52,7 +54,7 @@ class LimitSection(Section):
 class BudgetSection(LimitSection):
     """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
-    columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
+    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
     cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
@@ -67,7 +69,8 @@ class BudgetSection(LimitSection):
         """The limits, checked against the columns there are."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
-            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
+            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
         columns = {name: own.limit() for name, own in self.columns.items()}
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 
@@ -89,6 +92,11 @@ class _Run(PartyRun):
         "parties. 0: none; 20,000 records at most.",
     )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
+    answers: Literal["cells", "tests"] = Field(
+        "tests",
+        description="How passive parties answer about records, the same at all parties: `cells` of a grid that is "
+        "agreed on before training and depends on no label, or the split `tests` of the trees, which do.",
+    )
     dask: DaskSection = Field(DaskSection(), validate_default=True, description="The cluster, with `engine: dask`.")
 
     @field_validator("dask")
@@ -169,13 +177,18 @@ class PassiveRun(_Run):
     share_codes: bool = Field(
         True, description="Whether the active party gets the released codes of the ranks, which costs no privacy."
     )
-    allow_routed: bool = Field(True, description="Whether new records may be answered from exact values.")
+    cells: Annotated[int, Field(ge=2, le=MOST_GRID_CELLS)] = Field(
+        DEFAULT_CELLS, description="Cells of a column, at most, with `answers: cells`."
+    )
+    routed: RoutedSection = Field(
+        RoutedSection(), alias="allow_routed", description="Whether records may be answered from exact values."
+    )
     changed_values: Literal["redraw", "keep"] = Field(
         "redraw", description="Draw changed values anew, or keep the first draw."
     )
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
-    serve: ServeSection = Field(ServeSection(), description="RateLimits on predictions.")
+    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @property
     def wiring(self) -> Wiring:
@@ -185,6 +198,16 @@ class PassiveRun(_Run):
         yield from self.desensitize.budgets()
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+
+    @property
+    def allow_routed(self) -> bool:
+        """Whether new records may be answered from exact values."""
+        return self.routed.new_records
+
+    @property
+    def n_cells(self) -> int | None:
+        """Cells of a column; None where split tests are answered."""
+        return self.cells if self.answers == "cells" else None
 
     @property
     def keeps(self) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.reading import read_run, read_schema
@@ -21,8 +23,10 @@ from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
+from parties.tables.sorted_ids import Duplicates
 from parties.vertical.prediction_client import (
     Evaluation,
     FinishedBatches,
@@ -36,7 +40,7 @@ from parties.vertical.prediction_server import AnswerableRecords, RecordSource, 
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from parties.vertical.release_accounts import answerer_of
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 
 def predict_active(
@@ -49,8 +53,11 @@ def predict_active(
     reasons: int = 0,
     insecure: bool,
     terminal: Terminal,
+    scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> Path:
     """Score records with the run's model, with so many `reasons` each; returns the file of predictions.
+
+    `scored` takes the metrics, where labels are known.
 
     In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
     mode ``local`` the data file holds the passive parties' columns too, in clear.
@@ -82,16 +89,18 @@ def predict_active(
             terminal=terminal,
         )
     known = _with_passive_columns(schema, model) if mode == "local" else schema
-    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-    if ids is not None:
-        table = select(table, ids, source)
-    own = {column.name: column.values for column in own_columns(table, schema)}
+    with showing_misfits(source, known):
+        table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+        if ids is not None:
+            table = select(table, ids, source)
+        own = {column.name: column.values for column in own_columns(table, schema)}
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        _note_training_records(log, source, is_likely=data is None and mode == "routed")
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -124,9 +133,18 @@ def predict_active(
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
-            score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target)
     return target
+
+
+def _note_training_records(log: RunLog, source: Path, *, is_likely: bool) -> None:
+    if is_likely:
+        log.step(
+            "training records",
+            f"these are records of {source.name}, which the model was trained on: passive parties refuse exact answers "
+            "about those that were released, unless they allow them; give others with --data",
+        )
 
 
 def _predict_partitions(
@@ -180,8 +198,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
         else:
-            table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-            records = AnswerableRecords.of(router, table.index, table.frame)
+            records = read_records(source, schema, ignore, router, duplicates)
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
@@ -198,6 +215,20 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             routed_bits=tally.n_routed_bits,
         )
     return tally.n_answered
+
+
+def read_records(
+    source: Path, schema: TableSchema, ignore: Sequence[str], router: Router, duplicates: Duplicates
+) -> AnswerableRecords:
+    """Read the records of a passive party's file, of which every cell that split tests are about must fit.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+        return AnswerableRecords.of(router, table.index, table.frame)
 
 
 def serve_until_stopped(
@@ -222,8 +253,7 @@ def serve_until_stopped(
         )
 
     def read() -> AnswerableRecords:
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.index, table.frame)
+        return read_records(source, schema, ignore, router, duplicates)
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
@@ -273,4 +303,4 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
     """Schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
-    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
+    return replace(schema, columns=(*schema.columns, *passive))

@@ -24,9 +24,9 @@ from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_server import Answerer
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
 from parties.vertical.rate_limits import Allowance
-from parties.vertical.release_accounts import account_of, allowance_of, release_once
+from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.warm_up import warm_drawing, warm_training
+from parties.vertical.warm_up import compiled_before, warm_drawing, warm_training
 from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
@@ -152,7 +152,14 @@ def _agree(
 
     def answerer(router: Router) -> Answerer:
         assert held_out is not None
-        return Answerer(router, held_out(router), may_route=prepared.run.allow_routed, allowance=allowance)
+        return Answerer(
+            router,
+            held_out(router),
+            may_route=prepared.run.allow_routed,
+            allowance=allowance,
+            # What an earlier run released gets no exact answer, though this run holds it out.
+            trained=None if prepared.run.routed.training_records else TrainingRecords(account).among,
+        )
 
     return replace(
         job,
@@ -171,6 +178,8 @@ def _train(
 ) -> int:
     """Align records and train on the common ones; returns their number."""
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+        if not compiled_before():
+            place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)

@@ -110,6 +110,8 @@ class ActiveFacts:
         What was made of noised columns, in words; empty if nothing was.
     shares_thresholds : tuple of str
         Passive parties that let A score alone.
+    by_cells : bool
+        Whether passive parties answer with cells, in place of split tests.
     """
 
     history: RunHistory
@@ -124,11 +126,12 @@ class ActiveFacts:
     importance: tuple[Importance, ...]
     noise: str
     shares_thresholds: tuple[str, ...]
+    by_cells: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedColumn:
-    """A passive party's column: its guarantee in words, and the number of its thresholds that the trees use."""
+    """A passive party's column: its guarantee in words, and the number of its split tests, or of its cells."""
 
     column: str
     sentence: str
@@ -145,7 +148,9 @@ class PassiveFacts:
     guarantee : Guarantee
     columns : tuple of UsedColumn
     ledger : Statement or None
-    shared_thresholds, allows_routed : bool
+    shared_thresholds, allows_routed, by_cells : bool
+    n_bits : int
+        Of the answer about a record.
     """
 
     history: RunHistory
@@ -154,6 +159,8 @@ class PassiveFacts:
     ledger: Statement | None
     shared_thresholds: bool
     allows_routed: bool
+    by_cells: bool
+    n_bits: int
 
 
 def run_facts(path: Path) -> ActiveFacts | PassiveFacts:
@@ -197,6 +204,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         importance=importance_of(model.ensemble)[0],
         noise=_words_on_noise(folder),
         shares_thresholds=tuple(sorted(model.routers)),
+        by_cells=any(feature.n_cells is not None for feature in model.ensemble.features),
     )
 
 
@@ -232,6 +240,8 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
         ledger=read_statement(path, None) if run.ledger.path.exists() else None,
         shared_thresholds=run.share_thresholds,
         allows_routed=run.allow_routed,
+        by_cells=router.tests.by_cells,
+        n_bits=router.tests.n_bits,
     )
 
 

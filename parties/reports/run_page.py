@@ -40,7 +40,7 @@ def active_page(facts: ActiveFacts) -> Page:
         sections=(
             *((held_out_section(facts.uplift, history.party),) if facts.uplift is not None else ()),
             PageSection("Guarantee", tuple(_promises(facts))),
-            leakage_section(),
+            leakage_section(by_cells=facts.by_cells),
             *fit_sections(facts.fits),
             PageSection("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
@@ -52,26 +52,27 @@ def active_page(facts: ActiveFacts) -> Page:
 def passive_page(facts: PassiveFacts) -> Page:
     """Page of a finished run for a passive party."""
     history = facts.history
-    n_tests = sum(one.n_tests for one in facts.columns)
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for new records are {f'answered, {n_tests} for each' if facts.allows_routed else 'refused'}."
+        f"for new records are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"{', the numbers of their cells' if facts.by_cells else ''}."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
+    of_column = "cells" if facts.by_cells else "thresholds in use"
     return Page(
         title=f"Run {history.run_id}: what {history.party} released",
         lead=(
-            f"For {history.party}: it names columns and says how many of their thresholds the trees use. It holds no "
+            f"For {history.party}: it names columns and says how many of their thresholds are asked for. It holds no "
             "value of the data and nothing of the other side's."
         ),
         sections=(
             PageSection(
                 "In plain words",
-                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
+                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
             PageSection("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
-            leakage_section(),
+            leakage_section(by_cells=facts.by_cells),
             ledger_section(facts.ledger),
             *history_sections(history),
         ),
@@ -93,6 +94,8 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
 
 
 def _label_words(facts: ActiveFacts) -> str:
+    if facts.by_cells:
+        return "Nothing that a passive party reads depends on labels: it answers by a grid made before training."
     if (promise := facts.label_promise) is None:
         return (
             "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and "
@@ -228,9 +231,7 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
     if answered:
         bits = sum(one.n_routed_bits or 0 for one in history.predictions)
-        told += (
-            f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits, one per record and test."
-        )
+        told += f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits."
     yield Prose(told)
     rows = tuple((one.time, one.message) for one in history.predictions)
     if len(rows) > MOST_MESSAGES:

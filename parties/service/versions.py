@@ -25,7 +25,7 @@ from parties.service.requests import OwnRecords, RecordBody, ScoresBody
 from parties.service.scorer import Scored, ScoreQuery, Scorer
 from parties.vertical.prediction_output import prediction_table
 from parties.vertical.reasons import check_reasons, reason_table
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 # The status of a record that the active party itself does not know.
 UNKNOWN_HERE = "missing_active_columns"

@@ -84,6 +84,8 @@ def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
     found = []
+    if mine.plan.by_cells is not theirs.plan.by_cells:
+        found.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
     for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
@@ -104,6 +106,10 @@ def _excess_columns(mine: Hello, theirs: Hello) -> list[str]:
             agreed = "were agreed on" if active.agreed.columns else "are taken where no number was agreed on"
             found.append(f"number of columns: {who} offers {n_offered} columns of ranks where at most {most} {agreed}")
     return found
+
+
+def _answers(hello: Hello) -> str:
+    return "cells" if hello.plan.by_cells else "tests"
 
 
 def _at_most(most: int | None) -> str:

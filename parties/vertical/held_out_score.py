@@ -19,7 +19,7 @@ from parties.session.heartbeats import heartbeats
 from parties.vertical.prediction_client import Session, Statuses, most_rows
 from parties.vertical.prediction_output import status_word
 from parties.vertical.training_job import ActiveJob
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 
 BASIS = "held-out records"

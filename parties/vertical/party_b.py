@@ -7,7 +7,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, desensitize
@@ -22,15 +21,8 @@ from parties.session.heartbeats import heartbeats, with_heartbeats
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column
-from parties.vertical.prediction_server import (
-    AnswerableRecords,
-    Answerer,
-    ReleaseRecords,
-    Tally,
-    answer_session,
-    answer_until_done,
-    prediction_hello,
-)
+from parties.vertical.agreed_grid import agree_grid
+from parties.vertical.prediction_server import Answerer, Tally, answer_until_done
 from parties.vertical.rank_sender import RankWindow, send_ranks
 from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
@@ -82,6 +74,8 @@ class PassiveJob:
         What was agreed that the active party does.
     resolved : ResolvedTests
         Which split tests were resolved before.
+    n_cells : int, optional
+        Cells of a column that records are answered with, at most; None to resolve and answer split tests instead.
     allow_routed : bool
         Whether split tests about new records may be answered from exact values.
     held_out_share : float
@@ -108,6 +102,7 @@ class PassiveJob:
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
     resolved: ResolvedTests = field(default_factory=ResolvedTests)
+    n_cells: int | None = None
     allow_routed: bool = True
     held_out_share: float = 0.0
     held_out: Callable[[Router], Answerer] | None = None
@@ -129,7 +124,7 @@ class PassiveJob:
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
             is_secure=self.rng.is_secure,
             bounds_are_public=self.bounds_are_public,
-            not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws),
+            not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws, n_cells=self.n_cells),
         )
 
     def hello(self, task: Task = Task.TRAIN) -> Hello:
@@ -144,6 +139,7 @@ class PassiveJob:
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
             held_out=self.held_out_share,
+            by_cells=self.n_cells is not None,
         )
         return Hello(
             role=Role.PASSIVE,
@@ -193,7 +189,7 @@ def train(
     -----
     Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's, for this
     release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
-    that come back say which thresholds the trees use.
+    that come back say which thresholds the trees use, which depends on labels; with cells, nothing comes back.
     """
     progress = with_heartbeats([channel], progress)
     with conversation([channel]) as phase, closing(ArraySpool()) as spool:
@@ -216,9 +212,15 @@ def train(
             progress("desensitizing", column.number + 1, len(job.mechanisms))
         guarantee = job.guarantee()
         phase.enter("sending ranks")
+        cuts, router = None, None
+        if job.n_cells is not None:
+            book, n_cells, share_codes = job.resolved, job.n_cells, job.share_codes
+            cuts, tests = agree_grid(columns, job.mechanisms, book, n_cells=n_cells, share_codes=share_codes)
+            router = Router(job.mechanisms, tests)
+        opaque, shared = job.opaque_names, router_to_dict(router) if router and job.share_thresholds else None
         offer = make_offer(
-            job.mechanisms, columns, guarantee, opaque_names=job.opaque_names, share_codes=job.share_codes
-        )
+            job.mechanisms, columns, guarantee, opaque_names=opaque, share_codes=job.share_codes, cuts=cuts
+        ).model_copy(update={"router": shared})
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
         n_rows, window = job.n_rows, RankWindow(channel)
@@ -228,23 +230,25 @@ def train(
         window.close()
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
-        wanted = expect(channel, SplitRanks)
-        phase.enter("resolving split ranks")
-        tests = job.resolved.resolve(
-            wanted,
-            columns,
-            job.mechanisms,
-            is_secure=job.rng.is_secure,
-            most=most_tests(mine, theirs, columns),
-            agreed=job.agreed.tests,
-            peer=channel.peer,
-        )
-        router = Router(job.mechanisms, tests)
-        channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+        if router is None:
+            wanted = expect(channel, SplitRanks)
+            phase.enter("resolving split ranks")
+            most, is_secure = most_tests(mine, theirs, columns), job.rng.is_secure
+            tests = job.resolved.resolve(
+                wanted,
+                columns,
+                job.mechanisms,
+                is_secure=is_secure,
+                most=most,
+                agreed=job.agreed.tests,
+                peer=channel.peer,
+            )
+            router = Router(job.mechanisms, tests)
+            channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")
         held_out = answer_until_done(None if job.held_out is None else job.held_out(router), channel)
         progress("waiting for the trees", 1, 1)
-        guarantee = with_tests(guarantee, tests.n_tests)
+        guarantee = with_tests(guarantee, router.tests.n_tests)
         share = PassiveShare(router=router, guarantee=guarantee, n_clipped=table.n_clipped, held_out=held_out)
         phase.enter("saving its share")
         save(share)
@@ -252,32 +256,6 @@ def train(
         with suppress(PeerLost):
             channel.send(Done())
         return share
-
-
-def serve(
-    router: Router,
-    ids: pd.Index,
-    features: pd.DataFrame,
-    channel: Channel,
-    *,
-    party: str,
-    run_id: str,
-    rng: BitSource,
-    may_route: bool,
-    release: ReleaseRecords | None = None,
-    progress: Progress = no_progress,
-) -> int:
-    """Answer the active party's requests until it is done, without limits; returns the number of records answered for.
-
-    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request. What leaves is
-    told in `Answerer.answer`; `may_route` says whether exact bits may.
-    """
-    records = AnswerableRecords.of(router, ids, features)
-    answerer = Answerer(router, records, release=release or _records_from(rng), may_route=may_route)
-    tally = Tally()
-    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
-    answer_session(answerer, channel, hello, tally=tally, progress=progress)
-    return tally.n_answered
 
 
 def drawn_from(rng: BitSource) -> ReleaseTable:
@@ -290,9 +268,3 @@ def drawn_from(rng: BitSource) -> ReleaseTable:
                 block[f"{c}.codes"] = desensitize(mechanism, encoded_column(block[f"{c}.exact"]), rng=bits).marked
 
     return release
-
-
-def _records_from(rng: BitSource) -> ReleaseRecords:
-    return lambda mechanisms, encoded, ids: [
-        desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
-    ]

@@ -11,7 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.split_tests import feature_matrix
+from opboost.desensitize import exact
+from opboost.routing import PackedAnswers
+from opboost.split_tests import feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
@@ -19,7 +21,8 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import conversation, greet_all
 from parties.session.heartbeats import heartbeats
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
@@ -121,7 +124,7 @@ class Session:
 
         Returns
         -------
-        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_tests / 8))
+        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_bits / 8))
             By party; 0 where it did not answer.
         status : ndarray of uint8, shape (n_rows,)
         """
@@ -179,25 +182,19 @@ class Session:
     def _matrix(
         self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
     ) -> Values:
-        answers = {
-            peer: np.unpackbits(bits[rows], axis=1, count=self._n_tests(peer)).view(np.bool_)
-            for peer, bits in packed.items()
-        }
+        answers = {peer: unpacked(self._ensemble, peer, bits[rows]) for peer, bits in packed.items()}
         mine = {name: values[rows] for name, values in own.items()}
         n_scored = min(rows.stop, n_rows) - rows.start
         return feature_matrix(self._ensemble, mine, answers, n_scored)
 
-    def _n_tests(self, peer: str) -> int:
-        return len(self._ensemble.inputs.get(peer, ()))
-
     def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
-        """One peer's answers to a batch: a bit per record and test, and what it did with each record."""
-        n_tests = self._n_tests(channel.peer)
+        """One peer's answers to a batch: bits about each record, and what it did with it."""
+        n_bits = n_answer_bits(self._ensemble, channel.peer)
         answers = expect(channel, Answers)
-        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_tests // 8)):
+        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_bits // 8)):
             raise UnexpectedMessage(
                 f"{channel.peer} answered {len(answers.status)} records in {answers.bits.shape[1]} bytes each; "
-                f"{n_rows} records with {n_tests} tests were asked for"
+                f"{n_rows} records with {n_bits} bits each were asked for"
             )
         return answers
 
@@ -278,5 +275,7 @@ def predict_locally(
             raise Disagreement(
                 f"{owner} keeps its thresholds, so A cannot score alone; predict in mode `routed` or `desensitized`"
             )
-        answers[owner] = model.routers[owner].answer(columns, rng=None)
+        router = model.routers[owner]
+        codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(columns)}
+        answers[owner] = unpacked(model.ensemble, owner, PackedAnswers(router).of(codes, len(columns)))
     return evaluate(model.ensemble, feature_matrix(model.ensemble, own, answers, len(columns)))

@@ -20,7 +20,8 @@ from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.vertical.rate_limits import Allowance
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Abort, Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Channel, aborted, receive_any
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
@@ -54,7 +55,12 @@ class AnswerableRecords:
         DataError
             If a column is absent or a cell does not fit the schema.
         """
-        return cls(ids, tuple(router.encode(features)))
+        columns, bits = tuple(router.encode(features)), None
+        if router.tests.by_cells:
+            # A few bytes per record, however many models ask for them.
+            codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in columns}
+            bits = PackedAnswers(router).of(codes, len(ids))
+        return cls(ids, columns, bits)
 
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
         """All of them; a table that does not fit into memory has those of these ids alone."""
@@ -93,7 +99,7 @@ class Tally:
     modes: set[str] = field(default_factory=set)
     began: float | None = None
 
-    def count(self, ask: Ask, answers: Answers, n_tests: int) -> None:
+    def count(self, ask: Ask, answers: Answers, n_bits: int) -> None:
         """Note a request and its answers."""
         n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
         self.n_requests += 1
@@ -101,7 +107,7 @@ class Tally:
         self.n_answered += n_answered
         self.n_unknown += n_unknown
         self.n_refused += sum(refused)
-        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_tests
+        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
         self.modes.add("desensitized" if ask.desensitized else "routed")
 
 
@@ -132,6 +138,8 @@ class Answerer:
         How many records may be asked for, and how many exact bits may leave.
     max_rows : int, optional
         Records per request; by default as many as one message can answer.
+    trained : callable, optional
+        Which of a table's records were released for training: those get no exact bits.
     """
 
     def __init__(
@@ -143,20 +151,22 @@ class Answerer:
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
+        trained: Callable[[pd.Index], Mask] | None = None,
     ) -> None:
         self.records: RecordSource = records
+        self._trained = trained
         self._packed = PackedAnswers(router)
         # More than a message holds could not be answered, and would only cost memory.
-        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_tests // 8))
+        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)
         self._release = release
         self._may_route = may_route
         self._allowance = allowance
 
     @property
-    def n_tests(self) -> int:
+    def n_bits(self) -> int:
         """Bits per answered record."""
-        return self._packed.n_tests
+        return self._packed.n_bits
 
     def answer(self, ask: Ask) -> Answers:
         """The answers to a request; what the owner refuses has a status that says so, and no bits.
@@ -170,7 +180,8 @@ class Answerer:
         -----
         Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
         release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
-        on which side of each used threshold a record lies, without any differential privacy. A refusal tells no bits,
+        on which side of each used threshold, or in which cell of the agreed grid, a record lies, without any
+        differential privacy. A refusal tells no bits,
         and only the one by the daily limit tells that the record is known.
         """
         n_rows = len(ask.ids)
@@ -182,7 +193,11 @@ class Answerer:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
         records = self.records.about(ask.ids, desensitized=ask.desensitized)
         rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
-        status = self._status(rows >= 0, is_routed=not ask.desensitized)
+        is_trained = np.zeros(n_rows, np.bool_)
+        if self._trained is not None and not ask.desensitized:
+            is_trained = np.append(self._trained(records.ids), False)[rows]
+        status = self._status((rows >= 0) & ~is_trained, is_routed=not ask.desensitized)
+        status[is_trained & (status == RecordStatus.UNKNOWN)] = RecordStatus.REFUSED_TRAINING
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):
@@ -197,13 +212,13 @@ class Answerer:
         return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
-        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_tests // 8)), np.uint8))
+        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_bits // 8)), np.uint8))
 
     def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
         """What may be done with each record, after the limits were charged for it."""
         status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
         if self._allowance is not None:
-            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_tests if is_routed else 0)
+            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_bits if is_routed else 0)
             known = np.flatnonzero(is_known[:n_taken])
             status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
             status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
@@ -245,7 +260,7 @@ def answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
             raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
         answers = answerer.answer(message)
         channel.send(answers)
-        tally.count(message, answers, answerer.n_tests)
+        tally.count(message, answers, answerer.n_bits)
     return tally
 
 
@@ -274,7 +289,7 @@ def answer_session(
                     with around():
                         answers = answerer.answer(ask)
                         channel.send(answers)
-                        tally.count(ask, answers, answerer.n_tests)
+                        tally.count(ask, answers, answerer.n_bits)
                     progress("answering", tally.n_answered, tally.n_answered)
                 case Done():
                     return

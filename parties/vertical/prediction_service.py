@@ -172,7 +172,7 @@ def serve_sessions(
             finally:
                 if tally.began is not None:
                     totals.add(tally)
-                    _log_session(log, totals.n_sessions, tally, answerer.n_tests, ending)
+                    _log_session(log, totals.n_sessions, tally, answerer.n_bits, ending)
             if tally.began is not None:
                 pause_s, told = PAUSE_S, ""
             elif ending != told:
@@ -187,21 +187,21 @@ def serve_sessions(
     return totals
 
 
-def _log_session(log: RunLog, number: int, tally: Tally, n_tests: int, ending: str) -> None:
+def _log_session(log: RunLog, number: int, tally: Tally, n_bits: int, ending: str) -> None:
     assert tally.began is not None
     seconds = round(time.monotonic() - tally.began, 3)
     modes = " and ".join(sorted(tally.modes)) or "nothing asked"
     log.step(
         "session",
         f"session {number}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
-        f"answered with {n_tests} tests each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
+        f"answered with {n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
         f"{tally.n_routed_bits} routed bits, {seconds:g} s; {ending}",
         requests=tally.n_requests,
         records=tally.n_asked,
         answered=tally.n_answered,
         unknown=tally.n_unknown,
         refused=tally.n_refused,
-        tests=n_tests,
+        bits_each=n_bits,
         routed_bits=tally.n_routed_bits,
         session_seconds=seconds,
     )

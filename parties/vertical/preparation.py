@@ -31,6 +31,7 @@ from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
+from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import Ids, each_id
@@ -91,6 +92,7 @@ class PreparedActive:
             engine=run.model.engine,
             correct_noise=run.correct_noise,
             left_open=run.model.left_open,
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.aligner.words,
             orders=aligned.orders,
@@ -175,6 +177,7 @@ class PreparedPassive:
             order=aligned.orders.get(run.active.name),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
             redraws=not run.keeps,
@@ -204,10 +207,11 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
-    whole = _whole_table(run, schema, ignore)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore)
+        for column in schema.columns:
+            check_column(whole.features, column, clip=False)
     assert whole.labels is not None
-    for column in schema.columns:
-        check_column(whole.features, column, clip=False)
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
@@ -232,10 +236,10 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
     if schema.label is not None:
         raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.mechanisms(schema)
-        run.ledger.budget.budget(schema)
-    whole = _whole_table(run, schema, ignore, cache=run.ledger.path.with_suffix(".encoded") if keeps else None)
-    cells = check_cells(whole, mechanisms)
+        mechanisms, _ = run.mechanisms(schema), run.ledger.budget.budget(schema)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore, cache=run.ledger.path.with_suffix(".encoded") if keeps else None)
+        cells = check_cells(whole, mechanisms)
     check_learnable(whole, run, schema)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     return PreparedPassive(
@@ -276,8 +280,8 @@ def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: Tabl
 
 
 def _digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
-    names = [column.name for column in own]
-    digest = hashlib.sha256(json.dumps([whole.id_digest, brought.id_digest, names]).encode())
+    named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
+    digest = hashlib.sha256(json.dumps(named).encode())
     for values in (whole.labels, *(column.values for column in own)):
         digest.update(np.ascontiguousarray(values))
     return digest.hexdigest()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pandas as pd
 
+from opboost.arrays import Mask
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
@@ -18,13 +20,35 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.tables.blocks import EncodedTable
+from parties.tables.blocks import EncodedTable, record_keys, record_names
+from parties.tables.key_sets import is_member
 from parties.tables.record_ids import Ids
 from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.preparation import bits
 from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Task
+
+
+class TrainingRecords:
+    """Which records were released for training to the active party of an account, in any run on its ledger."""
+
+    def __init__(self, account: Account) -> None:
+        self._ledger, self._peer = account.ledger, account.occasion.peer
+        self._found: tuple[pd.Index | None, float, Mask] = (None, 0.0, np.zeros(0, np.bool_))
+
+    def among(self, ids: pd.Index) -> Mask:
+        """Which of a table's records these are; looked up again where the table or the ledger has changed."""
+        # Written after every line, by whichever process.
+        changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
+        if self._found[0] is not ids or self._found[1] != changed_at:
+            self._ledger.refresh()
+            keys = record_keys(record_names(ids))
+            order, is_found = np.argsort(keys), np.zeros(len(keys), np.bool_)
+            for members in self._ledger.trained(self._peer):
+                is_found[order] |= is_member(keys[order], members)
+            self._found = ids, changed_at, is_found
+        return self._found[2]
 
 
 @contextmanager
@@ -52,6 +76,7 @@ def answerer_of(
             may_route=run.allow_routed,
             allowance=allowance,
             max_rows=run.serve.batch_rows,
+            trained=None if run.routed.training_records else TrainingRecords(account).among,
         )
 
 

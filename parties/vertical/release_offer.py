@@ -119,8 +119,9 @@ def make_offer(
     *,
     opaque_names: bool,
     share_codes: bool = False,
+    cuts: Sequence[Sequence[int]] | None = None,
 ) -> Offer:
-    """What is about to be released, column by column, and what that promises."""
+    """What is about to be released, column by column, and what that promises; with the cuts of an agreed grid."""
     promises = {promise.column: promise for promise in guarantee.columns}
     codes = codes_that_occur(mechanisms, [(column.source, column.table) for column in columns], are_shared=share_codes)
     offered = tuple(
@@ -133,9 +134,10 @@ def make_offer(
             law=promises[column.source].law,
             epsilon=promises[column.source].epsilon,
             codes=occurring,
+            cuts=None if cuts is None else tuple(cuts[i]),
         )
-        for name, column, occurring in zip(
-            offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True
+        for i, (name, column, occurring) in enumerate(
+            zip(offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True)
         )
     )
     return Offer(columns=offered, guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict())

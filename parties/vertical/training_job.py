@@ -75,6 +75,8 @@ class ActiveJob:
         Whether to learn through the noise of columns whose owner shares the released codes.
     left_open : frozenset of str
         Names of the parameters that nobody chose, which may be set as suits noise.
+    by_cells : bool
+        Whether passive parties answer with cells of a grid that they offer, in place of split tests.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -108,6 +110,7 @@ class ActiveJob:
     grow: Grower | None = None
     correct_noise: bool = True
     left_open: frozenset[str] = frozenset()
+    by_cells: bool = False
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -124,6 +127,8 @@ class ActiveJob:
     @property
     def most_tests(self) -> int:
         """How many split tests the model can ask a party for."""
+        if self.by_cells:
+            return 0
         either = self.parameters, calmed(self.parameters, self.left_open)
         n_splits = max(one.n_estimators * one.max_splits for one in either)
         return min(n_splits * self.loss.n_outputs, MAX_TESTS)
@@ -143,7 +148,9 @@ class ActiveJob:
             n_rows=self.n_rows,
             alignment=self.alignment,
             has_label=True,
-            plan=Terms(objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share),
+            plan=Terms(
+                objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share, by_cells=self.by_cells
+            ),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )

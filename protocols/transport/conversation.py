@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.errors import DecodeError, UnexpectedMessage
-from protocols.messages.vertical import Received
+from protocols.messages.signs_of_life import Received
 from protocols.transport.codec import Frame, decode, encode, size_bytes
 
 # Messages, or bytes, after which the other end is told that they have come, so that it need not keep them.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from protocols.errors import PeerRestarted, UnexpectedMessage
-from protocols.messages.vertical import Received
+from protocols.messages.signs_of_life import Received
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.conversation import FORGOTTEN, Conversation, received_word

@@ -18,7 +18,8 @@ import zmq
 
 from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat, Received
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
@@ -53,9 +54,7 @@ class ConnectedChannel:
             raise KeyFileError(f"the public key of {peer} is needed to connect to it")
         self.peer = peer
         self.traffic = Traffic()
-        self._address, self._name, self._timing = address, name, timing
-        self._context = zmq.Context()
-        self._was_joined: bool = False
+        self._address, self._name, self._timing, self._context = address, name, timing, zmq.Context()
         self._attempt_as = partial(Attempt, self._context, address, keys=keys, peer_key=peer_key, timing=timing)
         self._begin()
 
@@ -136,7 +135,8 @@ class ConnectedChannel:
         self._deadline = time.monotonic() + self._timing.wait_s
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
-        self._was_joined = self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
+        self._was_joined: bool = False
+        self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
         self._is_busy, self._failure = False, ""
         self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()

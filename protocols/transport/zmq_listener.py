@@ -17,7 +17,8 @@ import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Abort, Heartbeat, Received
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import Conversation, read_connection_id
@@ -226,8 +227,7 @@ class Listener:
         """Go on with the peers that came back; those who ask for another conversation are told that there is none."""
         for peer, n_again in self._peers.resumed():
             self._tell([(peer, self._peers.conversation(peer))])
-            again = f"{n_again} messages are sent again"
-            self._traffic[peer].on_return(f"{peer} came back over another connection; {again}")
+            self._traffic[peer].on_return(f"{peer} came back over another connection; {n_again} messages go again")
         for route in self._peers.unknown():
             with suppress(zmq.ZMQError):
                 self._socket.send_multipart([route, *encode(Received(count=None))], flags=zmq.NOBLOCK)

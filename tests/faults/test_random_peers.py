@@ -31,7 +31,7 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.blocks import EncodedTable
-from parties.vertical import party_b
+from parties.vertical import party_b, simulation
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
@@ -47,19 +47,17 @@ from protocols.messages.id_alignment import (
     ReblindedIds,
 )
 from protocols.messages.message import Message
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     Abort,
-    Answers,
-    Ask,
     Done,
-    Heartbeat,
     Held,
     Hello,
     MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
-    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -462,7 +460,7 @@ def test_the_shop_answers_whoever_asks(trial: Any, recital: Any, share: Any) -> 
     def recite(script: list[Item]) -> None:
         channel = recital("bank", script)
         outcome_of(
-            lambda: party_b.serve(
+            lambda: simulation.serve(
                 share["shop"].router,
                 trial.ids,
                 trial.tables["shop"],

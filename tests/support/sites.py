@@ -81,6 +81,8 @@ class Sites:
                 "role": "passive",
                 "connect": address,
                 "desensitize": {"epsilon": 0.5, "theta": 50},
+                # Most tests ask about the customers that were trained on.
+                "allow_routed": {"training_records": True},
                 "active": {"name": "bank", "public_key": "keys/bank.public"},
             },
             {

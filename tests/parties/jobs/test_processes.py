@@ -34,8 +34,9 @@ def logged_bytes(site: Any) -> int:
 def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: Any) -> None:
     trained = finish(sites.bank.start("party-a", "--format", "json"), sites.shop.start("party-b"))
     assert [code for code, _, _ in trained] == [0, 0]
-    assert json.loads(trained[0][1]) == {"run_folder": str(sites.bank.run_folder)}
-    assert trained[1][1] == f"run folder: {sites.shop.run_folder}\n"
+    then = {site: f"opboost predict {site.path / 'run.yaml'}" for site in (sites.bank, sites.shop)}
+    assert json.loads(trained[0][1]) == {"run_folder": str(sites.bank.run_folder), "next": then[sites.bank]}
+    assert trained[1][1] == f"run folder: {sites.shop.run_folder}\nnext: {then[sites.shop]}\n"
 
     asked = [f"k{i:04}" for i in range(40)]
     (sites.bank.path / "ids.txt").write_text("\n".join(reversed(asked)))
@@ -105,7 +106,7 @@ def test_a_fault_is_one_sentence_on_standard_error_and_exit_code_1(sites: Any) -
     assert shop == (
         1,
         "",
-        f"error: {sites.shop.path / 'run.yaml'}: desensitize.epsilon: Input should be greater than 0; found -1\n",
+        f"error: {sites.shop.path / 'run.yaml'}: desensitize.epsilon: must be greater than 0; found -1\n",
     )
 
 

@@ -17,7 +17,8 @@ from parties.errors import RunFolderError
 from parties.reports.run_history import log_lines
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from protocols.messages.vertical import Ask, Done, RankChunk
+from protocols.messages.prediction import Ask
+from protocols.messages.vertical import Done, RankChunk
 from protocols.transport.codec import encode
 from protocols.transport.memory import memory_pair
 

@@ -324,8 +324,8 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
     [
         ({"method": "hashed"}, "`method: hashed` and a `secret` file that all parties share go together"),
         ({"secret": "x.shared"}, "go together"),
-        ({"method": "guess"}, "align.method: Input should be 'psi', 'hashed' or 'prealigned'"),
-        ({"duplicates": "any"}, "align.duplicates: Input should be 'refuse', 'first', 'last' or 'drop'"),
+        ({"method": "guess"}, "align.method: must be 'psi', 'hashed' or 'prealigned'"),
+        ({"duplicates": "any"}, "align.duplicates: must be 'refuse', 'first', 'last' or 'drop'"),
     ],
 )
 def test_an_impossible_section_is_refused(sites: Any, align: dict[str, Any], words: str) -> None:

@@ -23,7 +23,8 @@ from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.training_job import HeldOutRecords
 from protocols.errors import PeerAborted, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, HeldOutShares, RecordStatus
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, HeldOutShares
 from protocols.transport.channel import Channel, expect
 from protocols.transport.keys import generate_shared
 from protocols.transport.memory import memory_pair

@@ -32,7 +32,8 @@ from parties.vertical import alignment
 from parties.vertical import preparation as preparing
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
 from protocols.messages.message import Message
-from protocols.messages.vertical import Answers, Hello, SplitRanks
+from protocols.messages.prediction import Answers
+from protocols.messages.vertical import Hello, SplitRanks
 from protocols.transport.keys import generate_shared
 from tests.support.memory_wire import MemoryWire
 

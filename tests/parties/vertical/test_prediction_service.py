@@ -37,7 +37,8 @@ from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, Hello, Role, Task
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
@@ -113,13 +114,13 @@ class Service:
 
 @contextmanager
 def serving(sites: Any, **settings: Any) -> Iterator[Service]:
+    before = dict(sites.shop.run)
     sites.shop.run.update(settings)
     service = Service(sites)
     try:
         yield service
     finally:
-        for name in settings:
-            sites.shop.run.pop(name)
+        sites.shop.run = before
         service.process.kill()
         service.process.join(10)
 

@@ -160,6 +160,8 @@ def test_one_of_three_is_late_and_each_ones_ranks_and_thresholds_stay_apart(quar
 
 
 def test_one_of_three_dies_and_all_go_on_where_they_stopped(quartet: Any) -> None:
+    # So long the others wait for it to come back.
+    quartet.bank.run["wait"] = 8
     quartet.start("bank", "shop", "club")
     quartet.start("post", behind="sent rank chunk")
     assert quartet.ends("post") == {"post": -signal.SIGKILL}

@@ -24,10 +24,11 @@ from parties.session.termination import NO_REASON
 from parties.storage.serialization import router_to_dict
 from parties.vertical import party_b, prediction_client, rank_sender
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveShare, serve
+from parties.vertical.party_b import PassiveShare
 from parties.vertical.prediction_client import predict_jointly, predict_locally, session
+from parties.vertical.simulation import serve
 from protocols.errors import PeerAborted
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 
 Together = Callable[..., dict[str, Any]]

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import Done, RankChunk, Received
+from protocols.messages.signs_of_life import Received
+from protocols.messages.vertical import Done, RankChunk
 from protocols.transport import conversation, zmq_channel
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import encode

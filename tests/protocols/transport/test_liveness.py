@@ -13,7 +13,8 @@ import pytest
 import zmq
 
 from protocols.errors import PeerLost, UnexpectedMessage
-from protocols.messages.vertical import Abort, Done, Heartbeat, RankChunk
+from protocols.messages.signs_of_life import Heartbeat
+from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import liveness, zmq_listener
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import encode

@@ -13,7 +13,8 @@ import pytest
 
 from protocols.errors import KeyFileError, PeerLost
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Ask, Done, RankChunk
+from protocols.messages.prediction import Ask
+from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport.channel import Timing, abort
 from protocols.transport.keys import check_loopback
 from protocols.transport.zmq_channel import ConnectedChannel
