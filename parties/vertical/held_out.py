@@ -8,8 +8,9 @@ Both sides draw them after the records are aligned, by commit and reveal, so tha
     │ ◄──────────── its bytes ────────── │
     │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
 
-Whoever speaks last may leave instead, which ends the run. Both keep what was drawn in their run folders: a run that is
-started again holds the same records out, and B refuses to hold out others in the same run.
+Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
+to before it shows its own bytes, so that nobody who comes again brings others: a run that is started again holds the
+same records out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SHARES_FILE = "held_out.shares"
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
-_OWN, _SEED, _CHOOSING = "own", "seed", "choosing the records to hold out"
+_OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
 
@@ -126,12 +127,18 @@ def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
     hashes = {peer: _hash(share) for peer, share in before.items()}
     hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
     names = sorted(hashes)
+    # Whoever has seen this party's bytes and comes again must not bring others.
+    committed = {f"hash {name}": hashes[name].hex() for name in names}
+    if any(kept.get(name, found) != found for name, found in committed.items()):
+        raise _other_records("a passive party's")
+    kept |= committed
+    _keep(folder, kept)
     for channel in channels:
         channel.send(HeldOutShares(shares=(bytes.fromhex(kept[_OWN]), *(hashes[name] for name in names))))
     shares = before | {f"from {one.peer}": _received(one, 1)[0] for one in channels}
     if any(_hash(shares[name]) != hashes[name] or before.get(name, shares[name]) != shares[name] for name in names):
         raise _other_records("a passive party's")
-    _keep(folder, {_OWN: kept[_OWN], **{name: shares[name].hex() for name in names}})
+    _keep(folder, {**kept, **{name: shares[name].hex() for name in names}})
     for channel in channels:
         channel.send(HeldOutShares(shares=tuple(shares[name] for name in names)))
     return _seed(bytes.fromhex(kept[_OWN]), [shares[name] for name in names])
@@ -151,13 +158,16 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     active, *hashes = _received(channel)
     if _hash(own) not in hashes:
         raise _other_records("this party's own")
+    # Whoever has seen this party's bytes and comes again must not bring others.
+    told = _seed(active, hashes).hex()
+    if kept.setdefault(_TOLD, told) != told:
+        raise _other_records("the")
+    _keep(folder, kept)
     channel.send(HeldOutShares(shares=(own,)))
     shares = _received(channel, len(hashes))
     if [_hash(share) for share in shares] != hashes:
         raise _other_records("a party's")
     seed = _seed(active, shares)
-    if kept.get(_SEED, seed.hex()) != seed.hex():
-        raise _other_records("the")
     _keep(folder, {**kept, _SEED: seed.hex()})
     return seed
 

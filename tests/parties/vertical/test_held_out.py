@@ -164,7 +164,7 @@ def test_every_record_is_held_out_as_often_as_any_other() -> None:
 
 def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passive: Callable[..., Any]) -> Any:
     for name in ("a", "b"):
-        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name).mkdir(exist_ok=True, parents=True)
     near, far = memory_pair("bank", "shop")
 
     def closing(call: Callable[..., Any], channel: Channel, folder: Path) -> Any:
@@ -225,6 +225,27 @@ def test_an_active_party_cannot_leave_out_or_change_a_passive_partys_bytes(
 
     found = drawn(outcomes, tmp_path, lying, draw_passive)
     assert isinstance(found["shop"], Disagreement | UnexpectedMessage)
+
+
+def test_whoever_comes_again_after_it_has_seen_the_others_bytes_cannot_choose_other_own_ones(
+    outcomes: Outcomes, tmp_path: Path
+) -> None:
+    def leaving(channel: Channel, folder: Path) -> None:
+        (seen,) = expect(channel, HeldOutShares).shares
+        channel.send(HeldOutShares(shares=(bytes(32), seen)))
+        expect(channel, HeldOutShares)
+
+    def peeping(channel: Channel, folder: Path) -> None:
+        channel.send(HeldOutShares(shares=(held_out._hash(bytes(32)),)))
+        expect(channel, HeldOutShares)
+
+    found = drawn(outcomes, tmp_path / "active", leaving, draw_passive)
+    assert isinstance(found["shop"], ProtocolError)
+    # The shop's bytes are known by now, and the bank brings others.
+    assert isinstance(drawn(outcomes, tmp_path / "active", honest, draw_passive)["shop"], Disagreement)
+    found = drawn(outcomes, tmp_path / "passive", honest, peeping)
+    assert isinstance(found["bank"], ProtocolError)
+    assert isinstance(drawn(outcomes, tmp_path / "passive", honest, draw_passive)["bank"], Disagreement)
 
 
 def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outcomes, tmp_path: Path) -> None:
