@@ -4,13 +4,17 @@ BIN := .venv/bin
 # Processes that test: one more than there are cores, because parties wait for each other a good deal.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 
-.PHONY: demo test lint docs bench clean
+.PHONY: demo test faults lint docs bench clean
 
 demo: .venv/run.stamp
 	$(BIN)/opboost demo --out runs/demo
 
 test: .venv/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60.
+faults: .venv/dev.stamp
+	FAULT_TRIALS=$(or $(FAULT_TRIALS),1000) $(BIN)/python -m pytest -q tests/faults/test_kill_anywhere.py
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .

@@ -13,9 +13,8 @@ import typing
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
-import annotated_types
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -28,7 +27,9 @@ import protocols.errors
 from parties.cli import app
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reader_section import ReadingSection
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.onboarding.key_words import constraint_words, keys_of, type_words
 
 RUN_FILES: dict[str, type[BaseModel]] = {
     "active": ActiveRun,
@@ -38,13 +39,12 @@ RUN_FILES: dict[str, type[BaseModel]] = {
     "owner": OwnerRun,
 }
 
-_WORDS = {bool: "true or false", float: "number", int: "whole number", str: "text", Path: "path"}
-
 
 def write_pages(folder: Path) -> None:
     """Write every generated page into a folder."""
     folder.mkdir(exist_ok=True)
     pages = {f"run-{role}.md": run_file_page(model) for role, model in RUN_FILES.items()}
+    pages["reader.md"] = run_file_page(ReadingSection)
     pages["commands.md"] = commands_page()
     pages["errors.md"] = errors_page()
     pages["run-folder.md"] = table_of_docstring(parties.runs.run_folder)
@@ -76,12 +76,6 @@ def sections(model: type[BaseModel], place: str = "") -> Iterator[tuple[str, typ
             yield from sections(inner, f"{place}.{key}{mark}" if place else f"{key}{mark}")
 
 
-def keys_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """The keys as they stand in the file; required ones first."""
-    found = [(field.alias or name, field) for name, field in model.model_fields.items()]
-    return sorted(found, key=lambda pair: not pair[1].is_required())
-
-
 def models_in(kind: Any) -> Iterator[tuple[type[BaseModel], str]]:
     """The sections inside a type, with ``[]`` for a list of them and ``.NAME`` for a mapping by name."""
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
@@ -100,53 +94,6 @@ def row(key: str, field: FieldInfo) -> str:
     kind = ", ".join([type_words(field.annotation), *constraint_words(field.metadata)])
     cells = (f"`{key}`", kind, default_words(field), field.description)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def type_words(kind: Any) -> str:
-    """A type in words."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return ", ".join([type_words(parts[0]), *constraint_words(_flat(parts[1:]))])
-    if origin is Literal:
-        return " or ".join(f"`{part}`" for part in parts)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(type_words(part) for part in parts if part is not type(None))
-    if origin is tuple and parts[-1:] == (...,):
-        return f"list of {type_words(parts[0])}"
-    if origin is tuple:
-        return f"[{', '.join(type_words(part) for part in parts)}]"
-    if origin is dict:
-        return f"mapping of {type_words(parts[0])} to {type_words(parts[1])}"
-    if inspect.isclass(kind) and issubclass(kind, BaseModel):
-        return "section"
-    if inspect.isclass(kind) and issubclass(kind, Enum):
-        return " or ".join(f"`{member.value}`" for member in kind)
-    return _WORDS[kind]
-
-
-def _flat(metadata: tuple[Any, ...]) -> list[Any]:
-    """Constraints of an annotation, those inside ``Field(...)`` too."""
-    return [one for item in metadata for one in (item.metadata if isinstance(item, FieldInfo) else [item])]
-
-
-def constraint_words(metadata: list[Any]) -> list[str]:
-    """Bounds of a number or of a list's length."""
-    found = []
-    for one in metadata:
-        match one:
-            case annotated_types.Gt(gt=bound):
-                found.append(f"> {bound}")
-            case annotated_types.Ge(ge=bound):
-                found.append(f"≥ {bound}")
-            case annotated_types.Lt(lt=bound):
-                found.append(f"< {bound}")
-            case annotated_types.Le(le=bound):
-                found.append(f"≤ {bound}")
-            case annotated_types.MinLen(min_length=n):
-                found.append(f"at least {n}")
-            case annotated_types.MaxLen(max_length=n):
-                found.append(f"at most {n}")
-    return found
 
 
 def default_words(field: FieldInfo) -> str:

@@ -210,12 +210,12 @@ class ReleasedColumn:
     def of_marked(cls, schema: ColumnSchema, marked: KeptCodes) -> Self:
         """The column given as one array, in which a missing cell is -1."""
         is_missing = marked < 0
-        return cls(schema, np.where(is_missing, 0, marked), is_missing)
+        return cls(schema, np.where(is_missing, 0, marked) if is_missing.any() else marked, is_missing)
 
     @property
     def marked(self) -> KeptCodes:
         """The inverse of `of_marked`."""
-        return np.where(self.is_missing, -1, self.codes)
+        return np.where(self.is_missing, -1, self.codes) if self.is_missing.any() else self.codes
 
 
 def desensitize(mechanism: ColumnMechanism, encoded: EncodedColumn, *, rng: BitSource) -> ReleasedColumn:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import math
 import reprlib
+from collections.abc import Iterable
+from itertools import chain
 from numbers import Integral, Real
 from typing import TypeGuard
 
@@ -53,6 +55,18 @@ class ModelFileError(OpBoostError, ValueError):
 def shown(value: object) -> str:
     """Bounded representation of a value for an error message, on one line."""
     return _SHORT.repr(value)
+
+
+def nearest(found: str | Iterable[str], known: Iterable[str]) -> str:
+    """The names that unknown ones were probably meant to be, to end a sentence with; nothing if none is near."""
+    # Loaded when an error is told.
+    from difflib import get_close_matches
+
+    by_word = {name.casefold(): str(name) for name in known}
+    words = [found] if isinstance(found, str) else found
+    near = (get_close_matches(word.casefold(), by_word, n=2, cutoff=0.65) for word in words)
+    close = [repr(by_word[word]) for word in dict.fromkeys(chain.from_iterable(near))]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 class _Short(reprlib.Repr):

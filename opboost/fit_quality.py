@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.cell_grid import cells_of
 from opboost.metrics import default_metric, evaluate, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
@@ -36,7 +37,7 @@ class FitQuality:
     Attributes
     ----------
     basis : str
-        Which rows: ``training rows``, ``held-out rows``, or how they were scored later.
+        Which rows: ``training rows``, ``validation rows``, ``held-out records``, or how they were scored later.
     n_rows : int
     metrics : dict of str to float
     metric : str
@@ -78,7 +79,7 @@ def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, 
 def training_quality(
     trained: TrainedTrees, ensemble: Ensemble, labels: Values, is_held_out: NDArray[np.bool_] | None
 ) -> FitQuality | None:
-    """Fit of a model on the rows held out of its training, or on the training rows where there are none.
+    """Fit of a model on the rows that it was stopped early by, or on the training rows where there are none.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def training_quality(
     """
     rows = np.arange(len(labels)) if is_held_out is None else np.flatnonzero(is_held_out)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64)]
-    basis = "training rows" if is_held_out is None else "held-out rows"
+    basis = "training rows" if is_held_out is None else "validation rows"
     return model_quality(ensemble, lambda some: _features(trained, ensemble, rows[some]), labels[rows], basis=basis)
 
 
@@ -155,6 +156,9 @@ def _features(trained: TrainedTrees, ensemble: Ensemble, rows: NDArray[np.int64]
             matrix[:, i] = own[feature.name].values[rows]
             continue
         key = feature.owner, feature.name
+        if (cuts := ranked[key].cuts) is not None:
+            matrix[:, i] = cells_of(ranks[key], ranked[key].n_ranks, cuts)
+            continue
         assert feature.rank is not None
         is_missing = ranks[key] == ranked[key].n_ranks
         matrix[:, i] = ~np.where(is_missing, feature.missing_left, ranks[key] <= feature.rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opboost.errors import ParameterError, check_integer
+from opboost.errors import ParameterError, check_integer, nearest
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law, check_epsilon
@@ -77,7 +77,8 @@ class MechanismSettings:
             case "adj":
                 return AdjMap(epsilon=self.epsilon, domain=domain, law=self.law, theta=theta, alpha=self.alpha)
             case other:
-                raise ParameterError(f"mechanism must be one of global, local, adj; got {other!r}")
+                near = nearest(str(other), ("global", "local", "adj"))
+                raise ParameterError(f"mechanism must be one of global, local, adj; got {other!r}{near}")
 
     def for_categories(self, n_categories: int) -> RandomisedResponse:
         """Randomised response on so many categories."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.errors import DataError, ParameterError
+from opboost.errors import DataError, ParameterError, nearest
 from opboost.trees.kernels.concordance import count_pairs
 from opboost.trees.losses import (
     AbsoluteError,
@@ -220,13 +220,26 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     """
     known = _metrics(loss)
     if name not in known:
-        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; use {', '.join(known)}")
+        use = f"use {', '.join(known)}{nearest(name, known)}"
+        raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; {use}")
     return known[name]
 
 
 def default_metric(loss: Loss) -> str:
     """The metric by which an objective is judged unless told otherwise."""
     return next(iter(_metrics(loss)))
+
+
+def main_metric(loss: Loss) -> Metric:
+    """The first of an objective's usual metrics; where labels have a single value, what chance would give."""
+    match loss:
+        case SquaredError():
+            return Metric("r2", _or_chance(r2, 0.0), is_higher_better=True)
+        case Softmax() | Ordinal():
+            return Metric(
+                "accuracy", lambda labels, p: float(np.mean(labels == p.argmax(axis=1))), is_higher_better=True
+            )
+    return _metrics(loss)["auc" if isinstance(loss, Logistic) else default_metric(loss)]
 
 
 def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
@@ -239,3 +252,14 @@ def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float
             return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
     names = ("auc", "error", "logloss") if isinstance(loss, Logistic) else tuple(_metrics(loss))[:2]
     return {name: _metrics(loss)[name].of(labels, predictions) for name in names}
+
+
+def metrics_of(given: str | Metric | Sequence[str | Metric] | None, loss: Loss) -> tuple[Metric, ...]:
+    """Metrics by name or as they are; without any, the loss's default.
+
+    Raises
+    ------
+    ParameterError
+    """
+    named = (given,) if isinstance(given, (str, Metric)) else given or (default_metric(loss),)
+    return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)

@@ -87,7 +87,7 @@ class Noised:
 
 
 def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:
-    return [bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin) for column in noised.columns]
+    return [bin_ranks(one.ranks, one.n_ranks, max_bin=max_bin, cuts=one.cuts) for one in noised.columns]
 
 
 def versions_of(
@@ -106,7 +106,10 @@ def versions_of(
         of_states = np.bincount(states[:, source.number].ravel(), minlength=len(ranks))
         counts = np.bincount(ranks, weights=of_states, minlength=column.n_ranks + 1).astype(np.int64)
         has_missing = source.channel.has_missing
-        cuts = choose_cuts(counts[: column.n_ranks], max_bin=max_bin - has_missing).astype(np.float64)
+        behind = column.cuts
+        if behind is None:
+            behind = choose_cuts(counts[: column.n_ranks], max_bin=max_bin - has_missing)
+        cuts = behind.astype(np.float64)
         versions[:n_draws, place] = bins_of_ranks(ranks, column.n_ranks, cuts)[states[:, source.number]]
         if n_versions > n_draws:
             of_rank = bins_of_ranks(np.arange(column.n_ranks + 1, dtype=np.uint32), column.n_ranks, cuts)

@@ -67,15 +67,20 @@ def encode(column: pd.Series, schema: ColumnSchema, *, domain: IntegerDomain) ->
     values, n_clipped = read_numbers(column, schema)
     is_missing = np.isnan(values)
     lower, upper = schema.bounds
-    values = np.where(is_missing, lower, values)
+    if is_missing.any():
+        values = np.where(is_missing, lower, values)
     if schema.kind is Kind.UNORDERED:
         return EncodedColumn(values.astype(np.int64), is_missing, n_clipped)
-    steps = (values - lower) * (domain.size - 1) / (upper - lower)
+    steps = values - lower
+    steps *= domain.size - 1
+    steps /= upper - lower
     # A quotient that should be whole may come out a few ulps above, of its own or of the values that were subtracted,
     # and must not be lifted to the next code. All are lowered alike, so that no two get farther apart than they are.
     of_values = 4 * np.finfo(np.float64).eps * max(abs(lower), abs(upper)) * (domain.size - 1) / (upper - lower)
-    scaled = domain.lo + np.ceil(steps - min(QUOTIENT_ROUNDING * domain.size + of_values, 0.5))
-    return EncodedColumn(domain.clip(scaled.astype(np.int64)), is_missing, n_clipped)
+    steps -= min(QUOTIENT_ROUNDING * domain.size + of_values, 0.5)
+    np.ceil(steps, out=steps)
+    steps += domain.lo
+    return EncodedColumn(domain.clip(steps.astype(np.int64)), is_missing, n_clipped)
 
 
 def points_within(difference: float, point: float) -> int:
@@ -117,6 +122,8 @@ def holds_numbers(column: pd.Series) -> bool:
 
 def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
     name = schema.name
+    if column.dtype == np.float64 and np.isfinite(values := column.to_numpy()).all():
+        return values
     if not holds_numbers(column):
         raise DataError(f"column {name!r} is numeric by the schema but holds {column.dtype}")
     try:
@@ -147,6 +154,8 @@ def _positions(column: pd.Series, schema: ColumnSchema) -> Values:
 
 def _within_bounds(values: Values, schema: ColumnSchema) -> tuple[Values, int]:
     lower, upper = schema.bounds
+    if len(values) and lower <= values.min() and values.max() <= upper:
+        return values, 0
     n_outside = int(((values < lower) | (values > upper)).sum())
     if n_outside and schema.outside is Outside.REFUSE:
         raise DataError(

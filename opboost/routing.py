@@ -1,13 +1,15 @@
-"""Steps 6 and 7 at a column's owner: split tests and their routing bits.
+"""Steps 6 and 7 at a column's owner: split tests and their routing bits, or cells.
 
 A split test is "code <= threshold", with a fixed answer for a missing cell. The owner keeps the thresholds and
 answers with one bit per test and record; the bits say which way each record goes at the splits on this party's
-columns, and nothing more.
+columns, and nothing more. Where tests stand for the cells of an agreed grid (`opboost.cell_grid`), the answer is the
+number of tests of each column that fail, in binary.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -49,15 +51,34 @@ class SplitTests:
         In the mapped domain; infinite for a test that only asks whether the cell is present.
     missing_left : ndarray of bool, shape (n_tests,)
         The answer for a missing cell.
+    by_cells : bool
+        Whether the tests of each column, which then stand together, number the cells of an agreed grid.
     """
 
     sources: tuple[tuple[str, int | None], ...]
     thresholds: Values
     missing_left: Mask
+    by_cells: bool = False
 
     @property
     def n_tests(self) -> int:
         return len(self.sources)
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of the answer about a record."""
+        return sum(n.bit_length() for n in Counter(self.sources).values()) if self.by_cells else self.n_tests
+
+    def encoded(self, goes_left: Mask) -> Mask:
+        """The bits of answers, shape ``(n_rows, n_bits)``, given which way every record goes at every test."""
+        if not self.by_cells:
+            return goes_left
+        parts, start = [], 0
+        for n_tests in Counter(self.sources).values():
+            n_failed = (~goes_left[:, start : start + n_tests]).sum(axis=1)
+            parts.append(n_failed[:, None] >> np.arange(n_tests.bit_length())[::-1] & 1)
+            start += n_tests
+        return np.hstack([np.empty((len(goes_left), 0)), *parts]).astype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +140,8 @@ class PackedAnswers:
     """
 
     def __init__(self, router: Router) -> None:
-        self.n_tests = router.tests.n_tests
-        self._n_bytes = -(-self.n_tests // 8)
+        self.n_bits = router.tests.n_bits
+        self._n_bytes = -(-self.n_bits // 8)
         self._columns = {
             mechanism.schema.name: _tabulated(router.tests, mechanism)
             for mechanism in router.mechanisms
@@ -128,7 +149,7 @@ class PackedAnswers:
         }
 
     def of(self, columns: Mapping[str, ReleasedColumn], n_rows: int) -> NDArray[np.uint8]:
-        """The answers, shape ``(n_rows, ceil(n_tests / 8))``.
+        """The answers, shape ``(n_rows, ceil(n_bits / 8))``.
 
         Parameters
         ----------
@@ -198,9 +219,10 @@ def _tabulated(tests: SplitTests, mechanism: ColumnMechanism) -> tuple[Codes, ND
     cuts = np.unique(np.array(list(_cuts(own)), np.int64))
     codes = np.append(cuts, [cuts[-1] + 1 if len(cuts) else 0, 0])
     column = ReleasedColumn(mechanism.schema, codes, np.arange(len(codes)) == len(codes) - 1)
-    bits = np.zeros((len(codes), tests.n_tests), np.bool_)
-    bits[:, mine] = answer(own, {mechanism.schema.name: column}, len(codes))
-    return cuts, np.packbits(bits, axis=1)
+    # What is no test of this column counts as nothing: a bit that is 0, or a test that does not fail.
+    goes_left = np.full((len(codes), tests.n_tests), tests.by_cells)
+    goes_left[:, mine] = answer(own, {mechanism.schema.name: column}, len(codes))
+    return cuts, np.packbits(tests.encoded(goes_left), axis=1)
 
 
 def _cuts(tests: SplitTests) -> Iterator[int]:

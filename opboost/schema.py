@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from opboost.errors import SchemaError, shown
+from opboost.errors import SchemaError, nearest, shown
+from opboost.table_format import TableFormat
 
 # Between whole bounds at least so far apart, values are taken to differ by whole units.
 WHOLE_RANGE = 10.0
@@ -90,6 +91,7 @@ class ColumnSchema:
                 known = ", ".join(choices)
                 raise SchemaError(
                     f"column {self.name!r}: {key} is {shown(getattr(self, key))}; allowed are {known}"
+                    f"{nearest(str(getattr(self, key)), choices)}"
                 ) from None
         if self.kind is Kind.NUMERIC:
             self._check_bounds()
@@ -172,7 +174,8 @@ class ColumnSchema:
                 f"`categories`; found {len(self.categories)}, {len(set(self.categories))} of them distinct"
             )
         if self.fill is not None and str(self.fill) not in self.categories:
-            raise SchemaError(f"column {self.name!r}: fill {shown(self.fill)} is not one of its categories")
+            near = nearest(str(self.fill), self.categories)
+            raise SchemaError(f"column {self.name!r}: fill {shown(self.fill)} is not one of its categories{near}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +189,14 @@ class TableSchema:
         Name of the record key, or names of the columns that make it together.
     label : str, optional
         Name of the label column; only the active party has one.
+    format : TableFormat
+        How the cells of the table's file are written.
     """
 
     columns: tuple[ColumnSchema, ...]
     id: str | tuple[str, ...] = "id"
     label: str | None = None
+    format: TableFormat = field(default=TableFormat(), compare=False)
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -229,6 +235,7 @@ def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSche
     if unknown:
         raise SchemaError(
             f"column {name!r}: unknown keys {', '.join(unknown)}; allowed are {', '.join(sorted(allowed))}"
+            f"{nearest(unknown, allowed)}"
         )
     settings: dict[str, Any] = dict(description)
     for key in ("lower", "upper", "step"):

@@ -1,4 +1,4 @@
-"""Split tests of trained trees: listed by owner of the columns, and bound into an ensemble."""
+"""What trained trees ask the columns' owners, split tests or cells: listed, bound into an ensemble, and read."""
 
 from __future__ import annotations
 
@@ -24,26 +24,32 @@ class ListedTests:
 
 
 def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
-    """Every distinct test that the trees make on each owner's columns, by owner, in ascending order."""
+    """Every distinct test that the trees make on each owner's columns, by owner, in ascending order.
+
+    None on a column with an agreed grid: its owner answers with cells, whatever the trees are.
+    """
     tests: dict[str, set[tuple[int, int, bool]]] = {
         column.owner: set() for column in trained.columns if isinstance(column, RankColumn)
     }
     for tree in trained.trees:
         for node in np.flatnonzero(~tree.is_leaf):
             column = trained.columns[tree.columns[node]]
-            if isinstance(column, RankColumn):
+            if isinstance(column, RankColumn) and column.cuts is None:
                 tests[column.owner].add(_test(trained, tree, int(node)))
     return {owner: _as_arrays(sorted(keys)) for owner, keys in tests.items()}
 
 
 def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
-    """Bind trained trees into an ensemble that predicts from own values and the owners' answers to `tests`."""
+    """Bind trained trees into an ensemble that predicts from own values and owners' answers to `tests`, or cells."""
     features: list[Feature] = []
     own_feature: dict[int, int] = {}
     for c, column in enumerate(trained.columns):
         if isinstance(column, OwnColumn):
             own_feature[c] = len(features)
             features.append(Feature(column.name))
+        elif column.cuts is not None:
+            own_feature[c] = len(features)
+            features.append(Feature(column.name, column.owner, n_cells=len(column.cuts) + 1))
     names = {(c.owner, c.index): c.name for c in trained.columns if isinstance(c, RankColumn)}
     test_feature: dict[tuple[str, int, int, bool], int] = {}
     for owner, listed in tests.items():
@@ -55,8 +61,39 @@ def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
     return Ensemble(trees, trained.base_scores, trained.loss, tuple(features))
 
 
-def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mapping[str, Mask], n_rows: int) -> Values:
-    """Feature matrix of an ensemble, from own columns by name and the owners' answers ``(n_rows, n_tests)``.
+def n_answer_bits(ensemble: Ensemble, owner: str) -> int:
+    """Bits of an owner's answer about a record: one per test, or what the number of a cell takes."""
+    return int(_widths(ensemble, owner).sum())
+
+
+def unpacked(ensemble: Ensemble, owner: str, packed: NDArray[np.uint8]) -> Mask | Values:
+    """An owner's packed answers ``(n_rows, ceil(n_bits / 8))`` as `feature_matrix` takes them.
+
+    These are answers to tests, or numbers of cells, NaN where the cell is missing.
+    """
+    widths = _widths(ensemble, owner)
+    bits = np.unpackbits(packed, axis=1, count=int(widths.sum()))
+    n_cells = [ensemble.features[i].n_cells for i in ensemble.inputs.get(owner, ())]
+    if None in n_cells:
+        return bits.view(np.bool_)
+    place_values = np.zeros((bits.shape[1], len(widths)))
+    ends = np.cumsum(widths)
+    for i, (end, width) in enumerate(zip(ends, widths, strict=True)):
+        place_values[end - width : end, i] = 2.0 ** np.arange(width - 1, -1, -1)
+    cells: Values = bits @ place_values
+    return np.where(cells < np.array(n_cells, np.float64), cells, np.nan)
+
+
+def _widths(ensemble: Ensemble, owner: str) -> NDArray[np.int64]:
+    """Bits of an answer to each input."""
+    features = (ensemble.features[i] for i in ensemble.inputs.get(owner, ()))
+    return np.array([1 if one.n_cells is None else one.n_cells.bit_length() for one in features], np.int64)
+
+
+def feature_matrix(
+    ensemble: Ensemble, own: Mapping[str, Values], answers: Mapping[str, Mask | Values], n_rows: int
+) -> Values:
+    """Feature matrix of an ensemble, from own columns by name and the owners' answers ``(n_rows, n_inputs)``.
 
     Raises
     ------
@@ -73,12 +110,14 @@ def feature_matrix(ensemble: Ensemble, own: Mapping[str, Values], answers: Mappi
                 matrix[:, i] = own[name]
         elif owner not in answers or answers[owner].shape != (n_rows, len(inputs)):
             raise DataError(
-                f"the model needs the answers of {owner!r} to {len(inputs)} tests on {n_rows} records. "
+                f"the model needs the answers of {owner!r} on {len(inputs)} inputs about {n_rows} records. "
                 "No score was computed"
             )
         else:
             is_block = inputs[-1] - inputs[0] + 1 == len(inputs)
-            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = ~answers[owner]
+            found = answers[owner]
+            right = np.logical_not(found) if found.dtype == np.bool_ else found
+            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = right
     return matrix
 
 
@@ -104,7 +143,11 @@ def _bind_tree(
     for node in np.flatnonzero(~tree.is_leaf).tolist():
         c, cut = int(tree.columns[node]), int(tree.thresholds[node])
         column, cuts = trained.columns[c], trained.cuts[c]
-        if isinstance(column, RankColumn):
+        if isinstance(column, RankColumn) and column.cuts is not None:
+            _, rank, _ = _test(trained, tree, node)
+            cell = int(np.searchsorted(column.cuts, rank))
+            columns[node], thresholds[node] = own_feature[c], cell if cell < len(column.cuts) else PRESENT
+        elif isinstance(column, RankColumn):
             columns[node] = test_feature[column.owner, *_test(trained, tree, node)]
             thresholds[node] = 0.5
             missing_left[node] = False

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, RankRows, Values
 from opboost.denoise.channel import ColumnRelease
@@ -15,7 +16,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
 from opboost.noised_table import NoiseChoice
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
-from opboost.trees.boosting import BoostingParameters, OnRound, boost_table
+from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
@@ -65,6 +66,8 @@ class RankColumn:
     n_ranks : int
     release : ColumnRelease, optional
         What the owner tells of the release: with it, training learns through the noise.
+    cuts : ndarray of int64, optional
+        The agreed grid: ranks behind which alone trees may cut. The owner answers with the number of a cell.
     """
 
     owner: str
@@ -73,6 +76,7 @@ class RankColumn:
     ranks: RankRows
     n_ranks: int
     release: ColumnRelease | None = None
+    cuts: NDArray[np.int64] | None = None
 
 
 Column = OwnColumn | RankColumn
@@ -185,13 +189,15 @@ def train(
     left_open: frozenset[str] = frozenset(),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
+    leaf_labels: Values | None = None,
 ) -> TrainedTrees:
     """Train trees on own columns and rank columns side by side.
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
     their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
-    parameters in `left_open` are set as suits noise.
+    parameters in `left_open` are set as suits noise. With `leaf_labels`, `labels` decide on everything but the leaves'
+    values and the base scores, which are fitted to these.
 
     Raises
     ------
@@ -215,7 +221,7 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     parameters.check_objective(loss)
-    weights = parameters.weighted(labels, weights, loss)
+    plain, weights = weights, parameters.weighted(labels, weights, loss)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
@@ -233,20 +239,19 @@ def train(
     else:
         base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
     boost = boost_with_xgboost if engine == "xgboost" else boost_table
+    shared: dict[str, Any] = {"loss": loss, "constraints": limits, "alternates": alternates, "seed": seed}
     with at_most_threads(parameters.n_jobs):
         trees, history = boost(
-            table,
-            labels,
-            weights,
-            parameters,
-            loss=loss,
-            base_scores=base_scores,
-            constraints=limits,
-            held_out=held_out,
-            alternates=alternates,
-            seed=seed,
-            on_round=on_round,
+            table, labels, weights, parameters, base_scores=base_scores, held_out=held_out, on_round=on_round, **shared
         )
+        if leaf_labels is not None:
+            if engine == "xgboost" or limits.monotone.any():
+                raise ParameterError("leaves cannot be fitted anew with XGBoost or monotone constraints")
+            loss.check_labels(leaf_labels)
+            labels, weights = leaf_labels[is_trained], parameters.weighted(leaf_labels, plain, loss)[is_trained]
+            if parameters.base_score is None:
+                base_scores = loss.initial_scores(labels, weights)
+            trees = refit_table(trees, table, labels, weights, parameters, base_scores=base_scores, **shared)
     trees = [_with_cuts_from_zero(tree, table) for tree in trees]
     return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
 
@@ -272,7 +277,7 @@ def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
         return bin_values(column.values, max_bin=max_bin)
-    return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin)
+    return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 
 def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
@@ -281,5 +286,5 @@ def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
         c: source
         for c, column in enumerate(columns)
         if isinstance(column, RankColumn) and column.release is not None
-        if not (source := RankSource(column.ranks, column.n_ranks, column.release)).is_exact
+        if not (source := RankSource(column.ranks, column.n_ranks, column.release, column.cuts)).is_exact
     }

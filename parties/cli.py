@@ -7,23 +7,29 @@ import json
 import signal
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parties.commands.admin import backup, doctor, keygen, ledger, report, restore
+from parties.commands.admin import backup, doctor, keygen, ledger, report, restore, status
 from parties.commands.console import (
     DataOption,
     Format,
     FormatOption,
     Insecure,
+    Retry,
     RunFile,
     print_result,
+    print_trained,
     stderr,
     terminal_of_command,
 )
+from parties.commands.exit_codes import retrying
 from parties.commands.export import export
+from parties.commands.onboarding import init, schema
+from parties.commands.serve import serve
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -75,18 +81,21 @@ def _root(
     pass
 
 
-def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, form: Format) -> None:
+def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, retry: bool, form: Format) -> None:
     with terminal_of_command() as terminal:
-        folder = job(run_file, insecure=insecure, terminal=terminal)
-        print_result(form, run_folder=str(folder.path))
+        once = partial(job, run_file, insecure=insecure, terminal=terminal)
+        folder = retrying(once, retry=retry, warn=terminal.warn)
+        print_trained(form, folder, f"opboost predict {run_file}{' --insecure' * insecure}")
 
 
 @app.command("party-a")
-def party_a(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+def party_a(
+    run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
+) -> None:
     """Train as the active party: holds the labels, grows the trees."""
     from parties.jobs.train_vertical import train_active
 
-    _train(train_active, run_file, insecure, form)
+    _train(train_active, run_file, insecure, retry, form)
 
 
 @app.command("party-b")
@@ -97,6 +106,7 @@ def party_b(
     ] = False,
     data: Annotated[Path | None, typer.Option(help="With --serve: another data file than the run's.")] = None,
     insecure: Insecure = False,
+    retry: Retry = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train as a passive party: releases desensitized ranks of its columns. With --serve: answer predictions."""
@@ -107,11 +117,11 @@ def party_b(
         return
     if data is not None:
         raise typer.BadParameter("goes with --serve; training takes the run file's data", param_hint="--data")
-    _train(train_passive, run_file, insecure, form)
+    _train(train_passive, run_file, insecure, retry, form)
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:
-    from parties.jobs.predict_vertical import serve_until_stopped
+    from parties.jobs.answer_vertical import serve_until_stopped
     from parties.vertical.prediction_service import StopSignals
 
     with StopSignals() as signals, terminal_of_command() as terminal:
@@ -120,27 +130,33 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 
 
 @app.command()
-def coordinator(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+def coordinator(
+    run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
+) -> None:
     """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
     from parties.jobs.train_horizontal import train_coordinator
 
-    _train(train_coordinator, run_file, insecure, form)
+    _train(train_coordinator, run_file, insecure, retry, form)
 
 
 @app.command()
-def worker(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+def worker(
+    run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
+) -> None:
     """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
     from parties.jobs.train_horizontal import train_worker
 
-    _train(train_worker, run_file, insecure, form)
+    _train(train_worker, run_file, insecure, retry, form)
 
 
 @app.command()
-def chain(run_file: RunFile, insecure: Insecure = False, form: FormatOption = Format.TEXT) -> None:
+def chain(
+    run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
+) -> None:
     """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
     from parties.jobs.train_chain import train_owner
 
-    _train(train_owner, run_file, insecure, form)
+    _train(train_owner, run_file, insecure, retry, form)
 
 
 @app.command()
@@ -156,6 +172,7 @@ def predict(
         int, typer.Option(min=0, help="Name so many columns that raised each score most (active party).")
     ] = 0,
     insecure: Insecure = False,
+    retry: Retry = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Score records with a trained model. Each party runs this with its own run file.
@@ -177,24 +194,19 @@ def predict(
             target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
             print_result(form, predictions=str(target))
             return
-        from parties.jobs.predict_vertical import predict_active, serve_passive
+        from parties.jobs.answer_vertical import serve_passive
+        from parties.jobs.predict_vertical import predict_active
 
+        call: dict[str, Any] = {"data": data, "insecure": insecure, "terminal": terminal}
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
-            target = predict_active(
-                run_file,
-                data=data,
-                ids=ids,
-                mode=chosen,
-                out=out,
-                reasons=reasons,
-                insecure=insecure,
-                terminal=terminal,
-            )
-            print_result(form, predictions=str(target))
+            metrics: dict[str, float] = {}
+            call |= {"ids": ids, "mode": chosen, "out": out, "reasons": reasons, "scored": metrics.update}
+            target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
+            print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
         else:
-            n_answered = serve_passive(run_file, data=data, insecure=insecure, terminal=terminal)
-            print_result(form, records_answered=n_answered)
+            answer = partial(serve_passive, run_file, **call)
+            print_result(form, records_answered=retrying(answer, retry=retry, warn=terminal.warn))
 
 
 @app.command()
@@ -234,7 +246,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, doctor, export):
+for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
     app.command()(other)
 
 
@@ -248,6 +260,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
     gc.set_threshold(GARBAGE_OBJECTS)
     try:
         app(arguments, prog_name="opboost")

@@ -8,6 +8,7 @@
     ├── Disagreement      the two sides' settings or records do not match
     ├── ChainBroken       an owner of a chain is gone
     ├── RecordsRefused    a passive party did not answer for all records
+    ├── Unavailable       a score cannot be had now, but perhaps later
     ├── RunFolderError    a run folder cannot be used
     ├── WorkersLost       a party's own cluster gave a step up
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
@@ -48,6 +49,10 @@ class RecordsRefused(PartyError):
     """A passive party did not answer for all records."""
 
 
+class Unavailable(PartyError):
+    """A score cannot be had now, but perhaps later."""
+
+
 class RunFolderError(PartyError):
     """A run folder cannot be used."""
 
@@ -86,6 +91,11 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except (OpBoostError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def notes_on(error: BaseException) -> list[str]:
+    """Notes for the person at this party's terminal, which are no part of an error's sentence."""
+    return list(getattr(error, "__notes__", ()))
 
 
 # Everything that is reported to the user as one sentence; anything else is a defect and keeps its traceback.

@@ -8,6 +8,7 @@
     ├── UnexpectedMessage   a message that the sequence does not allow here
     ├── NothingInCommon     the parties' sets of ids do not meet
     ├── PeerLost            the peer is gone, silent or never came
+    │   └── PeerRestarted       it was started again, and knows nothing of the conversation
     ├── PeerAborted         the peer ended the run and said why
     ├── SumRefused          a round of secure aggregation would not be safe, or its parts do not fit
     └── KeyFileError        a key file is absent, malformed or readable by others
@@ -38,6 +39,10 @@ class NothingInCommon(ProtocolError):
 
 class PeerLost(ProtocolError):
     """The peer is gone, silent or never came."""
+
+
+class PeerRestarted(PeerLost):
+    """The peer was started again, and knows nothing of the conversation so far."""
 
 
 class PeerAborted(ProtocolError):

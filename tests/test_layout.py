@@ -33,15 +33,17 @@ PARTIES = (
     "vertical",
     "horizontal",
     "cluster",
+    "service",
     "reports",
     "doctor",
+    "onboarding",
     "jobs",
     "commands",
     "cli",
 )
 STRANGERS = {"parties.vertical": "parties.horizontal", "parties.horizontal": "parties.vertical"}
 
-GROUND = ("opboost.arrays", "opboost.errors", "opboost.rng", "opboost.schema")
+GROUND = ("opboost.arrays", "opboost.errors", "opboost.rng", "opboost.schema", "opboost.table_format")
 STEPS = (
     *GROUND,
     "opboost.privacy",
@@ -50,7 +52,9 @@ STEPS = (
     *(
         f"opboost.{step}"
         for step in (
+            "cell_grid",
             "column_positions",
+            "label_noise",
             "desensitize",
             "map_analysis",
             "mechanism_settings",
@@ -61,6 +65,7 @@ STEPS = (
             "preprocess",
             "ranking",
             "routing",
+            "uplift",
         )
     ),
 )
@@ -78,7 +83,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.arrays": (),
     "opboost.errors": (),
     "opboost.rng": ("opboost.errors",),
-    "opboost.schema": ("opboost.arrays", "opboost.errors"),
+    "opboost.schema": ("opboost.arrays", "opboost.errors", "opboost.table_format"),
+    "opboost.table_format": (),
     "opboost.privacy": (*GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*GROUND, "opboost.privacy.domain"),
@@ -90,7 +96,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.noised_table": (*GROUND, "opboost.trees", "opboost.denoise"),
     "opboost.noise_correction": (*GROUND, "opboost.trees", "opboost.denoise", "opboost.noised_table"),
     "opboost.fit_quality": (*STEPS, "opboost.vertical"),
-    "opboost.shape_functions": (*GROUND, "opboost.trees"),
     "opboost.horizontal": SPLITS,
     "opboost.horizontal.rows": ROWS,
     "opboost.horizontal.noise": NOISE,
@@ -124,9 +129,12 @@ ONLY_IN = {
     "numba": {"opboost/trees/kernels/*.py", "opboost/privacy/sampling.py", "opboost/denoise/kernels.py"},
     "private_set_intersection": {"protocols/alignment/blinding.py"},
     "jinja2": {"parties/reports/page.py"},
-    "matplotlib": {"parties/reports/figures.py", "opboost/shape_functions.py"},
+    "matplotlib": {"parties/reports/figures.py", "opboost/sklearn/shape_functions.py"},
     "dask": {"parties/cluster/*.py"},
     "distributed": {"parties/cluster/*.py"},
+    "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
+    "uvicorn": {"parties/jobs/serve_scores.py"},
+    "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
 # Packages of which every module has a test file of its own.

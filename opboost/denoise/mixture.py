@@ -199,7 +199,7 @@ class LatentClasses:
         )
 
 
-def margin(channel: Values, counts: NDArray[np.int64]) -> Values:
+def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
     """The law of a column's true states alone: `counts` of its released states, deconvolved (Richardson and Lucy)."""
     law = np.full(len(channel), 1.0 / len(channel))
     shares = counts / counts.sum()

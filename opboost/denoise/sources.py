@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import RankRows, Ranks
+from opboost.arrays import RankRows, Ranks, Values
 from opboost.denoise.channel import ColumnRelease, NoiseChannel, category_channel, group_ranks, order_channel
+from opboost.denoise.mixture import margin
 from opboost.errors import DataError
 from opboost.privacy.local import RandomisedResponse
 
@@ -31,11 +32,14 @@ class RankSource:
         ``0 .. n_ranks - 1``; missing rows hold ``n_ranks``.
     n_ranks : int
     release : ColumnRelease
+    cuts : ndarray of int64, optional
+        Ranks behind which alone the column may be cut.
     """
 
     ranks: RankRows
     n_ranks: int
     release: ColumnRelease
+    cuts: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         positions, mechanism = self.release.positions, self.release.mechanism
@@ -99,6 +103,27 @@ def sources_of(columns: Sequence[RankSource]) -> list[Source]:
         else:
             found.append(_categories(columns[members.start : members.stop], tuple(members), number=len(found)))
     return found
+
+
+def deconvolved_counts(release: ColumnRelease, counts: NDArray[np.int64]) -> Values:
+    """Expected number of exact codes that count as each rank, by the deconvolved distribution of a column.
+
+    Parameters
+    ----------
+    release : ColumnRelease
+        Through an order-preserving map.
+    counts : ndarray of int64, shape (n_ranks + 1,)
+        How often each rank was released, and a missing cell.
+    """
+    mechanism, n_ranks = release.mechanism, len(counts) - 1
+    assert not isinstance(mechanism, RandomisedResponse)
+    groups = group_ranks(release.positions, mechanism.domain.size, counts[:n_ranks])
+    channel = order_channel(release, groups, counts[:n_ranks])
+    n_states = channel.matrix.shape[1]
+    released = np.bincount(np.append(groups, n_states - 1), weights=counts, minlength=n_states)
+    law = margin(channel.matrix, released)
+    ranks = _nearest_ranks(channel, release.positions)
+    return np.bincount(ranks, weights=law * counts.sum(), minlength=n_ranks + 1)[:n_ranks].astype(np.float64)
 
 
 def _ordered(column: RankSource, member: int, *, number: int) -> Source:

@@ -21,7 +21,9 @@ def feature_names(features: Sequence[Feature]) -> list[str]:
     names: dict[str, None] = {}
     for feature in features:
         question = feature.name
-        if feature.owner is not None:
+        if feature.n_cells is not None:
+            question = f"{feature.owner}: cell of {feature.name}"
+        elif feature.owner is not None:
             missing = "" if feature.missing_left else " or missing"
             question = f"{feature.owner}: {feature.name} above rank {feature.rank}{missing}"
         stem = name = re.sub(r"[\[\]<\\\x00-\x1f\x7f\ud800-\udfff]", "_", question)

@@ -11,8 +11,20 @@ from opboost.errors import ParameterError
 
 # What stands under `not_protected` where new records may be answered for from their exact values.
 ROUTED_ANSWERS = (
-    "new records that are scored in mode routed: every split test is answered exactly, one bit per test and record, "
-    "without differential privacy"
+    "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
+    "per test and record, without differential privacy"
+)
+
+# And where they are answered for from draws that nobody keeps.
+FRESH_ANSWERS = (
+    "repeated predictions in mode desensitized: each draws the records' columns anew and loses as much as the release, "
+    "in addition to it"
+)
+
+# The same where they are answered by cells of an agreed grid.
+CELL_ANSWERS = (
+    "new records that are scored in mode routed: in which of at most {n_cells} cells of each column a record lies, or "
+    "that it is missing, is answered exactly, without differential privacy; however often it is asked, nothing more"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -218,7 +230,7 @@ def nothing_released() -> Guarantee:
     )
 
 
-def exposed(*, allow_routed: bool, redraws: bool) -> tuple[str, ...]:
+def exposed(*, allow_routed: bool, redraws: bool, n_cells: int | None = None) -> tuple[str, ...]:
     """What a release does not protect besides the columns, for `compose`.
 
     Parameters
@@ -227,8 +239,11 @@ def exposed(*, allow_routed: bool, redraws: bool) -> tuple[str, ...]:
         Whether split tests about new records may be answered from exact values.
     redraws : bool
         Whether a value that was changed since it was drawn is drawn anew.
+    n_cells : int, optional
+        Cells of a column at most, where answers are numbers of cells.
     """
-    return (ROUTED_ANSWERS,) * allow_routed + (CHANGED_VALUES,) * redraws
+    routed = ROUTED_ANSWERS if n_cells is None else CELL_ANSWERS.format(n_cells=n_cells)
+    return (routed,) * allow_routed + (CHANGED_VALUES,) * redraws
 
 
 def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:

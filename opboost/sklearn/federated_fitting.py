@@ -23,9 +23,9 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import Interaction
 from opboost.horizontal.splits.split_candidates import log_candidates, quantile_candidates, uniform_candidates
 from opboost.rng import BitSource
-from opboost.shape_functions import Shapes, shapes_of
 from opboost.sklearn.federated_methods import NamedMethods
 from opboost.sklearn.federated_promise import delta_for, promise
+from opboost.sklearn.shape_functions import Shapes, shapes_of
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask
 from opboost.trees.kernels.threads import threads_for
 
@@ -86,7 +86,7 @@ class FederatedFitting(NamedMethods, DividedRows):
         check_is_fitted(self, "models_")
         if len(self.models_) > 1:
             raise ParameterError(
-                "every class has shapes of its own; take opboost.shape_functions.shapes_of(models_[k])"
+                "every class has shapes of its own; take opboost.sklearn.shape_functions.shapes_of(models_[k])"
             )
         return shapes_of(self.models_[0])
 

@@ -15,14 +15,17 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
+from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
-from opboost.metrics import default_metric, metric_by_name
+from opboost.metrics import metrics_of
 from opboost.noise_correction import CALM
-from opboost.privacy.guarantee import Guarantee, nothing_released
-from opboost.schema import ColumnSchema, Missing
+from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
+from opboost.schema import Missing
+from opboost.sklearn.data_frames import FrameEncoder, as_frame
+from opboost.sklearn.passive_columns import passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
@@ -31,9 +34,10 @@ from opboost.trees.validation import Metric
 from opboost.vertical import OwnColumn, ValidationPlan
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, serve, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
-from parties.vertical.simulation import simulate
+from parties.vertical.release_offer import offered_names
+from parties.vertical.simulation import serve, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
@@ -58,6 +62,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
     prediction: Literal["local", "desensitized", "routed"] = "routed"
+    answers: Literal["tests", "cells"] = "tests"
+    cells: int = DEFAULT_CELLS
     correct_noise: bool = True
     objective: str | Loss | None = None
     engine: Literal["native", "xgboost"] = "native"
@@ -102,8 +108,9 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
         ends if it returns True.
         """
+        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
         matrix, targets = validate_data(
-            self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
+            self, self._encoded(X), y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
         )
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         loss, labels = self._learn_labels(targets)
@@ -113,11 +120,16 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         if len(eval_set) > 1:
             raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
         parts = [(matrix[is_used], labels[is_used], weights[is_used])]
-        for pair in eval_set:
+        for table, truth in eval_set:
+            pair = self._encoded(table), truth
             rows, truth = validate_data(self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
             parts.append((rows, self._numbered(truth), np.ones(len(rows))))
         matrix, labels, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
-        plan = ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), self._metrics(loss)) if eval_set else None
+        plan = (
+            ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), metrics_of(self.eval_metric, loss))
+            if eval_set
+            else None
+        )
         self._fit(matrix, labels, weights, loss, plan, on_round or (lambda _: None))
         return self
 
@@ -137,14 +149,21 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     @property
     def guarantee_(self) -> Guarantee:
-        """Privacy guarantee of the fit for the passive party's columns."""
+        """Privacy guarantee for the passive party's columns: of the fit, and of predictions in the present mode."""
         check_is_fitted(self, "model_")
-        return self.model_.guarantees.get(_PASSIVE, nothing_released())
+        if self._share is None:
+            return nothing_released()
+        told = exposed(allow_routed=self.prediction == "routed", redraws=False)
+        told += (FRESH_ANSWERS,) * (self.prediction == "desensitized")
+        columns, is_secure = tuple(one.guarantee() for one in self._mechanisms), self._share.guarantee.is_secure
+        promise = compose(columns, is_secure=is_secure, not_protected=told)
+        return with_tests(promise, self._share.router.tests.n_tests)
 
     def _fit(
         self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
     ) -> None:
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
+        check_choice("answers", self.answers, "tests", "cells")
         check_choice("missing", self.missing, "refuse", "category")
         check_choice("engine", self.engine, "native", "xgboost")
         parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
@@ -153,7 +172,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self._mechanisms = self._plan(X)
         categorical = self._categorical()
         seed = seed_of(self.random_state)
-        table = pd.DataFrame(X, columns=list(self._names))
+        table = self._encoder.decode(X, self._names)
         active = ActiveJob(
             party=_ACTIVE,
             run_id="fit",
@@ -171,9 +190,10 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             # Trees on noised codes are the right predictor of noised codes.
             correct_noise=self.correct_noise and self.prediction != "desensitized",
             left_open=frozenset(name for name in CALM if getattr(self, name) is None),
+            by_cells=self.answers == "cells",
             seed=seed,
             on_round=on_round,
-            column_order=self._names,
+            column_order=tuple(self._inputs),
         )
         passive = PassiveJob(
             party=_PASSIVE,
@@ -185,6 +205,7 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
+            n_cells=self.cells if self.answers == "cells" else None,
             allow_routed=self.prediction == "routed",
         )
         shares: list[PassiveShare] = []
@@ -197,9 +218,11 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _predictions(self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict) -> Values:
         """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
         check_is_fitted(self, "model_")
-        rows: Values = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        own, table = self._own(rows), pd.DataFrame(rows, columns=list(self._names))
-        self._refuse_missing(table[[mechanism.schema.name for mechanism in self._mechanisms]].to_numpy())
+        rows: Values = validate_data(
+            self, self._encoded(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
+        )
+        own, table = self._own(rows), self._encoder.decode(rows, self._names)
+        self._refuse_missing(rows[:, [self._names.index(one.schema.name) for one in self._mechanisms]])
         if self.prediction == "local":
             return predict_locally(self.model_, own, table, evaluate=evaluate)
         ids = pd.Index([str(row) for row in range(len(rows))], dtype=object)
@@ -225,36 +248,33 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     def _run(self, active: Callable[[Sequence[Channel]], Any], passive: Callable[[Channel], object]) -> Any:
         return simulate(active, {_PASSIVE: passive} if self._mechanisms else {}, name=_ACTIVE)
 
+    @property
+    def _inputs(self) -> dict[str, str]:
+        """The column that each input of the trees comes from; a passive column of unordered categories has several."""
+        offered = {one.schema.name: offered_names([one], opaque_names=False) for one in self._mechanisms}
+        return {of: name for name in self._names for of in offered.get(name, (name,))}
+
     def _own(self, X: Values) -> dict[str, Values]:
-        passive = {mechanism.schema.name for mechanism in self._mechanisms}
-        return {name: X[:, i] for i, name in enumerate(self._names) if name not in passive}
+        return {n: X[:, i] for i, n in enumerate(self._names) if n not in {m.schema.name for m in self._mechanisms}}
 
     def _plan(self, X: Values) -> tuple[ColumnMechanism, ...]:
         """A mechanism for every passive column, in the order of the columns."""
-        bounds = self._positions.bounds(self.bounds)
-        named = self.passive_columns
-        passive = sorted(bounds if named is None else {self._positions.of(column) for column in named})
-        if not passive:
-            if self.epsilon is not None:
-                raise SchemaError(
-                    "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
-                    "Nothing was released"
-                )
-            return ()
-        given = self._parameters_of(MechanismSettings)
-        settings = MechanismSettings(
-            **{**given, "epsilon": DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon}
+        schemas = passive_schemas(
+            self._positions, self.bounds, self.passive_columns, self._encoder, missing=Missing(self.missing)
         )
-        without = [self._names[i] for i in passive if i not in bounds]
-        if without:
+        if not schemas and self.epsilon is not None:
             raise SchemaError(
-                f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as "
-                "`bounds`; taken from the data they would reveal its extremes. Nothing was released"
+                "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
+                "Nothing was released"
             )
-        self._refuse_missing(X[:, passive])
-        known = [(self._names[i], *bounds[i]) for i in passive]
-        schemas = [ColumnSchema(name=n, lower=low, upper=high, missing=Missing(self.missing)) for n, low, high in known]
+        self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
+        epsilon = DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon
+        settings = MechanismSettings(**{**self._parameters_of(MechanismSettings), "epsilon": epsilon})
         return tuple(ColumnMechanism(schema, settings) for schema in schemas)
+
+    def _encoded(self, table: Any) -> Any:
+        """A data frame in numbers; arrays and lists as they are."""
+        return table if (frame := as_frame(table)) is None else self._encoder.encode(frame)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
@@ -263,18 +283,13 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}
-        passive = sorted(names & {mechanism.schema.name for mechanism in self._mechanisms})
-        if passive:
+        names |= self._encoder.categories.keys() - self._encoder.public.keys()
+        if passive := sorted(names & {mechanism.schema.name for mechanism in self._mechanisms}):
             raise ParameterError(
                 f"categorical_features are the active party's columns, and these are passive: {', '.join(passive)}. "
                 "Nothing was released"
             )
         return names
-
-    def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
-        given = (self.eval_metric,) if isinstance(self.eval_metric, (str, Metric)) else self.eval_metric
-        named = given or (default_metric(loss),)
-        return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
 
     def _refuse_missing(self, passive: Values) -> None:
         if self.missing == "refuse" and (n_missing := int(np.isnan(passive).sum())):

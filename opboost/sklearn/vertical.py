@@ -41,12 +41,18 @@ _PARAMETERS = """
         Columns that the passive party holds. By default those that `bounds` names; without bounds, none, and the
         model is plain boosting on one party's columns.
     bounds : mapping of column to (lower, upper), or pair of numbers or arrays
-        Public bounds of the passive columns. There is no default: bounds taken from data reveal its extremes.
+        Public bounds of the passive columns. There is no default: bounds taken from data reveal its extremes. Dates are
+        bounded by dates. Texts have a public list of their categories, or pandas' ``CategoricalDtype``, ordered or not.
     missing : {"refuse", "category"}
         What an empty cell of a passive column means.
     prediction : {"routed", "desensitized", "local"}
         How new records are scored: by exact routing bits of the passive party, by its desensitized values, or by
         the active party alone with shared thresholds.
+    answers : {"tests", "cells"}
+        What the passive party says of new records: the answer to each split test of the trees, which it is told; or in
+        which cell of every column they lie, of a grid that is made before training and depends on no label.
+    cells : int
+        Cells of a column, at most, with ``answers="cells"``.
     correct_noise : bool
         Whether to learn through the noise: trees grow on draws of the exact codes, where that is likely to help. It
         costs no privacy. False takes the released codes for exact ones, as objectives of quantiles, of survival times
@@ -69,7 +75,8 @@ scale_pos_weight, base_score, early_stopping_rounds, eval_metric, n_jobs
     interaction_constraints : sequence of sequences of columns, optional
         Groups of columns that may meet on one way through a tree.
     categorical_features : sequence of int or str, optional
-        Columns of the active party that hold categories, numbered 0, 1, 2, ...
+        Columns of the active party that hold categories, numbered 0, 1, 2, ... Columns of categories and of texts in a
+        data frame (pandas, polars, Arrow) are such without being named.
     random_state : int, RandomState or None
         None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
 
@@ -105,7 +112,7 @@ class _Explained(SimulatedParties):
         check_is_fitted(self, "model_")
         ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
         for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
-            shares[self._names.index(feature.name)] += gain
+            shares[self._names.index(self._inputs[feature.name])] += gain
         return shares / (shares.sum() or 1)
 
     @property
@@ -132,9 +139,10 @@ class _Explained(SimulatedParties):
         `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
         """
         found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs))
-        places = np.array([*(self._names.index(column.name) for column in self.model_.ensemble.columns), -1])
-        out = np.zeros((*found.shape[:2], *(self.n_features_in_ + 1,) * (1 + in_pairs)))
-        out[(..., places[:, None], places) if in_pairs else (..., places)] = found
+        inputs, columns = self._inputs, self.model_.ensemble.columns
+        places = [*(self._names.index(inputs[column.name]) for column in columns), self.n_features_in_]
+        by_column = np.eye(self.n_features_in_ + 1)[places]
+        out = by_column.T @ found @ by_column if in_pairs else found @ by_column
         return out[:, 0] if out.shape[1] == 1 else out
 
 

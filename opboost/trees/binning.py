@@ -115,14 +115,17 @@ def bin_categories(values: Values, *, max_bin: int) -> BinnedColumn:
     return BinnedColumn(bins, categories if len(categories) else np.zeros(1), is_categorical=True)
 
 
-def bin_ranks(ranks: RankRows, n_ranks: int, *, max_bin: int) -> BinnedColumn:
-    """Bin a column of dense ranks, which may lie in a file; rank `n_ranks` is missing. Two passes, no sort."""
+def bin_ranks(ranks: RankRows, n_ranks: int, *, max_bin: int, cuts: NDArray[np.int64] | None = None) -> BinnedColumn:
+    """Bin a column of dense ranks, which may lie in a file; rank `n_ranks` is missing. Two passes, no sort.
+
+    With `cuts`, ranks behind which a grid was agreed on, the bins are its cells, whatever `max_bin` is.
+    """
     pieces = [slice(start, start + _PIECE_ROWS) for start in range(0, len(ranks), _PIECE_ROWS)]
     counts = np.zeros(n_ranks + 1, dtype=np.int64)
     for piece in pieces:
         counts += np.bincount(ranks[piece], minlength=n_ranks + 1)
     has_missing = bool(counts[n_ranks])
-    behind = choose_cuts(counts[:n_ranks], max_bin=max_bin - int(has_missing))
+    behind = choose_cuts(counts[:n_ranks], max_bin=max_bin - int(has_missing)) if cuts is None else cuts
     bin_of_rank = np.searchsorted(behind, np.arange(n_ranks + 1)).astype(_bin_type(len(behind) + 1, has_missing))
     bin_of_rank[n_ranks] = len(behind) + has_missing
     bins: Any = np.empty(len(ranks), dtype=bin_of_rank.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.parameters import BoostingParameters as BoostingParameters
+from opboost.trees.refit import refit_leaves
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
 from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
@@ -130,6 +131,60 @@ def boost(
     return trees, history
 
 
+def _holder(
+    table: BinnedTable,
+    labels: Values,
+    weights: Values,
+    parameters: BoostingParameters,
+    loss: Loss,
+    grid: GradientGrid,
+    base_scores: Values,
+    alternates: Alternates | None,
+    *,
+    rng: np.random.Generator,
+) -> LocalHolder:
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "grid": grid,
+        "initial_scores": base_scores,
+        "subsample": parameters.subsample,
+        "rng": rng,
+    }
+    if alternates is None:
+        return LocalHolder(table, labels, weights, **settings)
+    return AlternatingHolder(table, alternates, labels, weights, **settings)
+
+
+def refit_table(
+    trees: Sequence[Tree],
+    table: BinnedTable,
+    labels: Values,
+    weights: Values,
+    parameters: BoostingParameters,
+    *,
+    loss: Loss,
+    base_scores: Values,
+    constraints: Constraints,
+    alternates: Alternates | None = None,
+    seed: int | None = None,
+) -> list[Tree]:
+    """Trees that `boost_table` grew on other labels of the same rows, with leaves that are fitted to these."""
+    grid = loss.grid(labels, weights, base_scores)
+    row_rng, _ = np.random.default_rng(seed).spawn(2)
+    holder = _holder(table, labels, weights, parameters, loss, grid, base_scores, alternates, rng=row_rng)
+    limits = constraints.at_root(np.arange(table.axes.n_columns))
+    with threads_for(table.bins.size):
+        return refit_leaves(
+            trees,
+            holder,
+            leaves=NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha),
+            axes=table.axes,
+            bounds=(limits.lower, limits.upper),
+            learning_rate=parameters.learning_rate,
+            n_outputs=loss.n_outputs,
+        )
+
+
 def boost_table(
     table: BinnedTable,
     labels: Values,
@@ -169,17 +224,7 @@ def boost_table(
     """
     grid = loss.grid(labels, weights, base_scores)
     row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    settings: dict[str, Any] = {
-        "loss": loss,
-        "grid": grid,
-        "initial_scores": base_scores,
-        "subsample": parameters.subsample,
-        "rng": row_rng,
-    }
-    if alternates is None:
-        holder = LocalHolder(table, labels, weights, **settings)
-    else:
-        holder = AlternatingHolder(table, alternates, labels, weights, **settings)
+    holder = _holder(table, labels, weights, parameters, loss, grid, base_scores, alternates, rng=row_rng)
     followers = None
     if held_out is not None:
         rows, truth, metrics = held_out

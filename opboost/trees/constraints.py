@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Nodes, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,13 @@ class ColumnConstraints:
     monotone: Mapping[str, int] = field(default_factory=dict)
     interactions: Sequence[Sequence[str]] = ()
 
+    def among(self, names: Collection[str]) -> ColumnConstraints:
+        """The constraints on some of the columns."""
+        return ColumnConstraints(
+            {name: direction for name, direction in self.monotone.items() if name in names},
+            [[name for name in group if name in names] for group in self.interactions],
+        )
+
     def on(self, names: Sequence[str], *, are_categorical: Sequence[bool], max_delta_step: float) -> Constraints:
         """The same by position.
 
@@ -148,7 +155,8 @@ class ColumnConstraints:
         position = {name: i for i, name in enumerate(names)}
         mentioned = {name for group in (self.monotone, *self.interactions) for name in group}
         if unknown := mentioned - position.keys():
-            raise ParameterError(f"constraints name columns that do not exist: {', '.join(sorted(unknown))}")
+            near = nearest(sorted(unknown), names)
+            raise ParameterError(f"constraints name columns that do not exist: {', '.join(sorted(unknown))}{near}")
         if ambiguous := {name for name in mentioned if list(names).count(name) > 1}:
             raise ParameterError(f"constraints name what several columns are called: {', '.join(sorted(ambiguous))}")
         monotone = np.zeros(len(names), dtype=np.int8)

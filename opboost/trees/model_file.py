@@ -145,4 +145,6 @@ def _categories(entries: Any) -> dict[int, tuple[int, ...]]:
 def _feature_to_dict(feature: Feature) -> dict[str, object]:
     if feature.owner is None:
         return {"name": feature.name}
+    if feature.n_cells is not None:
+        return {"name": feature.name, "owner": feature.owner, "n_cells": feature.n_cells}
     return {"name": feature.name, "owner": feature.owner, "rank": feature.rank, "missing_left": feature.missing_left}

@@ -43,10 +43,8 @@ class Tree:
         Which way missing goes.
     lefts, rights : ndarray of int32
         Children, numbered after their parent; 0 for a leaf.
-    values : ndarray of float64
-        What a leaf adds to the score; 0 elsewhere.
-    gains : ndarray of float64
-        Gain of the split; 0 for a leaf.
+    values, gains : ndarray of float64
+        What a leaf adds to the score, 0 elsewhere; gain of a split, 0 for a leaf.
     covers : ndarray of float64
         Sum of Hessians. A statistic of the labels: never in anything that leaves the active party.
     left_categories : mapping of int to tuple of int
@@ -146,22 +144,23 @@ class Feature:
     name : str
         The column's name, opaque if its owner wants it so.
     owner : str, optional
-        The passive party that answers for this input with one bit; None for a column that A holds.
-    rank : int, optional
-        For an owner's test: it asks "rank <= this".
-    missing_left : bool
-        For an owner's test: its answer for a missing cell.
+        The passive party that answers for this input; None for a column that A holds.
+    rank, missing_left : int, optional, and bool
+        For an owner's test: it asks "rank <= this", and what it answers for a missing cell.
+    n_cells : int, optional
+        Of a column that its owner answers for with the number of a cell, from 0; NaN where it is missing.
     """
 
     name: str
     owner: str | None = None
     rank: int | None = None
     missing_left: bool = False
+    n_cells: int | None = None
 
     def __post_init__(self) -> None:
-        is_rank = self.rank is None or (type(self.rank) is int and self.rank >= 0)
+        is_count = all(one is None or (type(one) is int and one >= 0) for one in (self.rank, self.n_cells))
         is_named = isinstance(self.name, str) and (self.owner is None or isinstance(self.owner, str))
-        if not is_named or not is_rank or not isinstance(self.missing_left, bool):
+        if not is_named or not is_count or not isinstance(self.missing_left, bool):
             raise ModelFileError("a feature needs a name, and an owner's test an owner, a rank and a way for missing")
 
     @property
@@ -230,8 +229,8 @@ class Ensemble:
     def contributions(self, features: Values, *, in_pairs: bool = False) -> Values:
         """Shapley values of the columns for the scores of rows, shape ``(n_rows, n_outputs, n_columns + 1)``.
 
-        They add up to the scores; the last one is the mean score. All tests of an owner's column count as one column.
-        `in_pairs` gives ``(n_rows, n_outputs, n_columns + 1, n_columns + 1)``, which adds up to the same.
+        They add up to the scores; the last is the mean score. All tests of a column count as one. `in_pairs` gives
+        ``(n_rows, n_outputs, n_columns + 1, n_columns + 1)``, which adds up to the same.
         """
         self._check(features)
         players = np.array([self.columns[feature.column] for feature in self.features], np.int64)

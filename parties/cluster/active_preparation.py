@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.held_out_rows import by_partition, digest_without, own_records, partitions_without
 from parties.cluster.partitions import Partitions, digest_own, partition_files, validate_partitions, working_folder
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
@@ -29,6 +31,7 @@ from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import Aligner, AlignmentPlace
+from parties.vertical.held_out import Rows, choose_active, n_held_out
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -44,6 +47,7 @@ class PartitionedActive:
     Attributes
     ----------
     run : ActiveRun
+    schema : TableSchema
     own : OwnPartitions
     found : Partitions
     digest : str
@@ -56,6 +60,7 @@ class PartitionedActive:
     """
 
     run: ActiveRun
+    schema: TableSchema
     own: OwnPartitions
     found: Partitions
     digest: str
@@ -67,6 +72,11 @@ class PartitionedActive:
     @property
     def n_rows(self) -> int:
         return self.found.n_rows
+
+    @property
+    def n_trained(self) -> int:
+        """Records to train on."""
+        return self.n_rows - n_held_out(self.run.held_out, self.n_rows)
 
     @property
     def n_workers(self) -> int:
@@ -88,6 +98,8 @@ class PartitionedActive:
             constraints=run.model.constraints,
             engine="xgboost",
             grow=_Grower(self, seed),
+            held_out_share=run.held_out,
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},
@@ -105,8 +117,18 @@ class PartitionedActive:
         return self
 
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
-        """The job; the records are those that all parties listed before."""
-        return self.job(journal)
+        """The job; the common records are those that all parties listed before."""
+        job = self.job(journal)
+        rows = choose_active(job, channels, place, are_met=False)
+        if rows is None:
+            return job
+        out = by_partition(rows, self.found.rows)
+        return replace(
+            job,
+            id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),
+            grow=_Grower(self, job.seed, tuple(out)),
+            held_out=own_records(self.found, out, self.schema, client=self.client),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +137,39 @@ class _Grower:
 
     prepared: PartitionedActive
     seed: int | None
+    out: tuple[Rows, ...] = ()
 
     @property
     def n_rows(self) -> int:
-        return self.prepared.n_rows
+        return self.prepared.n_rows - sum(map(len, self.out))
 
     def __call__(self, received: Sequence[RankColumn]) -> TrainedTrees:
-        """Cut what arrived into partitions beside this party's own, train on both, and remove the copy."""
+        """Cut what arrived into partitions beside this party's own, train on both, and remove the copies."""
         prepared, run = self.prepared, self.prepared.run
         owners = dict.fromkeys(column.owner for column in received)
+        own, lengths, constraints = prepared.own, prepared.found.rows, run.model.constraints
+        if not received:
+            constraints = constraints.among([column.name for column in own.columns])
         with working_folder(run.dask.folder) as folder:
+            if self.out:
+                paths, lengths = partitions_without(own.paths, self.out, folder / "own", client=prepared.client)
+                own = replace(own, paths=paths)
             released = [
                 cut_into_partitions(
                     [column for column in received if column.owner == owner],
-                    prepared.found.rows,
+                    lengths,
                     folder / owner,
                     client=prepared.client,
                 )
                 for owner in owners
             ]
             return train_on_partitions(
-                prepared.own,
+                own,
                 released,
                 loss=prepared.loss,
                 parameters=prepared.parameters,
                 client=prepared.client,
-                constraints=run.model.constraints,
+                constraints=constraints,
                 seed=self.seed,
             )
 
@@ -170,6 +199,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         found = validate_partitions(paths, schema, to_vary, run.data, client=client)
         yield PartitionedActive(
             run=run,
+            schema=schema,
             own=OwnPartitions(found.paths, schema.columns, schema.label),
             found=found,
             digest=digest_own(found, schema.columns, schema.label, loss, client=client),

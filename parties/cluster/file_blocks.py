@@ -29,7 +29,7 @@ from parties.ledger.due_cells import Run
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.pricing import exact_bytes
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.blocks import Block, EncodedTable, exact_codes, name_records
+from parties.tables.blocks import Block, EncodedTable, exact_codes, named_records
 from parties.tables.data_files import stamp_of
 from parties.tables.parquet import read_stored
 from parties.tables.party_table import digest_of_ids
@@ -134,7 +134,7 @@ def on_cluster(client: Client) -> Run:
 
 def _encode(part: Path, block: Block, mechanisms: Sequence[ColumnMechanism], id_columns: Sequence[str]) -> _Part:
     ids = read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
-    name_records(block, ids)
+    block.update(named_records(ids))
     digests, n_clipped = [digest_of_ids(ids)], []
     for c, mechanism in enumerate(mechanisms):
         raw = read_stored(part, [mechanism.schema.name])[mechanism.schema.name]

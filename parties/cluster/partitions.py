@@ -103,6 +103,11 @@ def partition_files(
                 f"{run.data} is a folder of partitions, which are used as they are: `ids` and `align.duplicates` "
                 "choose records of one file only. Nothing was sent"
             )
+        if schema.format.changes_cells:
+            raise TableError(
+                f"{run.data} is a folder of partitions, whose cells are used as they are: numbers, and listed "
+                "categories; a reader, labels of words, times and truth values are for one file. Nothing was sent"
+            )
         for path in paths:
             check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)
         yield paths

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opboost.desensitize import ColumnMechanism
+from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions
+from parties.cluster.held_out_rows import answerable_rows, by_partition, digest_without, table_without
 from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
@@ -23,9 +25,12 @@ from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import EncodedTable
 from parties.tables.data_files import stamp_of
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
-from parties.vertical.alignment import Aligner
+from parties.vertical.alignment import Aligner, AlignmentPlace
+from parties.vertical.held_out import RecordsOf, choose_passive
 from parties.vertical.party_b import PassiveJob
+from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.preparation import bits, check_cells, check_learnable
+from protocols.transport.channel import Channel
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -78,9 +83,29 @@ class PartitionedPassive:
             alignment=self.words,
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
+            held_out_share=run.held_out,
             redraws=not run.keeps,
         )
+
+    def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, None, RecordsOf | None]:
+        """Choose the held-out records; the job on the others, whose names are with them, and those."""
+        job = self.job()
+        rows = choose_passive(job, channel, place, are_met=False)
+        if rows is None:
+            return job, None, None
+        out, id_columns = by_partition(rows, self.found.rows), self.schema.id_columns
+        left = replace(
+            job,
+            id_digest=digest_without(self.found, out, id_columns, client=self.client),
+            features=table_without(self.table, out, client=self.client),
+        )
+
+        def records(router: Router) -> AnswerableRecords:
+            return answerable_rows(router, self.table, self.mechanisms, self.found, out, id_columns)
+
+        return left, None, records
 
     def named(self) -> EncodedTable:
         """The exact codes, with the records' names."""

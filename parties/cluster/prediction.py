@@ -1,8 +1,8 @@
-"""Prediction on Dask, partition by partition: B answers split tests in packed bits, A scores.
+"""Prediction on Dask, partition by partition: B answers split tests or cells in packed bits, A scores.
 
 ::
 
-    B's workers   raw columns ──► exact codes ──► bits, one per test and record ──► Parquet
+    B's workers   raw columns ──► exact codes ──► packed bits ──► Parquet
     A's workers   bits, own columns ──► trees ──► predictions ──► Parquet
 """
 
@@ -23,7 +23,7 @@ from opboost.errors import DataError
 from opboost.preprocess import own_features
 from opboost.routing import PackedAnswers, Router
 from opboost.schema import ColumnSchema, TableSchema
-from opboost.split_tests import feature_matrix
+from opboost.split_tests import feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.serialization import router_from_dict, router_to_dict
@@ -48,7 +48,7 @@ def answer_partitions(router: Router, parts: Sequence[Path], folder: Path, *, cl
     parts : sequence of Path
         Raw columns.
     folder : Path
-        Takes ``000000.parquet``, ...: a column of ``ceil(n_tests / 8)`` bytes for each record.
+        Takes ``000000.parquet``, ...: a column of ``ceil(n_bits / 8)`` bytes for each record.
     client : distributed.Client
         Of this party's own cluster.
 
@@ -160,17 +160,14 @@ def score_part(ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, 
 
     own = own_features(read_stored(part, [schema.name for schema in schemas]), schemas)
     n_rows = pq.read_metadata(part).num_rows
-    packed = {owner: read_bits(path, n_rows, len(ensemble.inputs[owner])) for owner, path in answers.items()}
+    packed = {owner: read_bits(path, n_rows, n_answer_bits(ensemble, owner)) for owner, path in answers.items()}
     scores = []
     for start in range(0, n_rows, SCORED_ROWS):
         rows = slice(start, min(start + SCORED_ROWS, n_rows))
         matrix = feature_matrix(
             ensemble,
             {name: values[rows] for name, values in own.items()},
-            {
-                owner: np.unpackbits(bits[rows], axis=1, count=len(ensemble.inputs[owner])).view(np.bool_)
-                for owner, bits in packed.items()
-            },
+            {owner: unpacked(ensemble, owner, bits[rows]) for owner, bits in packed.items()},
             rows.stop - rows.start,
         )
         scores.append(ensemble.predict(matrix))
@@ -188,8 +185,8 @@ def _predict(
         pq.write_table(pa.table(_named(scores)), unfinished)
 
 
-def read_bits(path: Path, n_rows: int, n_tests: int) -> NDArray[np.uint8]:
-    """Answers of one owner about a partition, shape ``(n_rows, ceil(n_tests / 8))``.
+def read_bits(path: Path, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
+    """Answers of one owner about a partition, shape ``(n_rows, ceil(n_bits / 8))``.
 
     Raises
     ------
@@ -198,10 +195,10 @@ def read_bits(path: Path, n_rows: int, n_tests: int) -> NDArray[np.uint8]:
     import pyarrow.parquet as pq
 
     column = pq.read_table(path, columns=[_BITS])[_BITS].combine_chunks()
-    n_bytes = -(-n_tests // 8)
+    n_bytes = -(-n_bits // 8)
     width = max(1, n_bytes)
     if len(column) != n_rows or column.type.byte_width != width:
-        raise DataError(f"{path.name} does not answer {n_tests} tests on {n_rows} records. No score was computed")
+        raise DataError(f"{path.name} does not answer {n_rows} records with {n_bits} bits each. No score was computed")
     return np.frombuffer(column.buffers()[1], np.uint8, n_rows * width).reshape(n_rows, width)[:, :n_bytes]
 
 

@@ -49,7 +49,7 @@ from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Session, Statuses
 from parties.vertical.prediction_output import prediction_table
 from parties.vertical.prediction_server import AnswerableRecords
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -90,7 +90,7 @@ class PartitionedRecords:
         rows = np.unique(ids.get_indexer(wanted))
         rows = rows[rows >= 0]
         if not desensitized:
-            bits = read_bits(self.bits[part], self.found.rows[part], self.router.tests.n_tests)
+            bits = read_bits(self.bits[part], self.found.rows[part], self.router.tests.n_bits)
             return AnswerableRecords(ids[rows], (), bits[rows])
         if not len(rows):
             return AnswerableRecords(ids[rows], ())
@@ -207,7 +207,7 @@ def _joined(pieces: Sequence[AnswerableRecords], router: Router, *, has_bits: bo
     """Records of several partitions as those of one table."""
     ids = pd.Index([one for piece in pieces for one in piece.ids], dtype=object)
     if has_bits:
-        none = np.empty((0, -(-router.tests.n_tests // 8)), np.uint8)
+        none = np.empty((0, -(-router.tests.n_bits // 8)), np.uint8)
         return AnswerableRecords(ids, (), np.concatenate([none, *(p.bits for p in pieces if p.bits is not None)]))
     columns = zip(*(piece.columns for piece in pieces), strict=True)
     return AnswerableRecords(ids, tuple((same[0][0], _stacked([column for _, column in same])) for same in columns))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.errors import DataError, OpBoostError, ParameterError
 from opboost.export.xgboost_model import from_xgboost
@@ -83,12 +84,15 @@ class RankPartitions:
         Per column.
     have_missing : tuple of bool
         Per column, whether some row holds the number of ranks, for missing.
+    cuts : tuple of ndarray of int64 or None
+        Per column, the agreed grid, if there is one: trees are then grown on the numbers of its cells.
     """
 
     owner: str
     paths: tuple[Path, ...]
     n_ranks: tuple[int, ...]
     have_missing: tuple[bool, ...]
+    cuts: tuple[NDArray[np.int64] | None, ...]
 
     def __post_init__(self) -> None:
         # A column of nothing but missing cells has no rank.
@@ -219,9 +223,9 @@ def _columns(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[Co
     """All columns in the order of the features, without their rows."""
     mine = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
     theirs = (
-        RankColumn(other.owner, i, f"c{i}", np.empty(0, np.uint8), n)
+        RankColumn(other.owner, i, f"c{i}", np.empty(0, np.uint8), n, cuts=cuts)
         for other in released
-        for i, n in enumerate(other.n_ranks)
+        for i, (n, cuts) in enumerate(zip(other.n_ranks, other.cuts, strict=True))
     )
     return (*mine, *theirs)
 
@@ -251,14 +255,16 @@ def _load(own: OwnPartitions, released: Sequence[RankPartitions], loss: Loss, pa
         ranks = read_stored(other.paths[part])
         if len(ranks) != len(labels) or list(ranks) != [f"c{i}" for i in range(len(other.n_ranks))]:
             raise DataError(f"partition {part} of {other.owner} has other rows or columns than were agreed")
-        for i, (n, has_missing) in enumerate(zip(other.n_ranks, other.have_missing, strict=True)):
-            columns.append(_checked(ranks[f"c{i}"].to_numpy(), n, has_missing, f"{other.owner}'s partition {part}"))
+        where = f"{other.owner}'s partition {part}"
+        for i, (n, has_missing, cuts) in enumerate(zip(other.n_ranks, other.have_missing, other.cuts, strict=True)):
+            columns.append(_checked(ranks[f"c{i}"].to_numpy(), n, has_missing, cuts, where))
     frame = {f"f{i}": column for i, column in enumerate(columns)}
     return pd.DataFrame({**frame, _LABEL: labels.astype(np.float32)})
 
 
-def _checked(ranks: Any, n_ranks: int, has_missing: bool, where: str) -> Any:
-    """One column's ranks as a feature, NaN for missing."""
+def _checked(ranks: Any, n_ranks: int, has_missing: bool, cuts: NDArray[np.int64] | None, where: str) -> Any:
+    """One column's ranks, or the numbers of their cells, as a feature; NaN for missing."""
     if ranks.dtype != rank_type(n_ranks) or ranks.max(initial=0) > n_ranks - (not has_missing):
         raise DataError(f"{where} holds ranks that were not offered. No tree was grown")
-    return np.where(ranks == n_ranks, np.float32(np.nan), ranks.astype(np.float32)) if has_missing else ranks
+    feature = ranks if cuts is None else np.searchsorted(cuts, ranks).astype(ranks.dtype)
+    return np.where(ranks == n_ranks, np.float32(np.nan), feature.astype(np.float32)) if has_missing else feature

@@ -54,7 +54,11 @@ def cut_into_partitions(
     starts = [end - n for end, n in zip(ends, rows, strict=True)]
     have_missing = client.gather(client.map(partial(_cut, mapped, _counts(columns)), starts, ends, targets, pure=False))
     return RankPartitions(
-        owners.pop(), tuple(targets), _counts(columns), tuple(bool(found) for found in np.any(have_missing, axis=0))
+        owners.pop(),
+        tuple(targets),
+        _counts(columns),
+        tuple(bool(found) for found in np.any(have_missing, axis=0)),
+        tuple(column.cuts for column in columns),
     )
 
 

@@ -24,13 +24,19 @@ def by_cuts(trees: Sequence[Tree], columns: Sequence[Column]) -> tuple[tuple[Tre
 
 
 def _on_ranks(tree: Tree, columns: Sequence[Column]) -> Tree:
-    """The tree with whole ranks as thresholds. Where all present values go right, its children are exchanged."""
+    """The tree with whole ranks as thresholds, also where it was grown on the cells of an agreed grid.
+
+    Where all present values go right, its children are exchanged.
+    """
+    ends = [_ends(column) if isinstance(column, RankColumn) else np.zeros(1) for column in columns]
     of_ranks = np.array([isinstance(column, RankColumn) for column in columns])
-    highest = np.array([column.n_ranks - 1 if isinstance(column, RankColumn) else 0 for column in columns])
+    highest = np.array([len(own) - 1 for own in ends])
     is_rank = ~tree.is_leaf & of_ranks[tree.columns]
     ranks = np.minimum(np.floor(tree.thresholds), highest[tree.columns])
     is_before = is_rank & (ranks < 0)
     ranks = np.where(is_before, highest[tree.columns], ranks)
+    for node in np.flatnonzero(is_rank):
+        ranks[node] = ends[tree.columns[node]][int(ranks[node])]
     return replace(
         tree,
         thresholds=np.where(is_rank, ranks, tree.thresholds),
@@ -38,6 +44,12 @@ def _on_ranks(tree: Tree, columns: Sequence[Column]) -> Tree:
         lefts=np.where(is_before, tree.rights, tree.lefts),
         rights=np.where(is_before, tree.lefts, tree.rights),
     )
+
+
+def _ends(column: RankColumn) -> Values:
+    """The last rank of each number that XGBoost saw: of each rank itself, or of each cell."""
+    ends = np.arange(column.n_ranks) if column.cuts is None else np.append(column.cuts, column.n_ranks - 1)
+    return ends.astype(np.float64)
 
 
 def _numbered(tree: Tree, cuts: Sequence[Values]) -> Tree:

@@ -149,6 +149,20 @@ def report(
         deliver(found, form.value, out)
 
 
+def status(run_file: RunFile, form: FormatOption = Format.TEXT) -> None:
+    """Show what a run does now: its last step, its progress, its peers, and what a passive party has spent."""
+    from parties.reports.run_status import run_status
+
+    with terminal_of_command():
+        found = run_status(run_file).to_dict()
+    if form is Format.JSON:
+        typer.echo(json.dumps(found))
+    else:
+        from parties.commands.printing import print_status
+
+        print_status(found)
+
+
 def doctor(
     run_file: RunFile,
     purpose: Annotated[

@@ -16,6 +16,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from parties.jobs.life_cycle import Terminal
+    from parties.runs.run_folder import RunFolder
 
 stderr = Console(stderr=True)
 
@@ -30,15 +31,19 @@ class Format(StrEnum):
 RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]
+Retry = Annotated[
+    bool, typer.Option("--retry", help="Begin again, without end, while a peer is not there (exit code 3).")
+]
 DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
 
 
 @contextmanager
 def terminal_of_command() -> Iterator[Terminal]:
-    """Terminal of a command: progress and steps on standard error; expected errors as one sentence and exit code 1."""
+    """Terminal of a command: progress and steps on standard error; expected errors as one sentence and an exit code."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from parties.errors import EXPECTED_ERRORS
+    from parties.commands.exit_codes import exit_code
+    from parties.errors import EXPECTED_ERRORS, notes_on
     from parties.jobs.life_cycle import Terminal
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -61,8 +66,20 @@ def terminal_of_command() -> Iterator[Terminal]:
         with bars:
             yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+        lines = "\n  ".join([f"error: {error}", *notes_on(error)])
+        stderr.print(lines, style="red", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(exit_code(error)) from None
+
+
+def print_trained(form: Format, folder: RunFolder, then: str) -> None:
+    """Print where a finished run lies and the next command, and for people also how it scores held-out records."""
+    if (folder.path / "held_out.json").exists() and form is Format.TEXT:
+        from parties.commands.printing import print_uplift
+
+        print_uplift(folder)
+    report = folder.path / "report.html"
+    made = {"report": str(report)} if report.exists() else {}
+    print_result(form, run_folder=str(folder.path), **made, next=then)
 
 
 def print_result(form: Format, **facts: object) -> None:

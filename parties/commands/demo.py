@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
 from parties.jobs.life_cycle import Terminal
+from parties.onboarding.project import free_port
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
@@ -36,6 +36,7 @@ from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
+from parties.vertical.warm_up import compiled_before
 from protocols.transport.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
@@ -59,6 +60,8 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     started = time.monotonic()
     release = release_settings(epsilon, mechanism)
     clear(out, (BANK, RETAILER))
+    if not compiled_before():
+        terminal.say("the first run on a machine compiles its loops, which takes up to a minute")
     terminal.say("preparing keys and run files for both parties")
     folders = _prepare(out, release)
     joint_started = time.monotonic()
@@ -194,13 +197,6 @@ def _write_ids(folders: dict[str, Path]) -> None:
     test = set(common[: round(TEST_SHARE * len(common))].tolist())
     for name, ids in (("test", test), ("train", bank - test)):
         write_text(folders[BANK] / f"{name}_ids.txt", "\n".join(sorted(ids)) + "\n")
-
-
-def free_port() -> int:
-    """A free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path]) -> None:

@@ -21,23 +21,14 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.trees.model_file import load_model
 from opboost.vertical import OwnColumn, train
-from parties.commands.demo import (
-    BANK,
-    DATASET,
-    RETAILER,
-    SEED,
-    TEST_SHARE,
-    clear,
-    free_port,
-    run_together,
-    sample_folder,
-)
+from parties.commands.demo import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.chain import ChainSection
 from parties.config.protection import excessive, given_budgets
 from parties.config.reading import read_section
 from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
+from parties.onboarding.project import free_port
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, write_text
 from parties.storage.documents import read_yaml

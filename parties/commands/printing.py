@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from parties.doctor.check_result import Finding, Status
+from parties.reports.held_out_section import load_uplift, uplift_grid
 from parties.reports.ledger_statement import Statement
 from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
+from parties.runs.run_folder import RunFolder
 from protocols.transport.sanitize import readable
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}
@@ -33,11 +35,36 @@ def print_findings(findings: Sequence[Finding]) -> None:
         table.add_column(heading, overflow="fold")
     for finding in findings:
         status = f"[{_COLOURS[finding.status]}]{finding.status.value}[/]"
-        table.add_row(escape(finding.check), status, escape(finding.sentence))
+        table.add_row(escape(finding.check), status, escape("\n".join([finding.sentence, *finding.notes])))
     _console().print(table)
     n = {status: sum(finding.status is status for finding in findings) for status in Status}
     verdict = "the run may be started" if n[Status.PROBLEM] == 0 else "the run would not succeed"
     typer.echo(f"{n[Status.PROBLEM]} problems, {n[Status.WARNING]} warnings: {verdict}")
+
+
+def print_status(status: Mapping[str, Any]) -> None:
+    """Print what a run does now, a fact a line."""
+    typer.echo(f"run {status['run_id']} of {status['party']} ({status['role']}): {status['state']}")
+    if phase := status["phase"]:
+        typer.echo(f"{phase['time']} {phase['message']}")
+    if progress := status["progress"]:
+        typer.echo(f"{progress['step']}: {progress['done']} of {progress['total']}")
+    for peer, found in status["peers"].items():
+        typer.echo(
+            f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
+            f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
+        )
+    for column, spent in (status["spent"] or {}).items():
+        limit = "no limit" if spent["limit"] is None else f"{spent['limit']:g}"
+        typer.echo(f"{column}: epsilon {spent['epsilon']:.6g} spent of {limit}")
+
+
+def print_uplift(folder: RunFolder) -> None:
+    """Print the scores of held-out records."""
+    if (found := load_uplift(folder)) is not None:
+        _print_grid(uplift_grid(found, folder.read_json("meta.json")["party"]))
+        if found.reason:
+            typer.echo(f"not all could be measured: {found.reason}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:

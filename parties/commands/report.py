@@ -7,6 +7,7 @@ from pathlib import Path
 
 import typer
 
+from opboost.errors import nearest
 from opboost.privacy.laws import Law
 from parties.commands.printing import print_page
 from parties.errors import ConfigError
@@ -32,7 +33,9 @@ def asked_grid(
     for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
         unknown = sorted(set(found or ()) - set(known))
         if unknown:
-            raise ConfigError(f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}")
+            raise ConfigError(
+                f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}{nearest(unknown, known)}"
+            )
     grid = MechanismGrid(
         mechanisms=tuple(mechanisms or ()),
         laws=tuple(Law(law) for law in laws or ()),

@@ -39,6 +39,19 @@ def _is_path(text: str) -> bool:
     return 0 < len(text.encode()) <= MAX_IPC_BYTES and text.isprintable()
 
 
+def host_and_port(place: str) -> tuple[str, int]:
+    """The two parts of ``host:port``; the brackets around an IPv6 address are taken off."""
+    host, _, port = place.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _check_place(text: str) -> str:
+    if _is_place(text, any_host=False):
+        return text
+    raise ValueError(f"must be host:port, with a port from 1 to {MAX_PORT}")
+
+
+HostAndPort = Annotated[str, AfterValidator(_check_place)]
 ListenAddress = Annotated[str, AfterValidator(_address("tcp", "ipc", any_host=True))]
 ConnectAddress = Annotated[str, AfterValidator(_address("tcp", "ipc"))]
 SchedulerAddress = Annotated[str, AfterValidator(_address("tcp", "tls"))]

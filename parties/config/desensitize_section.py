@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from opboost.desensitize import ColumnMechanism, epsilon_in_units
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, nearest
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.laws import Law
 from opboost.schema import ColumnSchema, TableSchema
@@ -59,7 +59,8 @@ class DesensitizeSection(Section):
         """Build a mechanism for every column of the schema; one without a guarantee is refused."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
-            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {', '.join(unknown)}")
+            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {names}")
         found = tuple(ColumnMechanism(column, self._in_units(column)) for column in schema.columns)
         for mechanism in found:
             mechanism.guarantee()

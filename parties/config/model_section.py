@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +30,26 @@ _ON_PARTITIONS = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
 class ModelSection(Section):
     """Objective and hyperparameters, under XGBoost's names; defaults are those of `BoostingParameters`."""
+
+    _aliases: ClassVar[Mapping[str, str]] = {
+        "eta": "learning_rate",
+        "num_boost_round": "n_estimators",
+        "num_round": "n_estimators",
+        "lambda": "reg_lambda",
+        "alpha": "reg_alpha",
+        "min_split_loss": "gamma",
+        "random_state": "seed",
+        "num_class": "n_classes",
+        "max_bins": "max_bin",
+        "nthread": "n_jobs",
+    }
+    _explained: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("verbose", "verbosity", "silent"), "is no key: a command is silent but on a terminal, and logs to log.txt"
+        ),
+        **dict.fromkeys(("tree_method", "device"), "is no key: trees grow from histograms on the processor"),
+        "booster": "is no key: all models are trees",
+    }
 
     objective: Objective = Field("binary:logistic", description="The loss.")
     n_classes: int = Field(0, description="Number of classes, for `multi:softprob` and `ordinal:logistic`.")

@@ -12,11 +12,13 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from parties.config.addresses import HostAndPort, host_and_port
 from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
 from parties.config.section import PlainName, Section
 from parties.errors import ConfigError
 from protocols.transport.channel import Timing
+from protocols.transport.keys import is_loopback
 
 # FATE's names for the roles, accepted in run files and nowhere else.
 ROLE_ALIASES = {"guest": "active", "host": "passive"}
@@ -42,6 +44,18 @@ class Peer(NamedKey):
     """Another party, and what was agreed that it does."""
 
     agreed: AgreedSection = Field(AgreedSection(), description="What was agreed that it does.")
+
+
+class MetricsSection(Section):
+    """Prometheus metrics of a job."""
+
+    listen: HostAndPort = Field(description="Address of the metrics, `host:port` on loopback.")
+
+    @model_validator(mode="after")
+    def _check_loopback(self) -> Self:
+        if not is_loopback(host_and_port(self.listen)[0]):
+            raise ValueError(f"listen must be on loopback, for nobody is asked who it is; found {self.listen}")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,9 @@ class PartyRun(Section):
     table_schema: Path = Field(alias="schema", description="Schema file of the data.")
     secret_key: Path | None = Field(None, description="This party's secret key file.")
     timeout: float = Field(10.0, gt=0, le=3600, description="Seconds of silence after which a peer counts as lost.")
-    wait: float = Field(60.0, gt=0, le=_WEEK_S, description="Seconds to look for the peers after the start.")
+    wait: float = Field(
+        60.0, gt=0, le=_WEEK_S, description="Seconds to look for the peers, and for one that is gone to come back."
+    )
     stall: float = Field(
         900.0,
         gt=0,
@@ -90,6 +106,7 @@ class PartyRun(Section):
         description="Run folder; by default `runs/RUN_ID` beside the run file.",
     )
     report: bool = Field(True, description="Whether reports are written.")
+    metrics: MetricsSection | None = Field(None, description="Where Prometheus finds metrics while a job is on.")
     no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
 
     @property

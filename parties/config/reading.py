@@ -7,13 +7,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opboost.errors import shown
-from opboost.schema import TableSchema, column_from_mapping
+from opboost.errors import nearest, shown
+from opboost.schema import TableSchema
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
+from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
 from parties.storage.documents import explain, read_yaml
+
+READING_KEYS = frozenset(ReadingSection.model_fields)
+SCHEMA_KEYS = {"id", "label", "columns", "ignore"} | READING_KEYS
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -52,7 +56,7 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(explain(error)) from None
+        raise ConfigError(explain(error, kind)) from None
 
 
 def read_role(path: Path) -> str:
@@ -75,24 +79,29 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     ConfigError
     """
     document = read_yaml(path)
-    unknown = sorted(map(str, set(document) - {"id", "label", "columns", "ignore"}))
+    unknown = sorted(map(str, set(document) - SCHEMA_KEYS))
     columns, ignore = document.get("columns"), document.get("ignore", [])
     if unknown:
-        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; allowed are id, label, columns, ignore")
+        allowed = f"allowed are {', '.join(sorted(SCHEMA_KEYS))}{nearest(unknown, SCHEMA_KEYS)}"
+        raise ConfigError(f"{path}: unknown keys {', '.join(unknown)}; {allowed}")
     if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
         raise ConfigError(f"{path}: `columns` must map each column's name to its description")
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     with naming(path):
-        described = tuple(
-            column_from_mapping(_name(name, "a column's name"), column) for name, column in columns.items()
-        )
+        check_complete(columns)
+        keys = read_section(ReadingSection, {key: document[key] for key in READING_KEYS & document.keys()})
+        described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]
         ids, label = document.get("id", "id"), document.get("label")
         schema = TableSchema(
-            columns=described,
+            columns=tuple(column for column, _ in described),
             id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
             label=None if label is None else _name(label, "`label`"),
+            format=keys.format({column.name: form for column, form in described}),
         )
+        check_words(schema)
+        if label is None and (of_label := sorted(keys.model_fields_set - {"reader"})):
+            raise ConfigError(f"{', '.join(of_label)}: the schema names no `label`")
         left_out = tuple(_name(name, "`ignore`") for name in ignore)
         for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
             if both := sorted({name for name in names if name in left_out and name is not None}):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast, get_args
+from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from protocols.transport.keys import NAME_PATTERN
 
@@ -21,6 +22,25 @@ class Section(BaseModel):
     """A frozen value with checked fields; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    # Other names that keys are known by, and sentences about keys of other programs that are none here.
+    _aliases: ClassVar[Mapping[str, str]] = {}
+    _explained: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_aliases(cls, given: object) -> object:
+        if not isinstance(given, dict) or not (cls._aliases or cls._explained):
+            return given
+        if explained := [f"`{key}` {cls._explained[key]}" for key in given if key in cls._explained]:
+            raise ValueError("; ".join(explained))
+        meant: dict[str, object] = {}
+        for key in given:
+            name = cls._aliases.get(key, key)
+            if name in meant:
+                raise ValueError(f"`{meant[name]}` and `{key}` are names of `{name}`: give one of them")
+            meant[name] = key
+        return {cls._aliases.get(key, key): value for key, value in given.items()}
 
     @field_validator("*", mode="before")
     @classmethod

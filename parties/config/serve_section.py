@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from parties.config.score_policy import RevealSection
 from parties.config.section import PositiveCount, Section
+
+
+class RoutedSection(Section):
+    """Which records may be answered from exact values; `true` and `false` stand for new records."""
+
+    new_records: bool = Field(True, description="Whether new records may be.")
+    training_records: bool = Field(
+        False, description="Whether those may be that were released for training, which takes off the noise."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_bool(cls, value: object) -> object:
+        return {"new_records": value} if isinstance(value, bool) else value
 
 
 class ServeSection(Section):

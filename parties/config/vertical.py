@@ -9,18 +9,29 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
 from opboost.desensitize import ColumnMechanism
+from opboost.errors import nearest
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
 from parties.config.desensitize_section import DesensitizeSection
+from parties.config.http_section import HttpSection
 from parties.config.model_section import ModelSection
 from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
-from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, check_protection, given_budgets
+from parties.config.protection import (
+    Epsilon,
+    Finite,
+    GivenBudget,
+    LabelBounds,
+    budgets_of,
+    check_protection,
+    given_budgets,
+)
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
-from parties.config.serve_section import ServeSection
+from parties.config.serve_section import RoutedSection, ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 
@@ -43,7 +54,7 @@ class LimitSection(Section):
 class BudgetSection(LimitSection):
     """Budget over all runs: of every column, of single columns instead, and of one record over all columns."""
 
-    columns: dict[str, LimitSection] = Field({}, description="RateLimits of single columns, in place of those of all.")
+    columns: dict[str, LimitSection] = Field({}, description="Limits of single columns, in place of those of all.")
     per_record: Finite | None = Field(None, description="Most epsilon of a record over all columns.")
     cell_bits_per_record: Bits | None = Field(None, description="Most bits of cells of a record.")
 
@@ -58,7 +69,8 @@ class BudgetSection(LimitSection):
         """The limits, checked against the columns there are."""
         unknown = sorted(set(self.columns) - set(schema.names))
         if unknown:
-            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {', '.join(unknown)}")
+            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+            raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
         columns = {name: own.limit() for name, own in self.columns.items()}
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
 
@@ -74,7 +86,17 @@ class _Run(PartyRun):
     data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
+    held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.2,
+        description="Share of the common records that is never released, to score the model on; the same at all "
+        "parties. 0: none; 20,000 records at most.",
+    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
+    answers: Literal["cells", "tests"] = Field(
+        "tests",
+        description="How passive parties answer about records, the same at all parties: `cells` of a grid that is "
+        "agreed on before training and depends on no label, or the split `tests` of the trees, which do.",
+    )
     dask: DaskSection = Field(DaskSection(), validate_default=True, description="The cluster, with `engine: dask`.")
 
     @field_validator("dask")
@@ -107,12 +129,24 @@ class ActiveRun(_Run):
         True, description="Whether to learn through the noise of columns whose codes are shared."
     )
     reveal: RevealSection = Field(RevealSection(), description="Score policy: how coarse scores are written.")
+    http: HttpSection | None = Field(None, description="The HTTP service of `opboost serve`.")
+    label_epsilon: Finite | None = Field(
+        None, description="Grows trees on noised labels: what B sees of a record's label loses at most so much."
+    )
+    label_bounds: LabelBounds | None = Field(
+        None, description="Public bounds of labels that are numbers, to which they are clipped for `label_epsilon`."
+    )
+    label_ledger: Path = Field(
+        Path("runs/labels.sqlite"), description="The ledger of noised labels, one for all runs on the same people."
+    )
 
     @property
     def wiring(self) -> Wiring:
         return Wiring(self.passive, {}, self.listen)
 
     def budgets(self) -> Iterator[GivenBudget]:
+        if self.label_epsilon is not None:
+            yield GivenBudget.at("label_epsilon", self.label_epsilon)
         for i, peer in enumerate(self.passive):
             yield from given_budgets(f"passive.{i}.agreed", epsilon=peer.agreed.epsilon)
 
@@ -120,6 +154,11 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.label_epsilon is None and self.label_bounds is not None:
+            raise ValueError("label_bounds go with label_epsilon")
+        is_native = self.engine is None and self.model.engine == "native"
+        if self.label_epsilon is not None and not (is_native and not any(self.model.monotone_constraints.values())):
+            raise ValueError("label_epsilon goes with the native engine, without monotone constraints")
         parties = [self.party, *(peer.name for peer in self.passive)]
         if len(set(parties)) < len(parties):
             raise ValueError(f"parties must have distinct names; found {', '.join(parties)}")
@@ -138,13 +177,18 @@ class PassiveRun(_Run):
     share_codes: bool = Field(
         True, description="Whether the active party gets the released codes of the ranks, which costs no privacy."
     )
-    allow_routed: bool = Field(True, description="Whether new records may be answered from exact values.")
+    cells: Annotated[int, Field(ge=2, le=MOST_GRID_CELLS)] = Field(
+        DEFAULT_CELLS, description="Cells of a column, at most, with `answers: cells`."
+    )
+    routed: RoutedSection = Field(
+        RoutedSection(), alias="allow_routed", description="Whether records may be answered from exact values."
+    )
     changed_values: Literal["redraw", "keep"] = Field(
         "redraw", description="Draw changed values anew, or keep the first draw."
     )
     seed: int | None = Field(None, description="Seed of the noise, for tests; charged as if there were no noise.")
     ledger: LedgerSection = Field(LedgerSection(), description="The privacy ledger and its limits.")
-    serve: ServeSection = Field(ServeSection(), description="RateLimits on predictions.")
+    serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @property
     def wiring(self) -> Wiring:
@@ -154,6 +198,16 @@ class PassiveRun(_Run):
         yield from self.desensitize.budgets()
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+
+    @property
+    def allow_routed(self) -> bool:
+        """Whether new records may be answered from exact values."""
+        return self.routed.new_records
+
+    @property
+    def n_cells(self) -> int | None:
+        """Cells of a column; None where split tests are answered."""
+        return self.cells if self.answers == "cells" else None
 
     @property
     def keeps(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from parties.errors import EXPECTED_ERRORS
+from parties.errors import EXPECTED_ERRORS, notes_on
 
 
 class Status(StrEnum):
@@ -22,11 +22,15 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One result: what was checked, how it ended, and a sentence without any value from the data."""
+    """One result: what was checked, how it ended, and a sentence without any value from the data.
+
+    Notes on cells are for the terminal of the file's owner alone.
+    """
 
     check: str
     status: Status
     sentence: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +39,9 @@ class Checklist:
 
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, check: str, status: Status, sentence: str) -> None:
+    def add(self, check: str, status: Status, sentence: str, notes: Sequence[str] = ()) -> None:
         """Add a result."""
-        self.findings.append(Finding(check, status, sentence))
+        self.findings.append(Finding(check, status, sentence, tuple(notes)))
 
     @contextmanager
     def checking(self, check: str) -> Iterator[None]:
@@ -45,7 +49,7 @@ class Checklist:
         try:
             yield
         except EXPECTED_ERRORS as error:
-            self.add(check, Status.PROBLEM, str(error))
+            self.add(check, Status.PROBLEM, str(error), notes_on(error))
         except OSError as error:
             self.add(check, Status.PROBLEM, f"{error.filename} cannot be used: {error.strerror}")
 

@@ -18,11 +18,12 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.tables.blocks import id_keys
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.preparation import bits
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Hello, Task
 
 
@@ -93,7 +94,8 @@ def _check_passive(
         router = folder.load_router()
         with folder.locked() if serves else nullcontext():
             n_columns = len(set(source for source, _ in router.tests.sources))
-        checks.add("model", Status.OK, f"{router.tests.n_tests} split tests on {n_columns} columns in {folder.path}")
+        asked = "cells" if router.tests.by_cells else "split tests"
+        checks.add("model", Status.OK, f"{router.tests.n_tests} {asked} on {n_columns} columns in {folder.path}")
         with checks.checking("data"):
             table, schema = _read_records(run, data, checks)
             budget = run.ledger.budget.budget(schema)
@@ -108,7 +110,8 @@ def _check_passive(
 def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checklist) -> tuple[PartyTable, TableSchema]:
     schema, ignore = read_schema(run.table_schema)
     source = data or run.data
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
     checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
     return table, schema
 
@@ -130,20 +133,20 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
 
 def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
     """Check the rate limits, and the file that counts them."""
-    limits, n_tests = run.serve, router.tests.n_tests
+    limits, n_bits = run.serve, router.tests.n_bits
     if not run.allow_routed:
         checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
     elif limits.routed_bits_per_day is None:
         unset = "`serve.routed_bits_per_day` is not set: all records may be asked for"
         checks.add("limits", Status.WARNING, unset)
-    elif n_tests > limits.routed_bits_per_day:
-        sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_tests} tests of the model"
+    elif n_bits > limits.routed_bits_per_day:
+        sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_bits} of a record"
         checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.has_limits:
+    if not limits.has_limits or not run.ledger.path.exists():
         return
     with checks.checking("limits"):
-        with Allowance(allowance_path(run.ledger.path), limits, run.active.name) as allowance:
+        with Allowance(run.ledger.path, limits, run.active.name) as allowance:
             behind_s = allowance.seconds_behind()
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")

@@ -11,9 +11,11 @@ import pandas as pd
 
 from opboost.preprocess import read_numbers
 from opboost.schema import ColumnSchema, Kind, TableSchema
+from opboost.table_format import TableFormat
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
+from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import (
     LABEL_OF_PASSIVE,
@@ -82,11 +84,11 @@ def check_table(use: TableUse, schema: TableSchema, ignore: Sequence[str], check
         _check_header(use, names, schema, ignore, of_table)
         with of_table.checking("ids"):
             _check_keys(use, names, frame, schema, of_table)
-        with of_table.checking("label"):
+        with of_table.checking("label"), showing_misfits(path, schema):
             _check_label(use, frame, schema, of_table)
         for column in schema.columns:
             if column.name in frame.columns:
-                with of_table.checking(f"column {column.name}"):
+                with of_table.checking(f"column {column.name}"), showing_misfits(path, schema):
                     _check_column(frame, column, use, of_table)
     checks.findings.extend(of_table.findings)
     return of_table.is_sound
@@ -120,7 +122,9 @@ def _check_keys(use: TableUse, found: list[str], frame: pd.DataFrame, schema: Ta
         checks.add("ids", Status.WARNING, sentence)
     n_kept = len(rows_to_keep(read_ids(frame, names, path), duplicates, names, path))
     if use.ids is not None:
-        known = TableSchema(columns=(), id=schema.id)
+        known = TableSchema(
+            columns=(), id=schema.id, format=TableFormat(sep=schema.format.sep, encoding=schema.format.encoding)
+        )
         others = [name for name in found if name not in names]
         select(read_table(path, known, ignore=others, needs_label=False, duplicates=duplicates), use.ids, path)
     repeated = "none twice" if n_kept == len(frame) else f"rows of repeated ones left out (`duplicates: {duplicates}`)"
@@ -135,7 +139,8 @@ def _check_label(use: TableUse, frame: pd.DataFrame, schema: TableSchema, checks
         raise TableError(LABEL_OF_PASSIVE)
     if schema.label is None or schema.label not in frame.columns:
         return
-    labels = read_labels(use.path, frame[schema.label], schema.label)
+    labels = read_labels(use.path, frame[schema.label], schema.label, may_miss=schema.format.drops_unlabelled)
+    labels = labels[~np.isnan(labels)]
     status, sentence = Status.OK, f"column {schema.label!r}, {len(np.unique(labels))} different values"
     if len(np.unique(labels)) < 2:
         status = Status.PROBLEM if use.needs_variety else Status.WARNING

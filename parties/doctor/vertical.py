@@ -64,6 +64,7 @@ def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wa
         if not is_on_cluster and not check_table(TableUse.of(run), schema, ignore, checks):
             return None
         with checks.checking("settings"):
+            _check_answers(run, checks)
             if isinstance(run, ActiveRun):
                 active = _active_job(run, path, checks)
                 hellos = {peer.name: active.hello(peer.name, task=Task.CHECK) for peer in run.passive}
@@ -73,6 +74,17 @@ def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wa
             hello, password = passive.hello(Task.CHECK), passive.password
             return lambda keys: ask_active(run, hello, keys, checks, wait_s=wait_s, password=password)
     return None
+
+
+def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
+    """Warn where a run file leaves open how records are answered: by split tests, which tell more than cells."""
+    if "answers" not in run.model_fields_set:
+        sentence = (
+            "`answers` is not set: passive parties learn which thresholds trees use, which depends on labels, and the "
+            "active party an exact bit per test of a scored record; with `answers: cells` on all sides they learn "
+            "nothing of labels, and it learns one cell per column"
+        )
+        checks.add("answers", Status.WARNING, sentence)
 
 
 def _active_job(run: ActiveRun, path: Path, checks: Checklist) -> ActiveJob:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-import numpy as np
 from pydantic import JsonValue
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -21,12 +21,16 @@ from parties.errors import ChainBroken, Disagreement
 from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.public_randomness import term_differences
+from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
-from protocols.errors import PeerLost, UnexpectedMessage
+from protocols.errors import PeerLost, PeerRestarted, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
+from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, expect
+
+T = TypeVar("T")
 
 # Seconds between checks of a waiting owner whether the others are still connected.
 TURN_POLL_S = 0.002
@@ -89,7 +93,8 @@ def run_chain_owner(
 ) -> SharedModel:
     """Run an owner's side of a chain, over a channel to every other owner.
 
-    They are told of its end once `save` has returned.
+    They are told of its end once `save` has returned. Whoever has said that it has everything is not met again; an
+    owner that has every tree finishes without those that are gone, and serves them when it is started again.
 
     Raises
     ------
@@ -111,6 +116,8 @@ def run_chain_owner(
             phase.enter("saving the model")
             save(model)
             chain.complete()
+        except PeerRestarted:
+            raise
         except PeerLost as error:
             raise ChainBroken(f"{error}, while this party was {phase.name}; the chain needs every owner") from None
         return model
@@ -149,7 +156,7 @@ class _Chain:
 
     def __init__(self, job: ChainJob, channels: Mapping[str, Channel], phase: Phase, progress: Progress) -> None:
         self._job = job
-        self._channels = channels
+        self._channels = {name: one for name, one in channels.items() if name not in job.checkpoint.confirmed}
         self._phase = phase
         self._progress = progress
         self._turns = job.checkpoint.read(job.recipe)
@@ -162,12 +169,14 @@ class _Chain:
         self._phase.enter("greeting")
         mine = TakeTurns(party=job.party, run_id=job.run_id, terms=dict(job.terms), n_held=len(self._turns))
         theirs: dict[str, TakeTurns] = {}
-        for name in sorted(job.calls):
-            self._channels[name].send(mine)
+        for name in sorted(self._channels, key=lambda name: name not in job.calls):
+            if name in job.calls:
+                self._send(name, mine)
         for name in sorted(self._channels, key=lambda name: name in job.calls):
-            theirs[name] = expect(self._channels[name], TakeTurns)
-            if name not in job.calls:
-                self._channels[name].send(mine)
+            if (said := self._meet(name, lambda channel: expect(channel, TakeTurns))) is not None:
+                theirs[name] = said
+                if name not in job.calls:
+                    self._send(name, mine)
         found = [sentence for name in sorted(theirs) for sentence in self._differences(name, theirs[name])]
         if found:
             raise Disagreement(f"the owners do not agree: {'; '.join(found)}. Nothing was released")
@@ -198,10 +207,33 @@ class _Chain:
         """Exchange completion messages with every owner, and close the channels."""
         self._phase.enter("waiting for the others to save the model")
         for name in sorted(self._channels):
-            self._channels[name].send(Done())
+            self._send(name, Done())
         for name in sorted(self._channels):
-            expect(self._channels[name], Done)
-            self._channels[name].close()
+            if self._meet(name, lambda channel: expect(channel, Done)) is not None:
+                self._job.checkpoint.note_confirmed(name)
+                self._channels[name].close()
+
+    def _send(self, name: str, message: Message) -> None:
+        self._meet(name, lambda channel: channel.send(message))
+
+    def _meet(self, name: str, step: Callable[[Channel], T]) -> T | None:
+        """Do a step with an owner; one that is gone is needed no more by an owner that has every tree.
+
+        Raises
+        ------
+        PeerRestarted
+        PeerLost
+            If trees are missing.
+        """
+        try:
+            return step(self._channels[name])
+        except PeerRestarted:
+            raise
+        except PeerLost:
+            if len(self._turns) < self._job.n_turns:
+                raise
+            del self._channels[name]
+            return None
 
     def _differences(self, name: str, said: TakeTurns) -> list[str]:
         job = self._job
@@ -261,34 +293,5 @@ class _Chain:
         for place, turns in due:
             name = job.order[place]
             for one in turns:
-                if one >= self._held[name]:
-                    self._channels[name].send(_message_of(one, self._turns[one], job.recipe.epsilon))
-
-
-def _message_of(turn: int, one: Turn, epsilon: float) -> PassTree:
-    tree = one.tree
-    return PassTree(
-        turn=turn, epsilon=epsilon, is_secure=one.is_secure,
-        columns=tree.columns.astype("<i4"), thresholds=tree.thresholds.astype("<f8"), missing_left=tree.missing_left,
-        lefts=tree.lefts.astype("<i4"), rights=tree.rights.astype("<i4"), values=tree.values.astype("<f8"),
-    )  # fmt: skip
-
-
-def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
-    """Decode and check the tree of a message.
-
-    Raises
-    ------
-    UnexpectedMessage, DataError, ModelFileError
-        If no owner could have made it by these settings. Its size is looked at before anything else.
-    """
-    n_nodes, most = len(message.columns), 2 ** (recipe.settings.max_depth + 1) - 1
-    if n_nodes > most:
-        raise UnexpectedMessage(f"a tree came with {n_nodes} nodes where at most {most} were agreed on")
-    zeros = np.zeros(n_nodes)
-    tree = Tree(
-        columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
-        lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
-    )  # fmt: skip
-    recipe.check(tree)
-    return tree
+                if name in self._channels and one >= self._held[name]:
+                    self._send(name, tree_message(one, self._turns[one], job.recipe.epsilon))

@@ -5,6 +5,7 @@ file                content
 ==================  ====================================================================================
 ``coins.json``      this owner's coins, from which its records' rounds come, and a digest of its rows
 ``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
+``confirmed.json``  the owners that have said that they have every tree
 ==================  ====================================================================================
 """
 
@@ -88,6 +89,18 @@ class ChainCheckpoint:
             raise RunFolderError(
                 f"{self._folder.path / 'coins.json'} is malformed; choose another run_id. Nothing was sent"
             ) from None
+
+    @property
+    def confirmed(self) -> frozenset[str]:
+        """The owners that have said that they have every tree."""
+        if not (self._folder.path / "confirmed.json").exists():
+            return frozenset()
+        names = self._folder.read_json("confirmed.json").get("names")
+        return frozenset(names if isinstance(names, list) else ())
+
+    def note_confirmed(self, name: str) -> None:
+        """Keep that an owner has every tree."""
+        self._folder.write_json("confirmed.json", {"names": sorted({*self.confirmed, name})})
 
     def read(self, recipe: InPrivateAmongOwners) -> list[Turn]:
         """Read the trees of all turns so far.

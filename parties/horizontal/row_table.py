@@ -18,6 +18,7 @@ from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.storage.atomic_files import is_folder
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
 
 # Name of the basis on which a model's fit to them is reported.
@@ -60,9 +61,10 @@ class OwnerRows:
         schema, ignore = read_schema(table_schema)
         if schema.label is None:
             raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
-        table = read_table(data, schema, ignore=ignore, needs_label=True)
+        with showing_misfits(data, schema):
+            table = read_table(data, schema, ignore=ignore, needs_label=True)
+            columns = own_features(table.features, schema.columns)
         assert table.labels is not None
-        columns = own_features(table.features, schema.columns)
         return cls(schema=schema, values=np.column_stack([columns[name] for name in schema.names]), labels=table.labels)
 
     def check_labels(self, objective: str, data: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parties.config.party_run import PartyRun
-from parties.errors import EXPECTED_ERRORS, ChainBroken, RunFolderError, Stopped
+from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder, RunState
@@ -59,7 +59,9 @@ class TrainingRun:
         """Whether the run is finished on all sides, as far as this party knows; then the terminal is told."""
         folder, run = self.folder, self.run
         state = folder.state(self.path, party=run.party, role=run.role)
+        # Whoever did not confirm its share, or the trees that it was sent, may still need this party.
         is_over = state is RunState.FINISHED and not Journal.is_open(folder.path)
+        is_over = is_over and not folder.read_json("meta.json").get("unconfirmed")
         if is_over:
             finished = folder.read_json("meta.json")["finished"]
             self.terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
@@ -84,7 +86,7 @@ class TrainingRun:
             if self.is_over():
                 raise RunFolderError(f"another process has finished the run in {folder.path}. Nothing was sent")
             state = folder.create(self.path, party=run.party, role=run.role)
-            with logged(folder, self.terminal) as log:
+            with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
                 try:
@@ -113,11 +115,14 @@ class TrainingRun:
 
 
 @contextmanager
-def logged(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
-    """Log to an existing run folder; an error is its last line."""
-    log = RunLog(folder.path, echo=terminal.say)
+def logged(
+    folder: RunFolder, terminal: Terminal, *, path: Path | None = None, run: PartyRun | None = None
+) -> Iterator[RunLog]:
+    """Log to an existing run folder; an error is its last line. With the run and its file, metrics are served, too."""
+    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress)
     try:
-        yield log
+        with _measured(log, path, run):
+            yield log
     except BaseException as error:
         is_expected = isinstance(error, (*EXPECTED_ERRORS, Stopped))
         sentence = str(error) if is_expected else f"stopped with {type(error).__name__}"
@@ -127,6 +132,32 @@ def logged(folder: RunFolder, terminal: Terminal) -> Iterator[RunLog]:
         raise
     finally:
         log.close()
+
+
+@contextmanager
+def _measured(log: RunLog, path: Path | None, run: PartyRun | None) -> Iterator[None]:
+    """Serve what the log notes as metrics, if the run file says where."""
+    if path is None or run is None or run.metrics is None:
+        yield
+        return
+    try:
+        from parties.jobs.run_metrics import serving_metrics
+    except ImportError as error:
+        raise ConfigError(f"`metrics` needs {error.name}: install opboost[serve]. Nothing was sent") from None
+
+    def left() -> Iterator[tuple[str, str, float]]:
+        if run.role != "passive":
+            return
+        from parties.reports.ledger_statement import read_statement
+
+        for column in read_statement(path, None).columns:
+            for kind in ("epsilon", "category_epsilon", "cell_bits"):
+                if (amount := getattr(column, kind).remaining) is not None:
+                    yield column.column, kind, amount
+
+    with serving_metrics(run.metrics.listen, left) as metrics:
+        log.observe = metrics.observe
+        yield
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,16 +19,22 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
-from parties.vertical.prediction_client import Evaluation, Statuses, predict_jointly, predict_locally, session
+from parties.vertical.prediction_client import (
+    Evaluation,
+    FinishedBatches,
+    Statuses,
+    predict_jointly,
+    predict_locally,
+    session,
+)
 from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
-from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
-from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
-from parties.vertical.release_accounts import answerer_of
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 
 def predict_active(
@@ -41,8 +47,11 @@ def predict_active(
     reasons: int = 0,
     insecure: bool,
     terminal: Terminal,
+    scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> Path:
     """Score records with the run's model, with so many `reasons` each; returns the file of predictions.
+
+    `scored` takes the metrics, where labels are known.
 
     In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
     mode ``local`` the data file holds the passive parties' columns too, in clear.
@@ -57,7 +66,7 @@ def predict_active(
         check_reasons(model.ensemble, run.reveal)
         evaluate = predicted_and_explained
     source = data or run.data
-    if _is_partitioned(run, source):
+    if is_partitioned(run, source):
         if reasons:
             raise ConfigError(f"--reasons are for one file, and {source} is a folder of partitions. Nothing was sent")
         return _predict_partitions(
@@ -74,32 +83,40 @@ def predict_active(
             terminal=terminal,
         )
     known = _with_passive_columns(schema, model) if mode == "local" else schema
-    table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-    if ids is not None:
-        table = select(table, ids, source)
-    own = {column.name: column.values for column in own_columns(table, schema)}
+    with showing_misfits(source, known):
+        table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+        if ids is not None:
+            table = select(table, ids, source)
+        own = {column.name: column.values for column in own_columns(table, schema)}
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        _note_training_records(log, source, is_likely=data is None and mode == "routed")
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            predictions, status = predict_jointly(
-                model,
-                table.index,
-                own,
+            finished = FinishedBatches()
+            predictions, status = with_restarts(
                 channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=terminal.progress,
-                evaluate=evaluate,
+                lambda: predict_jointly(
+                    model,
+                    table.index,
+                    own,
+                    channels,
+                    party=run.party,
+                    run_id=run.run_id,
+                    desensitized=mode == "desensitized",
+                    reveal=run.reveal.words(),
+                    progress=log.progress,
+                    evaluate=evaluate,
+                    finished=finished,
+                ),
+                log,
             )
         if reasons:
             predictions, contributions = predictions[:, 0], predictions[:, 1:]
@@ -108,9 +125,20 @@ def predict_active(
             written = written.join(reason_table(model.ensemble, contributions, reasons))
         write_predictions(with_parts(written, schema.id_columns), target)
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
-        score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode)
+        if run.reveal.words() is None:
+            # Of few records, metrics and curves tell exact scores.
+            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target)
     return target
+
+
+def _note_training_records(log: RunLog, source: Path, *, is_likely: bool) -> None:
+    if is_likely:
+        log.step(
+            "training records",
+            f"these are records of {source.name}, which the model was trained on: passive parties refuse exact answers "
+            "about those that were released, unless they allow them; give others with --data",
+        )
 
 
 def _predict_partitions(
@@ -143,93 +171,13 @@ def _predict_partitions(
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=terminal.progress)
+            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target)
     return target
 
 
-def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
-    """Answer the active party's requests of one `predict_active`; returns the number of records answered for."""
-    run = read_run(path, PassiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    folder = RunFolder(run.run_folder)
-    router = folder.load_router()
-    source, duplicates = data or run.data, run.align.duplicates
-    with ExitStack() as stack:
-        stack.enter_context(reporting_afterwards(path, run, terminal))
-        records: RecordSource
-        if _is_partitioned(run, source):
-            from parties.cluster.prediction_batches import answerable_partitions
-
-            records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
-        else:
-            table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-            records = AnswerableRecords.of(router, table.index, table.frame)
-        log = stack.enter_context(logged(folder, terminal))
-        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
-        (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
-        hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
-        tally = Tally()
-        answer_session(answerer, channel, hello, tally=tally, progress=terminal.progress)
-        log.step(
-            "answered",
-            f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
-            records=tally.n_asked,
-            answered=tally.n_answered,
-            routed_bits=tally.n_routed_bits,
-        )
-    return tally.n_answered
-
-
-def serve_until_stopped(
-    path: Path, *, data: Path | None, insecure: bool, terminal: Terminal, signals: StopSignals
-) -> Totals:
-    """Answer predictions of the active party until the process is told to stop; returns the totals.
-
-    Raises
-    ------
-    RunFolderError
-        If the run is not trained here, or another process works on it.
-    """
-    run = read_run(path, PassiveRun)
-    schema, ignore = read_schema(run.table_schema)
-    folder = RunFolder(run.run_folder)
-    router = folder.load_router()
-    source, duplicates = data or run.data, run.align.duplicates
-    if _is_partitioned(run, source):
-        raise ConfigError(
-            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
-            "batch with `opboost predict`"
-        )
-
-    def read() -> AnswerableRecords:
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.index, table.frame)
-
-    with ExitStack() as stack:
-        stack.enter_context(folder.locked())
-        stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal))
-        file = RecordsFile(source, read, log)
-        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
-        # The active party may stay away for as long as it likes.
-        patient = run.model_copy(update={"wait": math.inf})
-        (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()
-        hello = prediction_hello(
-            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
-        )
-        log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
-        totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)
-        log.step(
-            "stopped",
-            f"told to stop after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} "
-            f"records answered, {totals.n_refused} refused",
-        )
-        return totals
-
-
-def _is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
+def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
     return run.engine == "dask" and is_folder(source)
 
 
@@ -255,4 +203,4 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
     """Schema of a table that holds the passive parties' columns too."""
     passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
-    return TableSchema(columns=(*schema.columns, *passive), id=schema.id, label=schema.label)
+    return replace(schema, columns=(*schema.columns, *passive))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from opboost.horizontal.inprivate.training import Owner
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
@@ -17,6 +18,7 @@ from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 
 _RESUMING = "Start the same run again at all owners: it goes on where it stopped"
 
@@ -39,8 +41,13 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     ):
         check_charge(ledger, charge, folder)
         bits = run.bits
-        # What a seed gives was used by earlier processes of this run.
-        fresh = bits.fork(f"after {checkpoint.count}" if checkpoint.count else "rows")
+
+        def make_owner() -> Owner:
+            # What a seed gives was used before this owner began again.
+            fresh = bits.fork(f"after {checkpoint.count}" if checkpoint.count else "rows")
+            coins = checkpoint.coins(rows.digest, rng=bits.fork("coins"))
+            return recipe.owner(rows.values, rows.labels, coins=coins, rng=fresh)
+
         job = ChainJob(
             party=run.party,
             run_id=run.run_id,
@@ -50,15 +57,23 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             recipe=recipe,
             is_secure=bits.is_secure,
             checkpoint=checkpoint,
-            make_owner=lambda: recipe.owner(
-                rows.values, rows.labels, coins=checkpoint.coins(rows.digest, rng=bits.fork("coins")), rng=fresh
-            ),
+            make_owner=make_owner,
             calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
             before_turn=lambda: ledger.charge(charge),
         )
         channels = open_channels(log)
-        model = run_chain_owner(job, channels, save=partial(save_shared_model, folder), progress=terminal.progress)
+        save = partial(save_shared_model, folder)
+        model = with_restarts(
+            list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
+        )
         log.step("guarantee", str(model.guarantee))
         note_own_fit(folder, rows.own_fit(model.ensemble))
-        life.finish(log, list(channels.values()), n_rows=len(rows.labels))
+        absent = sorted(set(channels) - checkpoint.confirmed)
+        if absent:
+            log.step(
+                "unconfirmed",
+                f"the model is saved, but {', '.join(absent)} did not say that every tree is there; start this run "
+                "again where one is missing",
+            )
+        life.finish(log, list(channels.values()), n_rows=len(rows.labels), unconfirmed=absent)
     return life.report()

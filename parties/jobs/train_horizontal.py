@@ -45,7 +45,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
             patience_s=run.patience,
             note=log.step,
             n_trees=recipe.n_trees,
-            progress=terminal.progress,
+            progress=log.progress,
         )
         model = run_coordinator(recipe, workers, rng=run.bits, save=partial(save_shared_model, life.folder))
         log.step("guarantee", str(model.guarantee))
@@ -92,7 +92,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             identity=own_keys(run, False) if run.peers else None,
             lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
         )
-        model = recipe.model(run_worker(job, channel, progress=terminal.progress))
+        model = recipe.model(run_worker(job, channel, progress=log.progress))
         save_shared_model(folder, SharedModel(ensemble=model, guarantee=promise))
         note_own_fit(folder, rows.own_fit(model))
         life.finish(log, [channel], n_rows=rows.n_rows)

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opboost.routing import Router
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
+from parties.ledger.due_cells import Run, here
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
-from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.prediction_server import Answerer
 from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
-from parties.vertical.release_accounts import account_of, release_once
+from parties.vertical.rate_limits import Allowance
+from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.warm_up import warm_drawing, warm_training
-from protocols.errors import PeerLost
+from parties.vertical.warm_up import compiled_before, warm_drawing, warm_training
+from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
 
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
 
 
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
-
-OpenChannels = Callable[[RunLog], dict[str, Channel]]
 
 
 def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -49,11 +51,19 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, terminal.progress)
+        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, log.progress)
+        # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
-            channels, n_rows = _conclude_saved(prepared, journal, open_channels, place)
+            prepared.take_up(journal)
         else:
-            channels, n_rows = _train(prepared, journal, open_channels, place, folder)
+            prepared.begin(journal)
+        channels = list(open_channels(log).values())
+
+        def work() -> int:
+            call = _conclude_saved if folder.has_model else _train
+            return call(prepared, journal, channels, place, folder)
+
+        n_rows = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, seed=journal.seed)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
             journal.remove()
@@ -72,6 +82,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         account_of(run, prepared.schema, Task.TRAIN) as account,
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
+        allowance_of(run, log) as allowance,
     ):
 
         def save(share: PassiveShare) -> None:
@@ -81,12 +92,26 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
-        job = _agree(prepared, channel, account, AlignmentPlace(folder.path, log, terminal.progress), folder)
-        job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
-        share = train(job, channel, save=save, progress=terminal.progress)
+        place = AlignmentPlace(folder.path, log, log.progress)
+
+        def work() -> tuple[PassiveShare, int]:
+            job = _agree(prepared, channel, account, place, folder, allowance=allowance)
+            job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
+            return train(job, channel, save=save, progress=log.progress), job.n_rows
+
+        share, n_rows = with_restarts([channel], work, log)
+        if (held_out := share.held_out).n_asked:
+            log.step(
+                "held out",
+                f"answered for {held_out.n_answered} of {held_out.n_asked} held-out records, which were not released, "
+                f"with {held_out.n_routed_bits} routed bits",
+                records=held_out.n_asked,
+                answered=held_out.n_answered,
+                routed_bits=held_out.n_routed_bits,
+            )
         for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
-        life.finish(log, [channel], n_rows=job.n_rows)
+        life.finish(log, [channel], n_rows=n_rows)
     return life.report()
 
 
@@ -102,7 +127,7 @@ def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[Prepa
 def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
     """Prepare the table in memory, or partitions on the run's cluster."""
     if run.engine != "dask":
-        return nullcontext(prepare_passive(run, path))
+        return nullcontext(prepare_passive(run, path, keeps=True))
     from parties.cluster.passive_preparation import partitioned_passive
 
     return partitioned_passive(run, path)
@@ -114,51 +139,76 @@ def _agree(
     account: Account,
     place: AlignmentPlace,
     folder: RunFolder,
+    *,
+    allowance: Allowance | None,
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
+    job, ids, held_out = prepared.agree(channel, place)
+    run: Run = here
     if not isinstance(prepared, PreparedPassive):
         from parties.cluster.file_blocks import on_cluster
 
-        release = release_once(account, None, folder, place.log, run=on_cluster(prepared.client))
-        return replace(prepared.job(), rng=account.rng, release=release)
-    aligned = prepared.aligner.follow(prepared.table, channel, prepared.job().hello(), place)
-    release = release_once(account, aligned.table.ids, folder, place.log)
-    return replace(prepared.job(aligned), rng=account.rng, release=release)
+        run = on_cluster(prepared.client)
+
+    def answerer(router: Router) -> Answerer:
+        assert held_out is not None
+        return Answerer(
+            router,
+            held_out(router),
+            may_route=prepared.run.allow_routed,
+            allowance=allowance,
+            # What an earlier run released gets no exact answer, though this run holds it out.
+            trained=None if prepared.run.routed.training_records else TrainingRecords(account).among,
+        )
+
+    return replace(
+        job,
+        rng=account.rng,
+        release=release_once(account, ids, folder, place.log, run=run),
+        held_out=None if held_out is None else answerer,
+    )
 
 
 def _train(
     prepared: PreparedActive | PartitionedActive,
     journal: Journal,
-    open_channels: OpenChannels,
+    channels: Sequence[Channel],
     place: AlignmentPlace,
     folder: RunFolder,
-) -> tuple[list[Channel], int]:
-    """Align records and train on the common ones; returns the channels, and the number of records."""
-    prepared.begin(journal)
-    channels = list(open_channels(place.log).values())
+) -> int:
+    """Align records and train on the common ones; returns their number."""
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+        if not compiled_before():
+            place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
     model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
     if model.choice is not None:
         place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
-    return channels, job.n_rows
+    return job.n_rows
 
 
 def _conclude_saved(
-    prepared: PreparedActive | PartitionedActive, journal: Journal, open_channels: OpenChannels, place: AlignmentPlace
-) -> tuple[list[Channel], int]:
+    prepared: PreparedActive | PartitionedActive,
+    journal: Journal,
+    channels: Sequence[Channel],
+    place: AlignmentPlace,
+    folder: RunFolder,
+) -> int:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 
     Each is asked by itself, so the records are those that were common to all of them before.
     """
     prepared = prepared.take_up(journal)
-    channels = [channel for channel in open_channels(place.log).values() if channel.peer not in journal.confirmed]
     for channel in channels:
+        if channel.peer in journal.confirmed:
+            continue
         try:
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
+        except PeerRestarted:
+            raise
         except PeerLost as error:
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
-    return channels, prepared.n_rows
+    return prepared.n_trained

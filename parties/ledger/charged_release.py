@@ -111,13 +111,13 @@ class Account:
             pending = [(charge, key, self.ledger.records_of(charge)) for charge, key in cells.keys(offer.family)]
             n_found, n_new, paid, due_to = 0, 0, set[int](), set[int]()
             for block, hits in zip(blocks, located, strict=True):
-                known = cells.find(offer.family, hits, block[f"{c}.exact"][block["order"]], keeps=self.keeps)
+                known = cells.find(offer.family, hits, block, c, keeps=self.keeps)
                 due = due_of(known, block, pending)
                 note_due(block, c, known.codes, due)
-                n_found += int((due == DRAWN).sum())
+                n_found += int(np.count_nonzero(due == DRAWN))
                 paid.update(known.charges)
-                due_to.update(np.unique(due[due > 0]).tolist())
-                n_new += int((due == NEW).sum())
+                due_to.update(charge for charge, _, _ in pending if (due == charge).any())
+                n_new += int(np.count_nonzero(due == NEW))
             unfinished = tuple((charge, key) for charge, key, _ in pending if charge in due_to)
             new = [rows_due(block, c, NEW) for block in blocks]
             which = tuple(map(which_rows, new))
@@ -167,6 +167,9 @@ class Account:
                         "another release: choose another run_id. Nothing was released"
                     )
                 orders = self._charge(cells, notes_reuse=first is None)
+                if first is None and self.occasion.task == "train" and any(one.n_found for one in cells):
+                    keys = [record_keys(block["names"]) for block in blocks]
+                    self.ledger.note_released(kept_set(keys, sum(map(len, keys))), self.occasion)
             first = first or cells
             for c, own in enumerate(orders):
                 for block in blocks if len(own) else ():
@@ -242,7 +245,7 @@ class Account:
                 if (charge, key) not in store.keys(cells[c].release.family):
                     return False
             for block in blocks:
-                names, order = block["names"], block["order"]
+                names, order = block["names"], block["order"].astype(np.intp)
                 known: dict[str, NameSet] = {}
                 for c, value, charge, _ in wanted:
                     rows = rows_due(block, c, value)
@@ -250,11 +253,11 @@ class Account:
                         continue
                     which = which_rows(rows)
                     known[which] = known.get(which) or store.names.put(names[rows])
-                    codes, exact = block[f"{c}.codes"][own], block[f"{c}.exact"][own]
+                    codes, exact = block[f"{c}.codes"].take(own), block[f"{c}.exact"].take(own)
                     store.put(charge, cells[c].release.family, known[which], codes, exact)
             for c, _, charge, _ in wanted:
                 # The noise of the others comes from another key, since this one takes the noise off these.
-                if store.n_drawn(charge) < len(self.ledger.records_of(charge)):
+                if store.n_drawn(charge) < self.ledger.line(charge)["n_records"]:
                     store.put_key(charge, cells[c].release.family, self.rng.words(4).tobytes())
                 else:
                     store.remove_keys([charge])

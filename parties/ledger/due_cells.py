@@ -36,10 +36,12 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
 
     Every charge draws in the order of the records' names, from bits named after these and after the exact codes.
     """
-    names, order = block["names"], block["order"]
+    # Gathers by numbers of another type, or by indexing, take twice as long.
+    names, order = block["names"], block["order"].astype(np.intp)
     of_all = hashlib.sha256(names)
     for c, mechanism in enumerate(mechanisms):
-        if (orders := block.get(f"{c}.orders")) is None:
+        orders, due = block.get(f"{c}.orders"), block.get(f"{c}.due")
+        if orders is None or (due is not None and not len(due)):
             continue
         exact, codes = block[f"{c}.exact"], block.get(f"{c}.found")
         codes = np.full(len(exact), NOT_DRAWN, np.int8) if codes is None else codes.copy()
@@ -47,39 +49,42 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
             rows = rows_due(block, c, int(one["due"]))
             own = order[rows]
             if len(own):
+                own_exact = exact.take(own)
                 label = of_all.copy() if isinstance(rows, slice) else hashlib.sha256(names[rows])
                 label.update(f"{one['charge']} {exact.dtype} ".encode())
-                label.update(exact[own].tobytes())
+                label.update(own_exact)
                 rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
-                drawn = desensitize(mechanism, encoded_column(exact[own]), rng=rng).marked
+                drawn = desensitize(mechanism, encoded_column(own_exact), rng=rng).marked
                 codes = codes.astype(np.result_type(codes, drawn), copy=False)
                 codes[own] = drawn
         block[f"{c}.codes"] = codes
 
 
-def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.int64]:
+def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.signedinteger]:
     """What each cell is due to: nothing, an earlier charge of its record that it was not drawn under, or a new one."""
-    due = np.where(known.codes == NOT_DRAWN, NEW, DRAWN)
+    kind = np.int64 if pending else np.int8
+    due = np.where(known.codes == NOT_DRAWN, kind(NEW), kind(DRAWN))
     for charge, _, members in pending:
         keys = record_keys(block["names"])
         by_key, is_paid = np.argsort(keys), np.zeros(len(keys), np.bool_)
         is_paid[by_key] = is_member(keys[by_key], members)
-        is_paid[known.drawn_under.get(charge, [])] = False
+        for rows in known.drawn_under.get(charge, ()):
+            is_paid[rows] = False
         due[is_paid & (due == NEW)] = charge
     return due
 
 
-def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.int64]) -> None:
-    """Tell a block what of a column was found, by row, and what is due, by name; both absent if all is new."""
+def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.signedinteger]) -> None:
+    """Tell a block what of a column was found, by row, and what is due, by name; both are absent if all is new."""
     for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
         block.pop(entry, None)
     if len(due) and (due == NEW).all():
         return
     by_row = np.empty_like(codes)
     by_row[block["order"]] = codes
-    if (due == DRAWN).all():
-        block[f"{c}.codes"] = by_row
-    block[f"{c}.found"], block[f"{c}.due"] = by_row, due
+    is_drawn = (due == DRAWN).all()
+    block[f"{c}.codes" if is_drawn else f"{c}.found"] = by_row
+    block[f"{c}.due"] = due[:0] if is_drawn else due
 
 
 def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
@@ -88,7 +93,7 @@ def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
     if due is None:
         return slice(None) if value == NEW else slice(0)
     rows = np.flatnonzero(due == value)
-    return slice(None) if len(rows) == len(due) else rows
+    return slice(None) if 0 < len(rows) == len(due) else rows
 
 
 def which_rows(rows: slice | NDArray[np.intp]) -> str:

@@ -6,8 +6,10 @@
     charge    a column is about to be drawn: this is what it costs
     cells     that column's mechanism publishes of each value the cell it lies in: so many bits, exactly
     stored    what was drawn for that charge of these records is stored, with this content
+    released  the records of a release for training, where some of it was drawn before
     reuse     it was needed again and taken from the store: costs nothing
     tests     the peer learnt these thresholds of released columns: costs nothing, is counted
+    grid      a column's cuts for good: the peer learns in which cell between them a record lies, however often it asks
     migrated  the store of an earlier version was taken over
     run       an owner of rows takes part in a run: this is what the run promises, and costs (`model_ledger`)
 
@@ -35,6 +37,9 @@ Fields = dict[str, Any]
 
 ResolvedTest = tuple[str, int | None, float | None, bool]
 """Family of a released column, category of an indicator, threshold unless the test asks for presence, and answer."""
+
+GridKey = tuple[str, str, int | None, int]
+"""A column, a digest of its description and mapped domain, category of an indicator, and cells that were wanted."""
 
 # What the digest of the first line covers in place of an earlier digest.
 BEGINNING = "opboost-ledger 1"
@@ -125,6 +130,18 @@ def tests_fields(tests: Sequence[ResolvedTest], occasion: Occasion) -> Fields:
     return {"kind": "tests", **_when_and_why(occasion), "tests": [list(test) for test in tests]}
 
 
+def grid_fields(grid: GridKey, thresholds: Sequence[float], occasion: Occasion) -> Fields:
+    """The line of the cuts of a column, which hold for all runs."""
+    column, described, category, n_cells = grid
+    which = {"column": column, "described": described, "category": category, "n_cells": n_cells}
+    return {"kind": "grid", **_when_and_why(occasion), **which, "thresholds": list(thresholds)}
+
+
+def grid_key(line: Mapping[str, Any]) -> GridKey:
+    """What a line of kind ``grid`` is about."""
+    return line["column"], line["described"], line["category"], line["n_cells"]
+
+
 def migrated_fields(n_taken: int, lost: Sequence[int]) -> Fields:
     """The line of a store that was taken over, with the charges whose draws were not."""
     return {"kind": "migrated", "at": _now(), "n_taken": n_taken, "lost": list(lost)}
@@ -140,6 +157,16 @@ def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:
         "n_records": reuse.n_records,
         "epsilon": 0.0,
         "category_epsilon": 0.0,
+    }
+
+
+def released_fields(records: KeySet, occasion: Occasion) -> Fields:
+    """The line of the records of a release."""
+    return {
+        "kind": "released",
+        **_when_and_why(occasion),
+        "records": records_digest(records),
+        "n_records": len(records),
     }
 
 

@@ -20,24 +20,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from parties.errors import LedgerError
+from parties.ledger import ledger_lines as lines
 from parties.ledger.budget import Balances, Budget
 from parties.ledger.cell_store import CELL_TABLES, CellStore
 from parties.ledger.hash_chain import SealedLines
-from parties.ledger.ledger_lines import (
-    ChargedColumn,
-    Fields,
-    Occasion,
-    ResolvedTest,
-    Reuse,
-    cells_fields,
-    charge_fields,
-    charged,
-    records_digest,
-    reuse_fields,
-    stored_fields,
-    tests_fields,
-    unpacked,
-)
+from parties.ledger.ledger_lines import ChargedColumn, Fields, GridKey, Occasion, ResolvedTest, Reuse
 from parties.ledger.record_sets import SET_TABLES, StoredKeys, keep_records
 from parties.storage.spool import WINDOW_ROWS
 from parties.tables.key_sets import KeySet
@@ -63,15 +50,15 @@ class Ledger:
     def __init__(self, path: Path, *, create: bool = True, migrates: bool = False) -> None:
         self.path = path
         self.balances = Balances()
-        self.n_releases: Counter[str] = Counter()
-        self.n_reuses: Counter[str] = Counter()
-        self.n_answered: Counter[str] = Counter()
+        self.n_releases, self.n_reuses, self.n_answered = (Counter[str]() for _ in range(3))
         self.peers: set[str] = set()
         self.old_contents: dict[int, str] = {}
         self.is_migrated = False
         self._contents: dict[int, dict[str, str]] = {}
         self._families: dict[str, str] = {}
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
+        self.grids: dict[GridKey, list[float]] = {}
+        self._trained: dict[str, set[str]] = {}
         self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
             path,
@@ -129,7 +116,7 @@ class Ledger:
         with self.changing() as add:
             self.balances.check([release.cost for release in releases], budget)
             for column, reuse in reuses.items():
-                add(reuse_fields(column, reuse, occasion))
+                add(lines.reuse_fields(column, reuse, occasion))
             return [self._enter(add, release, occasion) for release in releases]
 
     @contextmanager
@@ -147,12 +134,24 @@ class Ledger:
     def note_stored(self, charge: int, names: str, content: str) -> None:
         """Enter the digest of what was drawn at a charge for a set of records."""
         with self.changing() as add:
-            add(stored_fields(charge, names, content))
+            add(lines.stored_fields(charge, names, content))
+
+    def note_released(self, records: KeySet, occasion: Occasion) -> None:
+        """Enter the records of a release to a peer, unless they are those of an earlier one."""
+        with self.changing() as add:
+            line = lines.released_fields(records, occasion)
+            if line["records"] not in self._trained.get(occasion.peer, ()):
+                keep_records(self._lines.database, line["records"], records)
+                add(line)
+
+    def trained(self, peer: str) -> list[KeySet]:
+        """The records of all releases for training to a peer."""
+        return [self._records(digest) for digest in sorted(self._trained.get(peer, ()))]
 
     def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
         """Enter tests whose thresholds are about to be resolved."""
         with self.changing() as add:
-            add(tests_fields(tests, occasion))
+            add(lines.tests_fields(tests, occasion))
 
     def tests(self, peer: str, run_id: str | None = None) -> set[ResolvedTest]:
         """What a peer had resolved in one run or in all."""
@@ -181,12 +180,7 @@ class Ledger:
         return self._lines.line(number)
 
     def verify(self) -> None:
-        """Read everything that was drawn and compare it with the lines.
-
-        Raises
-        ------
-        LedgerError
-        """
+        """Read everything that was drawn and compare it with the lines; a `LedgerError` if it differs."""
         with self.changing():
             self.cells.verify()
 
@@ -207,11 +201,11 @@ class Ledger:
     def _enter(self, add: Callable[[Fields], int], release: ChargedColumn, occasion: Occasion) -> int:
         """Enter a release's charge and, of a Local-Map, its cells; returns the number of the charge."""
         charge = self.balances.charge_of(release.cost)
-        line = charge_fields(release, charge, occasion)
+        line = lines.charge_fields(release, charge, occasion)
         keep_records(self._lines.database, line["records"], charge.records)
         number = add(line)
         if release.cost.cells is not None:
-            add(cells_fields(charge.column, release.cost.cells, line, occasion))
+            add(lines.cells_fields(charge.column, release.cost.cells, line, occasion))
         return number
 
     def _count(self, line: dict[str, Any]) -> None:
@@ -221,6 +215,8 @@ class Ledger:
                 self._families[line.get("family", "")] = line["column"]
                 self._count_charge(line)
                 self.n_releases[line["column"]] += 1
+                self._count_answered(line)
+            case "released":
                 self._count_answered(line)
             case "cells":
                 self._count_charge(line)
@@ -234,16 +230,20 @@ class Ledger:
             case "tests":
                 key = line["peer"], line["run_id"]
                 self._tests.setdefault(key, set()).update(tuple(test) for test in line["tests"])
+            case "grid":
+                self.grids[lines.grid_key(line)] = line["thresholds"]
             case "migrated":
                 self.is_migrated = True
             case _:
                 raise ValueError("a kind of line that this version does not know")
 
     def _count_charge(self, line: dict[str, Any]) -> None:
-        self.balances.add(charged(line, self._records_once(line["records"])), line["records"])
+        self.balances.add(lines.charged(line, self._records_once(line["records"])), line["records"])
 
     def _count_answered(self, line: dict[str, Any]) -> None:
         self.peers.add(line["peer"])
+        if line["task"] == "train" and "records" in line:
+            self._trained.setdefault(line["peer"], set()).add(line["records"])
         if line["task"] == "predict":
             self.n_answered[line["column"]] += line["n_records"]
 
@@ -268,6 +268,8 @@ class Ledger:
             "contents": [list(self._contents), list(self._contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
             "is_migrated": self.is_migrated,
+            "trained": {peer: sorted(found) for peer, found in self._trained.items()},
+            "grids": [list(self.grids), list(self.grids.values())],
             "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
@@ -279,17 +281,19 @@ class Ledger:
         self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))
+        self._trained = {peer: set(found) for peer, found in sums["trained"].items()}
+        self.grids = {tuple(key): cuts for key, cuts in zip(*sums["grids"], strict=True)}
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
 
     def _records_once(self, digest: str) -> KeySet:
         """The records that a line charges; none if they were read for an earlier line."""
-        return unpacked(b"") if self.balances.knows(digest) else self._records(digest)
+        return lines.unpacked(b"") if self.balances.knows(digest) else self._records(digest)
 
     def _records(self, digest: str) -> KeySet:
         """A set of records, verified; a large one stays where it is."""
         question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
         row = self._lines.database.execute(question, (digest,)).fetchone()
         keys = None if row is None or row[1] % 8 else StoredKeys(self._lines.database, row[0], row[1] // 8)
-        if keys is None or records_digest(keys) != digest:
+        if keys is None or lines.records_digest(keys) != digest:
             raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
         return keys if len(keys) > WINDOW_ROWS else keys[:]

@@ -98,6 +98,21 @@ def ranking(names: Sequence[str], values: Sequence[float], *, x: Axis, alt: str)
     return drawing.svg(alt, legend=False)
 
 
+def intervals(
+    names: Sequence[str], values: Sequence[float], ends: Sequence[tuple[float, float]], *, x: Axis, alt: str
+) -> str:
+    """Points with horizontal error bars, the first on top, and a line at zero."""
+    drawing = _Drawing(x, Axis(label=""), rows=len(names))
+    errors = [(value - low, high - value) for value, (low, high) in zip(values, ends, strict=True)]
+    drawing.axes.errorbar(
+        values, range(len(names)), xerr=list(zip(*errors, strict=True)), fmt="o", color=_SERIES[0], capsize=3
+    )
+    drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
+    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.axes.invert_yaxis()
+    return drawing.svg(alt, legend=False)
+
+
 def standalone(svg: str) -> str:
     """A drawing as a file of its own."""
     return '<?xml version="1.0" encoding="utf-8"?>\n' + svg.replace("</title>", "</title>" + _OWN_STYLE, 1) + "\n"

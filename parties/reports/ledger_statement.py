@@ -51,8 +51,9 @@ class ColumnStatement:
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
-    n_tests, n_answered : int
-        Thresholds that peers learnt, and cells that desensitized predictions were answered from, in all runs.
+    n_tests, n_cuts, n_answered : int
+        Split tests that peers had resolved; cuts between the cells that they are answered with; and values that
+        desensitized predictions were answered from, in all runs.
     """
 
     column: str
@@ -63,6 +64,7 @@ class ColumnStatement:
     n_releases: int
     n_reuses: int
     n_tests: int
+    n_cuts: int
     n_answered: int
 
 
@@ -168,5 +170,6 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
             n_tests=ledger.n_tests(name),
+            n_cuts=len({(key[2], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
             n_answered=ledger.n_answered[name],
         )

@@ -35,7 +35,7 @@ from parties.progress import Progress, no_progress
 from parties.reports.choices import MechanismGrid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.ledger_statement import Statement, read_statement
-from parties.reports.sentences import column_sentence, everyday_difference
+from parties.reports.sentences import cell_sentence, column_sentence, everyday_difference
 from parties.vertical.preparation import prepare_passive
 
 # Multiples of the chosen budget at which a column's order is shown.
@@ -131,6 +131,8 @@ class Plan:
         What else the run file lets out.
     most_tests : int or None
         Split tests that were agreed on as the most; None leaves the number to the active party.
+    n_cells : int or None
+        Cells of a column that new records are answered with; None where split tests are answered.
     redraws : bool
         Whether a value that was changed since it was released is drawn anew.
     """
@@ -147,6 +149,7 @@ class Plan:
     share_codes: bool
     allow_routed: bool
     most_tests: int | None
+    n_cells: int | None
     redraws: bool
 
 
@@ -184,7 +187,8 @@ def plan_of(
         n_records=prepared.table.n_rows,
         guarantee=prepared.job().guarantee(),
         columns=tuple(
-            _column_plan(column, candidates, wanted_order) for column, candidates in zip(columns, found, strict=True)
+            _column_plan(run, column, candidates, wanted_order)
+            for column, candidates in zip(columns, found, strict=True)
         ),
         ledger=read_statement(path, None) if run.ledger.path.exists() else None,
         opaque_names=run.opaque_names,
@@ -192,6 +196,7 @@ def plan_of(
         share_codes=run.share_codes,
         allow_routed=run.allow_routed,
         most_tests=run.active.agreed.tests,
+        n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
     )
 
@@ -229,8 +234,12 @@ def _analyse_all(
     return [tuple(one[choice] for choice in order) for one, order in zip(found, choices, strict=True)]
 
 
-def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]) -> ColumnPlan:
-    mechanism = column.mechanism
+def _column_plan(
+    run: PassiveRun, column: _Column, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]
+) -> ColumnPlan:
+    mechanism, asked = column.mechanism, ""
+    if run.n_cells is not None and run.allow_routed:
+        asked = " " + cell_sentence(mechanism, run.n_cells, run.active.name)
     is_numeric = not isinstance(mechanism.value, RandomisedResponse)
     has_order = is_numeric and int((column.counts > 0).sum()) > 1 and len(column.counts) <= MAX_TABLE_DOMAIN
     table = mechanism.value.log_probabilities() if len(column.counts) <= MAX_TABLE_DOMAIN else None
@@ -240,7 +249,7 @@ def _column_plan(column: _Column, candidates: tuple[Candidate, ...], wanted_orde
         difference = Difference(size=size, points=points, loss=mechanism.loss(points))
     return ColumnPlan(
         promise=mechanism.guarantee(),
-        sentence=column_sentence(mechanism),
+        sentence=column_sentence(mechanism) + asked,
         kind=mechanism.schema.kind.value,
         n_values=int(column.counts.sum()),
         n_missing=column.n_missing,

@@ -28,7 +28,7 @@ def plan_page(plan: Plan) -> Page:
             _summary(plan),
             PageSection("Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns))),
             ledger_section(plan.ledger),
-            leakage_section(),
+            leakage_section(by_cells=plan.n_cells is not None),
             _example_record(plan),
             *(PageSection(f"Column {column.promise.column}", tuple(_column_blocks(column))) for column in plan.columns),
             _how_to_read(),
@@ -41,7 +41,10 @@ def _summary(plan: Plan) -> PageSection:
     number_of_tests = "as many tests as its model has, which it says at the handshake"
     if plan.most_tests is not None:
         number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
-    routed = f"answered, one bit per split test and record: {number_of_tests}" if plan.allow_routed else "refused"
+    routed = f"answered, one bit per split test and record: {number_of_tests}"
+    if plan.n_cells is not None:
+        routed = f"answered by the number of a cell, of at most {plan.n_cells} in each column, and nothing finer"
+    routed = routed if plan.allow_routed else "refused"
     lets_out = (
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
@@ -54,9 +57,15 @@ def _summary(plan: Plan) -> PageSection:
         if plan.redraws
         else "The first draw of every record and column stays, even if the value is changed (`changed_values: keep`)."
     )
+    labels = (
+        f"{plan.party} learns nothing of the labels: the cells are made of the release, before training."
+        if plan.n_cells is not None
+        else f"{plan.party} learns which of its ranks trees split on, which depends on the labels of {plan.peer}; "
+        "`answers: cells` on both sides tells it nothing, and bounds what it tells of a record."
+    )
     told = (
         f"{plan.party} would release ranks of {len(plan.columns)} desensitized columns of at most "
-        f"{plan.n_records:,} records to {plan.peer}. {lets_out} {changes}"
+        f"{plan.n_records:,} records to {plan.peer}. {lets_out} {labels} {changes}"
     )
     return PageSection(
         "In plain words", (Prose(told), FigureGrid("Each column's promise", ("column", "in words"), rows))

@@ -6,20 +6,30 @@ B's hold its columns' names and how many thresholds are used, and nothing else o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from opboost.fit_quality import FitQuality
-from opboost.privacy.guarantee import Guarantee
+from opboost.label_noise import bits_of_tests, most_guessed
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.trees.tree import Ensemble
+from opboost.uplift import Uplift
 from parties.config.reading import read_role, read_run
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
+from parties.ledger.noised_labels import PROMISE_FILE
+from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import guarantee_from_dict
+
+_PROMISE = TypeAdapter(ColumnGuarantee)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,36 @@ class Importance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabelLeak:
+    """What a passive party can learn of labels from the tests that it resolved.
+
+    Attributes
+    ----------
+    n_columns, n_tests : int
+        Columns that it offered, and tests on them.
+    bits : float
+        That the choice of these tests tells at most.
+    share : float
+        Of labels that are 0 or 1 with equal chance: how many these bits let it guess at most.
+    """
+
+    n_columns: int
+    n_tests: int
+    bits: float
+    share: float
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, n_tests: int, n_rows: int, label_epsilon: float) -> LabelLeak:
+        """Of a release with this guarantee; every rank may be asked for with either way of a missing cell."""
+        kinds = [column.parameters for column in guarantee.columns]
+        ranks = [2 * one["n_categories"] if "n_categories" in one else min(one["domain_size"], n_rows) for one in kinds]
+        bits = bits_of_tests(round(2 * sum(ranks)), n_tests)
+        n_columns = sum(round(one.get("n_categories", 1)) for one in kinds)
+        share = min(most_guessed(bits, n_rows), 1 / (1 + math.exp(-label_epsilon)))
+        return cls(n_columns=n_columns, n_tests=n_tests, bits=bits, share=share)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveFacts:
     """Facts of a finished run at the active party.
 
@@ -52,10 +92,16 @@ class ActiveFacts:
     history : RunHistory
     guarantees : dict of str to Guarantee
         By passive party.
+    label_leaks : dict of str to LabelLeak
+        By passive party.
+    label_promise : ColumnGuarantee or None
+        Of the labels on which trees were grown; None if these were the true ones.
     objective : str
     n_trees : int
     settings : dict
         The run file's `model` section.
+    uplift : Uplift or None
+        Scores of held-out records; None where none were held out.
     fits : tuple of FitQuality
         In training, and of predictions where labels were known.
     importance : tuple of Importance
@@ -64,22 +110,28 @@ class ActiveFacts:
         What was made of noised columns, in words; empty if nothing was.
     shares_thresholds : tuple of str
         Passive parties that let A score alone.
+    by_cells : bool
+        Whether passive parties answer with cells, in place of split tests.
     """
 
     history: RunHistory
     guarantees: dict[str, Guarantee]
+    label_leaks: dict[str, LabelLeak]
+    label_promise: ColumnGuarantee | None
     objective: str
     n_trees: int
     settings: dict[str, Any]
+    uplift: Uplift | None
     fits: tuple[FitQuality, ...]
     importance: tuple[Importance, ...]
     noise: str
     shares_thresholds: tuple[str, ...]
+    by_cells: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedColumn:
-    """A passive party's column: its guarantee in words, and the number of its thresholds that the trees use."""
+    """A passive party's column: its guarantee in words, and the number of its split tests, or of its cells."""
 
     column: str
     sentence: str
@@ -96,7 +148,9 @@ class PassiveFacts:
     guarantee : Guarantee
     columns : tuple of UsedColumn
     ledger : Statement or None
-    shared_thresholds, allows_routed : bool
+    shared_thresholds, allows_routed, by_cells : bool
+    n_bits : int
+        Of the answer about a record.
     """
 
     history: RunHistory
@@ -105,6 +159,8 @@ class PassiveFacts:
     ledger: Statement | None
     shared_thresholds: bool
     allows_routed: bool
+    by_cells: bool
+    n_bits: int
 
 
 def run_facts(path: Path) -> ActiveFacts | PassiveFacts:
@@ -126,21 +182,43 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
     folder = RunFolder(run.run_folder)
     model, meta = folder.load_joint_model(), meta_of(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
+    n_rows, promise = max(1, int(meta.get("n_rows", 1))), _label_promise(folder)
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
         guarantees=model.guarantees,
+        label_leaks={
+            peer: LabelLeak.of(
+                guarantee,
+                len(model.ensemble.inputs.get(peer, ())),
+                n_rows,
+                math.inf if promise is None else promise.domain_loss,
+            )
+            for peer, guarantee in model.guarantees.items()
+        },
+        label_promise=promise,
         objective=model.ensemble.loss.name,
         n_trees=len(model.ensemble.trees),
         settings=run.model.model_dump(exclude_unset=True),
+        uplift=load_uplift(folder),
         fits=folder.load_fits(),
         importance=importance_of(model.ensemble)[0],
         noise=_words_on_noise(folder),
         shares_thresholds=tuple(sorted(model.routers)),
+        by_cells=any(feature.n_cells is not None for feature in model.ensemble.features),
     )
 
 
 def _words_on_noise(folder: RunFolder) -> str:
     return str(folder.read_json("noise.json").get("words", "")) if (folder.path / "noise.json").exists() else ""
+
+
+def _label_promise(folder: RunFolder) -> ColumnGuarantee | None:
+    if not (folder.path / PROMISE_FILE).exists():
+        return None
+    try:
+        return _PROMISE.validate_python(folder.read_json(PROMISE_FILE))
+    except ValidationError:
+        raise RunFolderError(f"{folder.path / PROMISE_FILE} is malformed") from None
 
 
 def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
@@ -162,6 +240,8 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
         ledger=read_statement(path, None) if run.ledger.path.exists() else None,
         shared_thresholds=run.share_thresholds,
         allows_routed=run.allow_routed,
+        by_cells=router.tests.by_cells,
+        n_bits=router.tests.n_bits,
     )
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from parties.config.horizontal import HorizontalRun
@@ -157,17 +161,34 @@ def run_history(
 
 
 def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """Read the lines of a run folder's log.
+    """Read the lines of a run folder's log, and of those parts of it that were renamed, compressed or not.
 
     Raises
     ------
     RunFolderError
     """
-    path, found = folder.path / "log.jsonl", []
+    path = folder.path / "log.jsonl"
+    parts = [read_lines(part) for part in list(folder.path.glob("log.jsonl*")) or [path]]
+    # A part that begins with something else is told by whoever reads its lines.
+    parts.sort(key=lambda lines: str(lines[0].get("time")) if lines and isinstance(lines[0], dict) else "")
+    return list(chain.from_iterable(parts))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read one file of a log.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    found: list[dict[str, Any]] = []
     try:
-        text = path.read_text()
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+    except (EOFError, ValueError, zlib.error):
+        raise RunFolderError(f"{path} cannot be read: it is damaged") from None
     for line in text.splitlines():
         # A crash may have cut a line short.
         with suppress(ValueError):

@@ -7,10 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opboost.fit_quality import FitQuality
 from parties.reports.figures import Axis, Series, bars, lines, ranking
+from parties.reports.held_out_section import held_out_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
-from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number, percent, size
+from parties.reports.words import (
+    columns_grid,
+    guarantee_blocks,
+    leakage_section,
+    ledger_section,
+    loss,
+    number,
+    percent,
+    size,
+)
 
 # Outgoing messages and columns that a page lists one by one; the JSON report has them all.
 MOST_MESSAGES = 200
@@ -28,8 +38,9 @@ def active_page(facts: ActiveFacts) -> Page:
             "the ranks with: it may be passed on to whom these statistics may be known."
         ),
         sections=(
+            *((held_out_section(facts.uplift, history.party),) if facts.uplift is not None else ()),
             PageSection("Guarantee", tuple(_promises(facts))),
-            leakage_section(),
+            leakage_section(by_cells=facts.by_cells),
             *fit_sections(facts.fits),
             PageSection("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
@@ -41,26 +52,27 @@ def active_page(facts: ActiveFacts) -> Page:
 def passive_page(facts: PassiveFacts) -> Page:
     """Page of a finished run for a passive party."""
     history = facts.history
-    n_tests = sum(one.n_tests for one in facts.columns)
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for new records are {f'answered, {n_tests} for each' if facts.allows_routed else 'refused'}."
+        f"for new records are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"{', the numbers of their cells' if facts.by_cells else ''}."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
+    of_column = "cells" if facts.by_cells else "thresholds in use"
     return Page(
         title=f"Run {history.run_id}: what {history.party} released",
         lead=(
-            f"For {history.party}: it names columns and says how many of their thresholds the trees use. It holds no "
+            f"For {history.party}: it names columns and says how many of their thresholds are asked for. It holds no "
             "value of the data and nothing of the other side's."
         ),
         sections=(
             PageSection(
                 "In plain words",
-                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", "thresholds in use"), rows)),
+                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
             PageSection("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
-            leakage_section(),
+            leakage_section(by_cells=facts.by_cells),
             ledger_section(facts.ledger),
             *history_sections(history),
         ),
@@ -72,9 +84,30 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
         yield columns_grid(guarantee.columns)
-    yield Prose(
-        "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and is "
-        "told to the passive parties."
+    yield Prose(_label_words(facts))
+    for peer, leak in facts.label_leaks.items():
+        yield Prose(
+            f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
+            f"at most {number(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
+            f"are 0 or 1 with equal chance, it could guess at most {percent(leak.share)}."
+        )
+
+
+def _label_words(facts: ActiveFacts) -> str:
+    if facts.by_cells:
+        return "Nothing that a passive party reads depends on labels: it answers by a grid made before training."
+    if (promise := facts.label_promise) is None:
+        return (
+            "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and "
+            "is told to the passive parties."
+        )
+    drawn = f"{promise.mechanism.replace('_', ' ')} {promise.law}".strip()
+    return (
+        f"The labels have {loss(promise.domain_loss)}-label differential privacy against the passive parties: all "
+        f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
+        "Runs without label_epsilon, with another one or with other bounds tell more, which adds up. That a label was "
+        "changed between two runs shows, whatever the epsilon. Leaves are fitted to the true labels, which stay here "
+        "with them."
     )
 
 
@@ -87,7 +120,7 @@ def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
     rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
     yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
     if fit.basis.endswith("training rows"):
-        yield Prose("Scores of rows that the trees were grown on flatter the model; hold rows out to know better.")
+        yield Prose("Training scores: scores of rows that the trees were grown on flatter the model.")
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
         yield Figure(
@@ -198,9 +231,7 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
     if answered:
         bits = sum(one.n_routed_bits or 0 for one in history.predictions)
-        told += (
-            f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits, one per record and test."
-        )
+        told += f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits."
     yield Prose(told)
     rows = tuple((one.time, one.message) for one in history.predictions)
     if len(rows) > MOST_MESSAGES:

@@ -73,6 +73,19 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
     return " ".join(parts)
 
 
+def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
+    """What a peer learns of the column of a record that is scored, where answers are numbers of cells."""
+    schema = mechanism.schema
+    if schema.kind is Kind.UNORDERED:
+        return f"Of a record that is scored, {peer} learns the category of {schema.name} or that it is empty."
+    lower, upper = schema.bounds
+    whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
+    return (
+        f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "
+        "lies or that it is empty, and nothing finer however often it asks."
+    )
+
+
 def _numeric_sentence(mechanism: ColumnMechanism) -> str:
     schema, value = mechanism.schema, mechanism.value
     assert not isinstance(value, RandomisedResponse)

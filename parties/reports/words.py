@@ -26,7 +26,7 @@ _LEAKAGE = (
         "record values",
         "none",
         "ranks of desensitized values, and where B shares codes these values on the mapped domain, within the "
-        "guarantee; new records scored in mode routed: one exact bit per test",
+        "guarantee; held-out records and mode routed: one exact bit per test",
     ),
     (
         "changes of values",
@@ -40,6 +40,20 @@ _LEAKAGE = (
         "that A asks for",
     ),
 )
+
+
+# Where new records are answered by cells of an agreed grid.
+_LEAKAGE_BY_CELLS = {
+    "model-statistics leakage": (
+        "none: B answers with cells of a grid that is made of its release, before training; nothing comes back to it",
+        "A sees the trees whole; the grid's thresholds in B's units only if B shares them",
+    ),
+    "record values": (
+        "none",
+        "ranks of desensitized values, and where B shares codes these values on the mapped domain, within the "
+        "guarantee; of new records scored in mode routed, the cell of every column, once and for all",
+    ),
+}
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -69,9 +83,10 @@ def size(n_bytes: int) -> str:
     return f"{n_bytes} bytes"
 
 
-def leakage_section() -> PageSection:
+def leakage_section(*, by_cells: bool = False) -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
-    rows = tuple((name, at_b, at_a) for name, at_b, at_a in _LEAKAGE)
+    changed = _LEAKAGE_BY_CELLS if by_cells else {}
+    rows = tuple((name, *changed.get(name, sides)) for name, *sides in _LEAKAGE)
     return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
 
 
@@ -143,7 +158,7 @@ def spent_words(statement: Statement) -> str:
 def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column."""
     kinds = ("epsilon per unit", "categories", "cells, bits")
-    counts = ("draws", "used again", "tests resolved", "cells answered")
+    counts = ("draws", "used again", "tests resolved", "cuts of cells", "values answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
         ("column", "one unit", *(text for kind in kinds for text in (kind, "remaining")), *counts),
@@ -156,7 +171,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
                     for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
                     for text in (number(spending.spent), _remaining(spending))
                 ),
-                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_answered)),
+                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)),
             )
             for one in statement.columns
         ),

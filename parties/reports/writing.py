@@ -78,16 +78,17 @@ def report_of(
         If there is nothing to report: an active party plans no release.
     """
     run = _read_run(path)
-    if RunFolder(run.run_folder).is_finished and not before:
+    is_finished = RunFolder(run.run_folder).is_finished
+    if is_finished and not before:
         if grid is not None or wanted_order:
             raise ConfigError(
                 f"run {run.run_id!r} is finished: its report compares no mechanisms; ask for the plan with --before"
             )
         return finished_report(path)
     if run.role == "active":
+        instead = "is finished: leave --before out for its report" if is_finished else "is not finished"
         raise ConfigError(
-            f"run {run.run_id!r} of {run.party} is not finished, and an active party releases no columns to plan; "
-            "there is nothing to report yet"
+            f"an active party releases no columns, so it has no plan; run {run.run_id!r} of {run.party} {instead}"
         )
     home = run.run_folder.with_name(f"{run.run_folder.name}.plan.html")
     if run.role == "passive":

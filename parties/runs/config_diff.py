@@ -18,6 +18,8 @@ MAY_CHANGE = {
     "listen",
     "connect",
     "serve",
+    "http",
+    "metrics",
     "reveal",
     "report",
     "dask.scheduler",

@@ -10,6 +10,7 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
+from opboost.uplift import Uplift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,10 @@ class JointModel:
         The passive parties that let A score alone.
     history : History
         Scores of the rows that were held out, round by round.
-    fit : FitQuality or None
-        How the model fits the held-out rows, or else those that it was trained on.
+    fits : tuple of FitQuality
+        How the model fits the rows that it was validated or trained on, and held-out records.
+    uplift : Uplift or None
+        Scores of held-out records, beside those of the active party's own model.
     choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known. Not
         read back from disk.
@@ -37,5 +40,6 @@ class JointModel:
     guarantees: dict[str, Guarantee] = field(default_factory=dict)
     routers: dict[str, Router] = field(default_factory=dict)
     history: History = field(default_factory=History)
-    fit: FitQuality | None = None
+    fits: tuple[FitQuality, ...] = ()
+    uplift: Uplift | None = None
     choice: NoiseChoice | None = None

@@ -6,14 +6,16 @@ file                content
 ``config.yaml``     the run file
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A only, while the run is under way (`parties.runs.journal`)
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
+``held_out.json``   A only: scores of held-out records; ``held_out.shares``: random bytes that chose them
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
-``noise.json``      A only: what of noised columns the trees were grown on, in words
+``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
@@ -219,8 +221,10 @@ class RunFolder:
             self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
         if model.choice is not None:
             self.write_json("noise.json", {"words": model.choice.sentence})
-        if model.fit is not None:
-            self.note_fit(model.fit)
+        if model.uplift is not None:
+            self.write_json("held_out.json", asdict(model.uplift))
+        for fit in model.fits:
+            self.note_fit(fit)
         self.save_ensemble(model.ensemble)
 
     def save_ensemble(self, ensemble: Ensemble) -> None:
@@ -268,9 +272,7 @@ class RunFolder:
         self._require_model()
         document = self.read_json("model.json")
         if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
-            raise RunFolderError(
-                f"{self.path / 'model.json'} is not an {ROUTER_FORMAT} file of version {ROUTER_VERSION}"
-            )
+            raise RunFolderError(f"{self.path / 'model.json'} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
         return router_from_dict(document)
 
     def write_json(self, name: str, document: Any) -> None:

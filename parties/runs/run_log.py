@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from parties.storage.atomic_files import writing
+from parties.progress import Progress, no_progress
+from parties.storage.atomic_files import write_json, writing
 from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
+
+# Between two notes of progress on disk.
+PROGRESS_S = 1.0
 
 
 class RunLog:
@@ -25,6 +30,8 @@ class RunLog:
     folder : Path
     echo : callable
         Called with each sentence, for the terminal.
+    progress : Progress
+        Told of progress, for the terminal; ``progress.json`` in the run folder is behind it by a second at most.
 
     Raises
     ------
@@ -32,12 +39,17 @@ class RunLog:
         Here and at every line, if it cannot be written: a run that is not logged does not go on.
     """
 
-    def __init__(self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None) -> None:
-        self._lines, self._text = _opened(folder / "log.jsonl"), _opened(folder / "log.txt")
+    def __init__(
+        self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None, progress: Progress = no_progress
+    ) -> None:
+        self._lines, self._text = _LogFile(folder / "log.jsonl"), _LogFile(folder / "log.txt")
         self._echo = echo
+        self._progress, self._progress_path, self._noted_at = progress, folder / "progress.json", -PROGRESS_S
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
         self.before_close: list[Callable[[], None]] = []
+        # Told every line, for metrics.
+        self.observe: Callable[[Mapping[str, object]], None] = lambda line: None
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts."""
@@ -45,8 +57,21 @@ class RunLog:
         seconds = round(time.monotonic() - self._started, 3)
         line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
         self._echo(sentence)
-        self._write(self._lines, json.dumps(line))
-        self._write(self._text, f"{now} {sentence}")
+        self._lines.write(json.dumps(line))
+        self._text.write(f"{now} {sentence}")
+        self.observe(line)
+
+    def progress(self, step: str, done: int, total: int) -> None:
+        """Note progress."""
+        self._progress(step, done, total)
+        if time.monotonic() - self._noted_at >= PROGRESS_S:
+            self._noted_at = time.monotonic()
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            write_json(self._progress_path, {"time": now, "step": step, "done": done, "total": total})
+
+    def measure(self, **amounts: int) -> None:
+        """Tell metrics amounts that come too often for the log."""
+        self.observe({"event": "measured", **amounts})
 
     def sent(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
         """An auditor for the messages to `peer`: one line each, with size and SHA-256 of the bytes that left."""
@@ -72,7 +97,8 @@ class RunLog:
                 "bytes": size_bytes(frames),
                 "sha256": digest.hexdigest(),
             }
-            self._write(self._lines, json.dumps(line))
+            self._lines.write(json.dumps(line))
+            self.observe(line)
 
         return note
 
@@ -85,11 +111,30 @@ class RunLog:
             with suppress(OSError):
                 file.close()
 
-    def _write(self, file: TextIO, line: str) -> None:
-        with writing(Path(file.name)):
-            file.write(line + "\n")
 
+class _LogFile:
+    """A file that is appended to, and opened anew when it was renamed or removed, as programs that rotate logs do."""
 
-def _opened(path: Path) -> TextIO:
-    with writing(path):
-        return open(path, "a", buffering=1, opener=private_opener)
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = self._opened()
+
+    def write(self, line: str) -> None:
+        with writing(self._path):
+            if not self._is_in_place():
+                self._file.close()
+                self._file = self._opened()
+            self._file.write(line + "\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _opened(self) -> TextIO:
+        with writing(self._path):
+            return open(self._path, "a", buffering=1, opener=private_opener)
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False

@@ -20,6 +20,7 @@ def _follow(channel: Channel, log: RunLog) -> None:
     """Log what goes over a channel."""
     channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
     channel.traffic.on_look = partial(log.step, "looked at")
+    channel.traffic.on_return = partial(log.step, "reconnected")
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
 
             listener = Listener(address, expected, keys=keys, timing=run.timing, on_event=note)
             stack.callback(listener.close)
-            # At its end it says how often what happened.
+            # At its end it says how often what happened; and what is said at the end is logged, too.
             log.before_close.append(listener.close)
             log.step("listening", f"{run.party} waits for {', '.join(expected)} at {listener.address}")
             return {name: listener.channel(name) for name in expected}
@@ -55,6 +56,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
                     address, name=run.party, peer=name, keys=keys, peer_key=public[name], timing=run.timing
                 )
                 stack.callback(channels[name].close)
+                log.before_close.append(channels[name].close)
             for channel in channels.values():
                 _follow(channel, log)
             return channels

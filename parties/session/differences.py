@@ -6,6 +6,9 @@ from parties.errors import Disagreement
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.sanitize import readable
 
+# Columns of ranks of a passive party with which no number was agreed on.
+MOST_OFFERED = 1000
+
 _TERMS = {
     "objective": "objective",
     "columns": "number of columns",
@@ -55,16 +58,34 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
-    return found + (_test_differences(mine, theirs) if {_purpose(mine), _purpose(theirs)} == {Task.TRAIN} else [])
+    is_training = {_purpose(mine), _purpose(theirs)} == {Task.TRAIN}
+    return found + (_training_differences(mine, theirs) if is_training else [])
 
 
 def _purpose(hello: Hello) -> Task:
     return (hello.looks_for or Task.TRAIN) if hello.task is Task.CHECK else hello.task
 
 
+def _training_differences(mine: Hello, theirs: Hello) -> list[str]:
+    return [*_held_out_differences(mine, theirs), *_test_differences(mine, theirs), *_excess_columns(mine, theirs)]
+
+
+def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
+    """All parties hold the same records out of training; one that says nothing holds out none."""
+    its, own = (hello.plan.held_out or 0.0 for hello in (theirs, mine))
+    if its == own:
+        return []
+    return [
+        f"records held out of training: it plans a share of {its:g}, this party plans {own:g}; `held_out` must be the "
+        "same in all run files"
+    ]
+
+
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
     found = []
+    if mine.plan.by_cells is not theirs.plan.by_cells:
+        found.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
     for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
@@ -72,6 +93,23 @@ def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
         if planned is None or (most is not None and planned > most):
             found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
     return found
+
+
+def _excess_columns(mine: Hello, theirs: Hello) -> list[str]:
+    """Trees choose columns by the labels: the more a passive party offers, the more it learns of labels."""
+    found = []
+    for active, passive, who in ((mine, theirs, "it"), (theirs, mine, "this party")):
+        if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
+            continue
+        n_offered, most = len(passive.names), active.agreed.columns or MOST_OFFERED
+        if n_offered > most:
+            agreed = "were agreed on" if active.agreed.columns else "are taken where no number was agreed on"
+            found.append(f"number of columns: {who} offers {n_offered} columns of ranks where at most {most} {agreed}")
+    return found
+
+
+def _answers(hello: Hello) -> str:
+    return "cells" if hello.plan.by_cells else "tests"
 
 
 def _at_most(most: int | None) -> str:

@@ -10,7 +10,7 @@ from parties.errors import Disagreement
 from parties.session.differences import check_agreement, differences, set_difference
 from parties.session.termination import termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import PeerLost, PeerRestarted, ProtocolError
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
@@ -43,11 +43,12 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     try:
         yield phase
     except BaseException as error:
-        names = {channel.peer for channel in channels}
+        names, begins_again = {channel.peer for channel in channels}, isinstance(error, PeerRestarted)
         for channel in channels:
-            abort(channel, phase.name, termination_message(error, peer=channel.peer, others=names))
+            reason = termination_message(error, peer=channel.peer, others=names)
+            abort(channel, phase.name, reason, begins_again=begins_again)
         if isinstance(error, PeerLost):
-            raise PeerLost(f"{error}, while this party was {phase.name}") from None
+            raise type(error)(f"{error}, while this party was {phase.name}") from None
         raise
 
 

@@ -23,10 +23,14 @@ _ABOUT_THE_TALK = (Disagreement, DecodeError, UnexpectedMessage, NothingInCommon
 # Of everything else: settings, data, files, a defect.
 NO_REASON = "it cannot go on; the reason is in its own log alone"
 
+# Why a peer ended a run that may go on when everybody is there again.
+_STOPPED, _LEFT = "it was told to stop", "another party left"
+PASSING = (f": {_STOPPED}", f": {_LEFT}")
+
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
     (WorkersLost, "its workers stopped. What was released before stays as it is"),
-    (Stopped, "it was told to stop"),
+    (Stopped, _STOPPED),
 )
 
 
@@ -48,7 +52,7 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
     """
     match error:
         case PeerAborted() | PeerLost():
-            return f"another party left: {type(error).__name__}"
+            return f"{_LEFT}: {type(error).__name__}"
         case ChainBroken():
             # Owners of a chain know one another, and which of them is gone.
             return str(error)

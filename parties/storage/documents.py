@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from opboost.errors import shown
+from opboost.errors import nearest, shown
 from parties.errors import ConfigError
 from parties.storage.atomic_files import odd_kind
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 # File systems take names of 255 bytes, some of which suffixes need, and paths of 4096.
 MAX_NAME_BYTES = 200
 MAX_TEXT_BYTES = 2000
+
+# Types that may stand at one place, as pydantic names them.
+_BRANCHES = {"int", "float", "str", "bool"}
+
+_QUOTED = re.compile("'([^']*)'")
+
+_SENTENCES = {
+    "missing": "is required",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "string_type": "must be text",
+    "string_pattern_mismatch": "must be a name: letters, digits, '_', '.' and '-', at most 64, of which the first is a "
+    "letter or a digit",
+    "path_type": "must be a path",
+    "tuple_type": "must be a list",
+    "dict_type": "must hold keys and values",
+    "model_type": "must hold keys and values",
+}
 
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -49,17 +76,66 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
-def explain(error: ValidationError) -> str:
-    """Validation errors of a document in words, key by key."""
-    sentences = []
-    for problem in error.errors(include_url=False):
+def explain(error: ValidationError, kind: type[BaseModel]) -> str:
+    """Validation errors of a document in words, key by key; an unknown key is told with those that are nearest."""
+    told: dict[str, list[str]] = {}
+    found: dict[str, str] = {}
+    problems = error.errors(include_url=False)
+    inner = {problem["loc"][:depth] for problem in problems for depth in range(1, len(problem["loc"]))}
+    for problem in problems:
+        # A list that is too short without a wrong entry, or a default that depends on a wrong key, is no second error.
+        if problem["type"] == "default_factory_not_called" or problem["loc"] in inner:
+            continue
         # A sentence about several keys of a section says itself what it found.
         is_own = problem["type"] == "value_error" and isinstance(problem["input"], dict)
         is_told = is_own or problem["type"] in ("missing", "extra_forbidden")
-        place = ".".join(map(str, problem["loc"])) or ("" if is_own else "the file")
-        found = "" if is_told else f"; found {shown(problem['input'])}"
-        sentences.append(f"{place}: ".removeprefix(": ") + problem["msg"].removeprefix("Value error, ") + found)
-    return " | ".join(sentences)
+        # Branches of a type that has several are no keys.
+        keys = [part for part in problem["loc"] if not (isinstance(part, str) and "[" in part)]
+        if keys[1:] and (keys[-1] in _BRANCHES or str(keys[-1]).startswith("constrained-")):
+            keys.pop()
+        place = ".".join(map(str, keys)) or ("" if is_own else "the file")
+        told.setdefault(place, []).append(_sentence(problem, _keys_beside(kind, keys)))
+        found[place] = "" if is_told else f"; found {shown(problem['input'])}"
+    lines = ((place, " or ".join(dict.fromkeys(sentences))) for place, sentences in told.items())
+    return " | ".join(f"{place}: ".removeprefix(": ") + sentence + found[place] for place, sentence in lines)
+
+
+def _sentence(problem: ErrorDetails, known: Sequence[str]) -> str:
+    name, given = problem["type"], str(problem["input"])
+    if name == "extra_forbidden":
+        return f"is no key here{nearest(str(problem['loc'][-1]), known)}"
+    if name in ("literal_error", "enum"):
+        expected = problem["ctx"]["expected"]
+        choices = re.findall(_QUOTED, expected)
+        return f"must be {expected}{nearest(given, choices) if len(choices) > 1 else ''}"
+    if name == "too_short":
+        return f"must have at least {problem['ctx']['min_length']} entries"
+    if name == "too_long":
+        return f"must have at most {problem['ctx']['max_length']} entries"
+    if name in _SENTENCES:
+        return _SENTENCES[name]
+    message = problem["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return message if message[:1].islower() or name == "value_error" else "is not what may stand here"
+
+
+def _keys_beside(kind: type[BaseModel], keys: Sequence[int | str]) -> list[str]:
+    """The keys of the section in which the last key of a path stands."""
+    at: Any = kind
+    for key in keys[:-1]:
+        at = _section_in(at, key) or at
+    return [field.alias or name for name, field in at.model_fields.items()]
+
+
+def _section_in(section: type[BaseModel], key: int | str) -> type[BaseModel] | None:
+    """The section under a key, or that a list or mapping under it is made of."""
+    fields = {field.alias or name: field.annotation for name, field in section.model_fields.items()}
+    waiting = [fields.get(str(key))]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, type) and issubclass(one, BaseModel):
+            return one
+        waiting.extend(get_args(one))
+    return None
 
 
 class _Refused(Exception):

@@ -65,7 +65,8 @@ def router_to_dict(router: Router) -> dict[str, JsonValue]:
             router.tests.sources, router.tests.thresholds.tolist(), router.tests.missing_left.tolist(), strict=True
         )
     ]
-    return {"columns": [mechanism_to_dict(mechanism) for mechanism in router.mechanisms], "tests": tests}
+    columns: list[JsonValue] = [mechanism_to_dict(mechanism) for mechanism in router.mechanisms]
+    return {"columns": columns, "tests": tests, **({"by_cells": True} if router.tests.by_cells else {})}
 
 
 def router_from_dict(document: Mapping[str, Any]) -> Router:
@@ -88,7 +89,8 @@ def router_from_dict(document: Mapping[str, Any]) -> Router:
         missing_left = np.array([bool(test["missing_left"]) for test in tests], dtype=np.bool_)
     except _MALFORMED as error:
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
-    return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left))
+    by_cells = document.get("by_cells") is True
+    return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left, by_cells))
 
 
 def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:

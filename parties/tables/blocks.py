@@ -18,6 +18,7 @@ import hashlib
 from collections import UserDict
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,10 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
+from parties.storage.array_cache import ArrayCache, Arrays
 from parties.storage.spool import ArraySpool
 from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
-from parties.tables.parquet import encode_column
+from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.record_ids import Ids, each_id
 
 # Bytes of a record's name: no two records will share one.
@@ -41,6 +43,9 @@ Names = NDArray[np.bytes_]
 NAME = np.dtype(f"S{NAME_BYTES}")
 
 Block = MutableMapping[str, NDArray[Any]]
+
+# Of encoded columns and names that are kept: to be raised whenever cells are read, encoded or named in another way.
+_KEPT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,14 @@ class EncodedTable:
         Of each block.
     n_clipped : dict of str to int
         Per column of which there are any, values outside the public bounds that were moved to them.
+    cache : ArrayCache or None
+        In which the records' names are kept.
     """
 
     blocks: tuple[Block, ...]
     rows: tuple[int, ...]
     n_clipped: dict[str, int]
+    cache: ArrayCache | None = None
 
     def __len__(self) -> int:
         return sum(self.rows)
@@ -71,8 +79,12 @@ class EncodedTable:
         """Say which records the rows are."""
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
-            name_records(block, ids[start : start + n_rows])
+            own = ids[start : start + n_rows]
+            make = partial(named_records, own)
+            block.update(make() if self.cache is None else self.cache.get(_kept_name(own.tolist()), make))
             start += n_rows
+        if self.cache is not None:
+            self.cache.settle()
 
 
 class SpoolBlock(UserDict[str, Any]):
@@ -102,15 +114,34 @@ def encode_table(
     n_rows, n_clipped = len(features), {}
     starts = range(0, n_rows, PIECE_ROWS)
     blocks = tuple(SpoolBlock(spool) for _ in starts)
-    for c, mechanism in enumerate(mechanisms):
-        column = encode_column(features, mechanism)
+    columns = zip(mechanisms, exact_columns(features, mechanisms), strict=True)
+    for c, (mechanism, (exact, n_outside)) in enumerate(columns):
         for start, block in zip(starts, blocks, strict=True):
-            rows = slice(start, start + PIECE_ROWS)
-            block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-        if column.n_clipped:
-            n_clipped[mechanism.schema.name] = column.n_clipped
+            block[f"{c}.exact"] = exact[start : start + PIECE_ROWS]
+        if n_outside:
+            n_clipped[mechanism.schema.name] = n_outside
         progress("encoding", c + 1, len(mechanisms))
-    return EncodedTable(blocks, tuple(min(PIECE_ROWS, n_rows - start) for start in starts), n_clipped)
+    lengths = tuple(min(PIECE_ROWS, n_rows - start) for start in starts)
+    return EncodedTable(blocks, lengths, n_clipped, features.cache if isinstance(features, StoredColumns) else None)
+
+
+def exact_columns(features: Columns, mechanisms: Sequence[ColumnMechanism]) -> Iterator[tuple[KeptCodes, int]]:
+    """Exact codes of columns, each with how many values were moved to the bounds; none is encoded that was kept."""
+    cache = features.cache if isinstance(features, StoredColumns) else None
+    try:
+        for mechanism in mechanisms:
+            domain = mechanism.settings.domain
+            make = partial(_exact_column, features, mechanism)
+            found = make() if cache is None else cache.get(_kept_name(mechanism.schema, domain.lo, domain.hi), make)
+            yield found["exact"], int(found["n_clipped"])
+    finally:
+        if isinstance(features, StoredColumns):
+            features.settle()
+
+
+def _exact_column(features: Columns, mechanism: ColumnMechanism) -> Arrays:
+    column = encode_column(features, mechanism)
+    return {"exact": exact_codes(column), "n_clipped": np.array(column.n_clipped)}
 
 
 def exact_codes(column: EncodedColumn) -> KeptCodes:
@@ -123,14 +154,23 @@ def exact_codes(column: EncodedColumn) -> KeptCodes:
 def encoded_column(exact: KeptCodes) -> EncodedColumn:
     """The inverse of `exact_codes`."""
     is_missing = exact < 0
-    return EncodedColumn(np.where(is_missing, ~exact, exact), is_missing, 0)
+    return EncodedColumn(np.where(is_missing, ~exact, exact) if is_missing.any() else exact, is_missing, 0)
 
 
-def name_records(block: Block, ids: Ids) -> None:
-    """Say which records a block's rows are."""
-    names = record_names(ids)
+def named_records(ids: Ids) -> Arrays:
+    """What a block has of its records."""
+    return in_order(record_names(ids))
+
+
+def in_order(names: Names) -> Arrays:
+    """What a block has of records with these names, in the order of its rows."""
     order = np.argsort(names, kind="stable")
-    block["names"], block["order"] = names[order], order.astype(np.min_scalar_type(len(order)))
+    return {"names": names[order], "order": order.astype(np.min_scalar_type(len(order)))}
+
+
+def _kept_name(*what: object) -> str:
+    """A file's name in a cache."""
+    return hashlib.sha256(repr((_KEPT_VERSION, *what)).encode()).hexdigest()
 
 
 def record_names(ids: Ids) -> Names:

@@ -13,11 +13,15 @@ from zipfile import ZipFile
 
 import pandas as pd
 
+from opboost.table_format import TableFormat
 from parties.errors import TableError
-from parties.tables.data_files import check_names
+from parties.tables.data_files import check_names, named
+
+# What divides the cells of a line in the files that are met.
+SEPARATORS = ",;\t|"
 
 
-def read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
+def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFrame:
     """Read a CSV file whose first line names its columns; empty cells are missing, no word like "NA" is.
 
     Parameters
@@ -26,30 +30,42 @@ def read_csv(path: Path, as_text: Iterable[str]) -> pd.DataFrame:
         Its last suffix names the compression, if there is one: .gz, .bz2, .xz, or .zip with one file in it.
     as_text : iterable of str
         Columns whose cells stay texts.
+    form : TableFormat
+        Separator and encoding.
 
     Raises
     ------
     TableError
-        If it is no text, names a column twice, or has rows with more or fewer cells than the header.
+        If it is no text in this encoding, names a column twice, or has rows with more or fewer cells than the header.
     """
-    content = _content(path)
-    if b"\0" in content:
-        raise TableError(f"{path} is not a readable table: it is not text in UTF-8")
-    check_names(path, _header(content))
-    frame = _parse(content, as_text)
-    if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content):
+    content = text_of(path, form.encoding)
+    check_names(path, _header(content, form.sep))
+    frame = _parse(content, as_text, form.sep)
+    if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content, form.sep):
         # The first row has more cells than the header, which pandas takes for an index. Empty ones come of separators
         # at the end of lines.
         if frame.index.nlevels > 1 or not frame.iloc[:, -1].isna().all():
             raise TableError(f"{path} has rows with more cells than its header names columns")
-        frame = _parse(content, as_text, index_col=False)
+        frame = _parse(content, as_text, form.sep, index_col=False)
     # A row with fewer cells always lacks the last one.
-    if frame.shape[1] and frame.iloc[:, -1].isna().any() and (n_short := _n_short_rows(content)):
-        raise TableError(f"{path} has {n_short} rows with fewer cells than its header names columns")
+    if frame.shape[1] and frame.iloc[:, -1].isna().any() and (short := _short_rows(content, form.sep)):
+        lines = f"line{'s' * (len(short) > 1)} {named(short)}"
+        raise TableError(f"{path} has {len(short)} rows with fewer cells than its header names columns: {lines}")
     return frame
 
 
-def _content(path: Path) -> bytes:
+def text_of(path: Path, encoding: str) -> bytes:
+    """The text of a CSV file in UTF-8."""
+    content = file_content(path)
+    if encoding != "utf-8":
+        content = content.decode(encoding).encode()
+    if b"\0" in content:
+        raise TableError(f"{path} is not a readable table: it is not text in {encoding.upper()}")
+    return content
+
+
+def file_content(path: Path) -> bytes:
+    """The bytes of a CSV file, decompressed."""
     match path.suffix:
         case ".gz":
             return gzip.decompress(path.read_bytes())
@@ -64,20 +80,21 @@ def _content(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _header(content: bytes) -> list[str]:
-    first = pd.read_csv(io.BytesIO(content), header=None, nrows=1, dtype=str, keep_default_na=False)
+def _header(content: bytes, sep: str) -> list[str]:
+    first = pd.read_csv(io.BytesIO(content), sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
     return first.iloc[0].tolist()
 
 
-def _has_more_cells(content: bytes) -> bool:
+def _has_more_cells(content: bytes, sep: str) -> bool:
     """Whether the first row has more cells than the header; read as text, since even numbers become a plain index."""
-    first = pd.read_csv(io.BytesIO(content), nrows=1, dtype=str, keep_default_na=False)
+    first = pd.read_csv(io.BytesIO(content), sep=sep, nrows=1, dtype=str, keep_default_na=False)
     return not isinstance(first.index, pd.RangeIndex)
 
 
-def _parse(content: bytes, as_text: Iterable[str], index_col: Literal[False] | None = None) -> pd.DataFrame:
+def _parse(content: bytes, as_text: Iterable[str], sep: str, index_col: Literal[False] | None = None) -> pd.DataFrame:
     return pd.read_csv(
         io.BytesIO(content),
+        sep=sep,
         dtype=dict.fromkeys(as_text, "string"),
         keep_default_na=False,
         na_values=[""],
@@ -86,21 +103,23 @@ def _parse(content: bytes, as_text: Iterable[str], index_col: Literal[False] | N
     )
 
 
-def _n_short_rows(content: bytes) -> int:
-    """Rows with fewer cells than the first one; pandas fills them up with missing cells."""
+def _short_rows(content: bytes, sep: str) -> list[int]:
+    """Lines with fewer cells than the first one; pandas fills them up with missing cells. Empty lines do not count."""
     from pyarrow import binary, csv
 
     short: list[int] = []
 
     def note(row: csv.InvalidRow) -> str:
         if row.actual_columns < row.expected_columns and row.text.strip():
-            short.append(row.actual_columns)
+            short.append(row.number)
         return "skip"
 
     csv.read_csv(
         io.BytesIO(content),
-        read_options=csv.ReadOptions(autogenerate_column_names=True, block_size=min(len(content) + 1, 2**31 - 1)),
-        parse_options=csv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+        read_options=csv.ReadOptions(
+            autogenerate_column_names=True, use_threads=False, block_size=min(len(content) + 1, 2**31 - 1)
+        ),
+        parse_options=csv.ParseOptions(delimiter=sep, newlines_in_values=True, invalid_row_handler=note),
         convert_options=csv.ConvertOptions(include_columns=["f0"], column_types={"f0": binary()}),
     )
-    return len(short)
+    return short

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ MAX_NAME = 40
 
 
 @contextmanager
-def reporting_faults(path: Path) -> Iterator[None]:
+def reporting_faults(path: Path, encoding: str = "utf-8") -> Iterator[None]:
     """Say in one sentence why a file cannot be read; the block should call nothing but what reads it.
 
     Raises
@@ -36,10 +38,15 @@ def reporting_faults(path: Path) -> Iterator[None]:
     except PartyError:
         raise
     except UnicodeDecodeError:
-        raise TableError(f"{path} is not a readable table: it is not text in UTF-8") from None
-    except pd.errors.ParserError:
         raise TableError(
-            f"{path} is not a readable table: a row has too many cells, or a quote is not closed"
+            f"{path} is not a readable table: it is not text in {encoding.upper()}; `reader: {{encoding: ...}}` in the "
+            "schema names another encoding"
+        ) from None
+    except pd.errors.ParserError as error:
+        place = re.search(r"(?:line|row) (\d+)", str(error))
+        where = f" in or after line {place[1]}" if place else ""
+        raise TableError(
+            f"{path} is not a readable table: a row has too many cells, or a quote is not closed{where}"
         ) from None
     except Exception as error:
         # Damaged bytes make pandas, pyarrow and the decompressors raise whatever they come upon: nine kinds of
@@ -55,6 +62,12 @@ def stamp_of(path: Path) -> tuple[int, int]:
     with reporting_faults(path):
         status = path.stat()
         return status.st_size, status.st_mtime_ns
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with reporting_faults(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_names(path: Path, names: Iterable[str]) -> None:

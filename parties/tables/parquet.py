@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError
 from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
-from opboost.schema import ColumnSchema, Kind
+from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
+from parties.storage.array_cache import ArrayCache
 from parties.storage.spool import KeptNumbers, scattered
-from parties.tables.data_files import MAX_NAME, check_names, named, reporting_faults, stamp_of
+from parties.tables.cells import column_cells
+from parties.tables.data_files import MAX_NAME, check_names, file_digest, named, reporting_faults, stamp_of
 from protocols.transport.sanitize import readable
 
 if TYPE_CHECKING:
@@ -40,17 +43,32 @@ class StoredColumns:
         Numbers of rows in the file.
     stamp : tuple of int
         Tells whether the file is still the one that the rows were chosen from.
+    content : Path, optional
+        Named after the digest of the file's bytes, in the folder in which encoded columns are kept.
+    schema : TableSchema, optional
+        With the format in which cells are written.
     places : the inverse of `rows`
         For every row of the file, where it belongs, or -1.
+    cache : ArrayCache or None
+        Of what follows from these rows.
     """
 
     path: Path
     rows: KeptNumbers
     stamp: tuple[int, int]
+    content: Path | None = None
+    schema: TableSchema | None = None
     places: KeptNumbers = field(init=False, repr=False)
+    cache: ArrayCache | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         n_stored = stored_length(self.path)
+        if self.content is not None:
+            self._check_stamp()
+            digest = hashlib.sha256(self.content.name.encode())
+            for i in range(0, len(self.rows), STORED_ROWS):
+                digest.update(np.ascontiguousarray(self.rows[i : i + STORED_ROWS], "<i8"))
+            object.__setattr__(self, "cache", ArrayCache(self.content.with_name(digest.hexdigest())))
         kind = np.min_scalar_type(-1 - n_stored)
         numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
         pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
@@ -67,7 +85,7 @@ class StoredColumns:
         TableError
             If the file cannot be read any more, or was changed.
         """
-        column = read_stored(self.path, [name])[name]
+        column = self._read(read_stored(self.path, [name])[name])
         self._check_stamp()
         return column.take(self.rows[:]).reset_index(drop=True)
 
@@ -85,12 +103,38 @@ class StoredColumns:
             of_piece = self.places[start : start + len(frame)]
             start += len(frame)
             is_wanted = of_piece >= 0
-            yield of_piece[is_wanted], frame[name][is_wanted]
+            cells = self._read(frame[name])
+            yield (of_piece, cells) if is_wanted.all() else (of_piece[is_wanted], cells[is_wanted])
         self._check_stamp()
 
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
         """The same columns of some of the rows."""
         return replace(self, rows=self.rows[:][rows])
+
+    def settle(self) -> None:
+        """Keep what was encoded, unless the file's bytes are others than when they were hashed."""
+        if self.cache is not None and (content := self.content) is not None:
+            self.cache.settle(lambda: file_digest(self.path) == content.name)
+
+    def is_even(self, column: ColumnSchema) -> bool:
+        """Whether a column's cells read the same, whatever other cells are read with them.
+
+        Whole numbers become fractions where one of them is missing, which matters to categories.
+        """
+        import pyarrow.types as pt
+
+        if self.schema is not None and column.name in self.schema.format.columns:
+            return column.kind is Kind.NUMERIC
+        with opened(self.path) as file:
+            found = file.schema_arrow.field(column.name).type
+        if column.kind is Kind.NUMERIC:
+            return bool(pt.is_integer(found) or pt.is_floating(found))
+        return bool(pt.is_string(found) or pt.is_large_string(found))
+
+    def _read(self, column: pd.Series) -> pd.Series:
+        if self.schema is None or not self.schema.format.changes_cells:
+            return column
+        return column_cells(column, self.schema)
 
     def _check_stamp(self) -> None:
         if stamp_of(self.path) != self.stamp:
@@ -106,7 +150,7 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn
         As for the column as a whole, whose faults are counted over all its rows.
     """
     schema, domain = mechanism.schema, mechanism.settings.domain
-    if not isinstance(columns, StoredColumns) or not _is_even(columns.path, schema.name, schema.kind):
+    if not isinstance(columns, StoredColumns) or not columns.is_even(schema):
         return encode(columns[schema.name], schema, domain=domain)
     highest = max(domain.hi, len(schema.categories))
     codes, n_clipped = np.empty(len(columns), np.min_scalar_type(-1 - highest)), 0
@@ -115,7 +159,7 @@ def encode_column(columns: Columns, mechanism: ColumnMechanism) -> EncodedColumn
     try:
         for places, cells in columns.pieces(schema.name):
             piece = encode(cells, schema, domain=domain)
-            codes[places] = piece.codes
+            codes[places.astype(np.intp)] = piece.codes
             n_clipped += piece.n_clipped
             if piece.is_missing.any():
                 is_missing[places] = piece.is_missing
@@ -139,7 +183,7 @@ def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:
     TableError, DataError
         As for the column as a whole, whose faults are counted over all its rows.
     """
-    if isinstance(columns, StoredColumns) and _is_even(columns.path, schema.name, schema.kind):
+    if isinstance(columns, StoredColumns) and columns.is_even(schema):
         try:
             for _, cells in columns.pieces(schema.name):
                 read_numbers(cells, schema, clip=clip)
@@ -148,20 +192,6 @@ def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:
         else:
             return
     read_numbers(columns[schema.name], schema, clip=clip)
-
-
-def _is_even(path: Path, name: str, kind: Kind) -> bool:
-    """Whether a column's cells read the same, whatever other cells are read with them.
-
-    Whole numbers become fractions where one of them is missing, which matters to categories.
-    """
-    import pyarrow.types as pt
-
-    with opened(path) as file:
-        found = file.schema_arrow.field(name).type
-    if kind is Kind.NUMERIC:
-        return bool(pt.is_integer(found) or pt.is_floating(found))
-    return bool(pt.is_string(found) or pt.is_large_string(found))
 
 
 def stored_names(path: Path) -> list[str]:
@@ -190,7 +220,8 @@ def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
         n_left = file.metadata.num_rows
         # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
         for group in range(file.num_row_groups):
-            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names)):
+            # Threads of Arrow's take a tenth of the time for handing over such small pieces.
+            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names), use_threads=False):
                 n_left -= len(batch)
                 if n_left < 0:
                     raise ValueError("more rows than the file says")
@@ -245,7 +276,7 @@ def _holds_cells(kind: pa.DataType) -> bool:
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     """What was read as a pandas table, which does not look whether texts are texts."""
     table.validate(full=True)
-    frame = table.to_pandas()
+    frame = table.to_pandas(use_threads=False)
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
     return frame

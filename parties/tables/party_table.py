@@ -14,13 +14,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.errors import nearest
 from opboost.preprocess import Columns, holds_numbers, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
-from parties.tables.csv_files import read_csv
-from parties.tables.data_files import named, reporting_faults, stamp_of
+from parties.tables.cells import read_cells
+from parties.tables.csv_files import SEPARATORS, read_csv
+from parties.tables.data_files import file_digest, named, reporting_faults, stamp_of
 from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds
@@ -113,10 +115,12 @@ def read_table(
     needs_label: bool,
     duplicates: Duplicates = "refuse",
     by_column: bool = False,
+    cache: Path | None = None,
 ) -> PartyTable:
     """Read a CSV (plain or compressed) or Parquet file.
 
-    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for.
+    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for. What
+    they are encoded to may be kept in folders of `cache`.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.tables.record_ids`.
@@ -131,21 +135,31 @@ def read_table(
     names, frame = (stored_names(path), pd.DataFrame()) if is_stored else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
     if is_stored and schema.label in names:
-        frame = read_stored(path, [schema.label])
+        frame = read_cells(read_stored(path, [schema.label]), schema, path)
     if is_stored:
         kept = _stored_ids(path, schema, duplicates)
-        columns = StoredColumns(path, kept.rows, stamp)
-        return PartyTable(kept.ids, columns, _own_labels(path, frame, schema, kept.rows))
+        # What is kept is the encoding of cells as they stand in the file.
+        content = cache / file_digest(path) if cache and not schema.format.changes_cells else None
+        columns = StoredColumns(path, kept.rows, stamp, content, schema)
+        return _labelled(PartyTable(kept.ids, columns), path, frame, schema, kept.rows, needs_label=needs_label)
     ids = read_ids(frame, schema.id_columns, path)
     order = rows_to_keep(ids, duplicates, schema.id_columns, path)
-    labels = _own_labels(path, frame, schema, order)
-    return PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True), labels)
+    table = PartyTable(ids[order], frame[list(schema.names)].iloc[order].reset_index(drop=True))
+    return _labelled(table, path, frame, schema, order, needs_label=needs_label)
 
 
-def _own_labels(path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers) -> Values | None:
+def _labelled(
+    table: PartyTable, path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers, *, needs_label: bool
+) -> PartyTable:
+    """The table with the labels of its rows, as far as there are any; for training without records that have none."""
     if schema.label is None or schema.label not in frame.columns:
-        return None
-    return read_labels(path, frame[schema.label], schema.label)[rows[:]]
+        return table
+    labels = read_labels(path, frame[schema.label], schema.label, may_miss=schema.format.drops_unlabelled)[rows[:]]
+    is_known = np.isfinite(labels)
+    if not is_known.any():
+        raise TableError(f"{path}: label column {schema.label!r} is empty")
+    table = replace(table, labels=labels)
+    return table.take(np.flatnonzero(is_known)) if needs_label and not is_known.all() else table
 
 
 def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> SortedIds:
@@ -175,9 +189,9 @@ def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
 
 
 def is_constant(pieces: Iterator[pd.Series]) -> bool:
-    """Whether all cells of a column, which comes in pieces, are the same, or all missing."""
+    """Whether all cells of a column, which comes in pieces, are the same, or all missing, or none."""
     piece = next(pieces)
-    first = piece.iloc[0]
+    first = piece.iloc[0] if len(piece) else None
     return all(
         bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
     )
@@ -199,7 +213,11 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
     positions = table.ids.get_indexer(wanted.sort_values())
     n_absent = int((positions < 0).sum())
     if n_absent:
-        raise TableError(f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}. Nothing was sent")
+        is_first = n_absent == 1 and (wanted.sort_values()[positions < 0] == wanted[:1]).all()
+        header = ", the one in its first line: is that a header? An id stands in every line" if is_first else ""
+        raise TableError(
+            f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}{header}. Nothing was sent"
+        )
     return table.take(positions)
 
 
@@ -214,12 +232,14 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
     known = {*schema.id_columns, *schema.names, schema.label}
     if path.suffix == ".parquet":
         names = stored_names(path)
-        return names, read_stored(path, [name for name in names if name in known])
-    as_text = (*schema.id_columns, *(column.name for column in schema.columns if column.kind is not Kind.NUMERIC))
-    with reporting_faults(path):
-        frame = read_csv(path, as_text)
+        return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
+    form = schema.format
+    texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
+    as_text = (*schema.id_columns, *texts, *([schema.label] if schema.label and form.positive else []))
+    with reporting_faults(path, form.encoding):
+        frame = read_csv(path, as_text, form)
     names = [str(name) for name in frame.columns]
-    return names, frame[[name for name in names if name in known]]
+    return names, read_cells(frame[[name for name in names if name in known]], schema, path)
 
 
 def check_columns(
@@ -228,12 +248,12 @@ def check_columns(
     """Refuse a header that does not fit the schema."""
     for name in schema.id_columns:
         if name not in found:
-            raise TableError(f"{path} has no id column {name!r}; its columns are {named(found)}")
+            raise TableError(f"{path} has no id column {name!r}; {_instead(path, name, found, schema)}")
     if needs_label and schema.label not in found:
-        raise TableError(f"{path} has no label column {schema.label!r}; its columns are {named(found)}")
+        raise TableError(f"{path} has no label column {schema.label!r}; {_instead(path, schema.label, found, schema)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
-        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}")
+        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}{nearest(missing, found)}")
     unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
     if unknown:
         raise TableError(
@@ -242,8 +262,18 @@ def check_columns(
         )
 
 
-def read_labels(path: Path, column: pd.Series, name: str) -> Values:
-    """The labels as numbers."""
+def _instead(path: Path, name: str | None, found: Sequence[str], schema: TableSchema) -> str:
+    """What a header holds where a column is missed: other columns, one line that is not divided, or cells."""
+    sep = schema.format.sep
+    other = next((one for one in SEPARATORS if one != sep and len(found) == 1 and one in found[0]), None)
+    if other is not None and path.suffix != ".parquet":
+        word = "tab" if other == "\t" else other
+        return f"the separator looks like {word!r}; say `reader: {{sep: {word!r}}}` in the schema"
+    return f"its columns are {named(found)}{nearest(name or '', found)}"
+
+
+def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:
+    """The labels as numbers; NaN for a missing one, where one may be."""
     if not holds_numbers(column):
         raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
     try:
@@ -252,7 +282,7 @@ def read_labels(path: Path, column: pd.Series, name: str) -> Values:
         raise TableError(
             f"{path}: label column {name!r} holds cells that are not numbers of double precision"
         ) from None
-    n_bad = int((~np.isfinite(labels)).sum())
+    n_bad = int((~np.isfinite(labels) & ~(may_miss & column.isna().to_numpy())).sum())
     if n_bad:
         raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
     return labels

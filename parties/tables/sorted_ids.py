@@ -151,11 +151,11 @@ def _ascending(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    runs = []
+    # One spool for all of them: each would keep a piece in memory.
+    runs, spool = [], ArraySpool()
     for texts, numbers in sorted_pieces:
-        writer = _Writer()
-        writer.put(texts, numbers)
-        runs.append(_Run(*writer.close(), texts[::STEP].to_pylist()))
+        offsets, letters, own_rows = (spool.view(spool.put(array)) for array in (*_parts(texts), numbers))
+        runs.append(_Run(StoredIds(offsets, letters), own_rows, texts[::STEP].to_pylist()))
     if not runs:
         return
     noted, every = sorted(text for run in runs for text in run.noted), WINDOW_ROWS // STEP
@@ -184,15 +184,20 @@ class _Writer:
         """Keep some texts."""
         if not len(texts):
             return
-        _, offsets, letters = texts.buffers()
-        places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        self._offsets.put(self._end + places[1:] - places[0])
-        if letters is not None:
-            self._letters.put(np.frombuffer(letters, np.uint8)[places[0] : places[-1]])
+        offsets, letters = _parts(texts)
+        self._offsets.put(self._end + offsets[1:])
+        self._letters.put(letters)
         self._rows.put(rows.astype(np.int64, copy=False))
-        self._end += int(places[-1] - places[0])
+        self._end += len(letters)
 
     def close(self) -> tuple[StoredIds, SpooledArray]:
         """Everything that was put."""
         offsets, letters = self._offsets.joined(np.dtype(np.int64)), self._letters.joined(np.dtype(np.uint8))
         return StoredIds(offsets, letters), self._rows.joined(np.dtype(np.int64))
+
+
+def _parts(texts: pa.LargeStringArray) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Where texts begin and end, and their letters."""
+    _, offsets, letters = texts.buffers()
+    places = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return places - places[0], np.frombuffer(letters or b"", np.uint8)[places[0] : places[-1]]

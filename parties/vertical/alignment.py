@@ -45,10 +45,21 @@ class Aligned:
     table : PartyTable
     orders : dict of str to ndarray of int64
         By peer, the order in which ranks travel; empty if that is the order of the table.
+    held_out : PartyTable, optional
+        Records that are not in `table`, to score the model on.
     """
 
     table: PartyTable
     orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    held_out: PartyTable | None = None
+
+    def without(self, rows: NDArray[np.int64]) -> Aligned:
+        """Hold these rows out."""
+        is_kept = np.ones(self.table.n_rows, np.bool_)
+        is_kept[rows] = False
+        places = np.cumsum(is_kept) - 1
+        orders = {peer: places[order[is_kept[order]]] for peer, order in self.orders.items()}
+        return Aligned(self.table.take(np.flatnonzero(is_kept)), orders, self.table.take(rows))
 
 
 @dataclass(frozen=True, slots=True)

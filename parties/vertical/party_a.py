@@ -21,6 +21,7 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
+from parties.vertical.held_out_score import score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -43,6 +44,7 @@ def train_jointly(
     Notes
     -----
     Privacy: sends no label, gradient or leaf; the split ranks say which thresholds trees use: these depend on labels.
+    Where peers answer with cells, none are sent, and nothing that a peer reads depends on labels.
     """
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
@@ -54,7 +56,7 @@ def train_jointly(
         if job.journal is not None:
             job.journal.note_tests(tests)
         phase.enter("having split ranks resolved")
-        routers = _have_resolved(channels, tests, receipts)
+        routers = _have_resolved(job, channels, tests, receipts)
         phase.enter("saving the model")
         guarantees = {
             peer: with_tests(receipt.guarantee, len(tests[peer].ranks))
@@ -70,9 +72,12 @@ def train_jointly(
             guarantees=guarantees,
             routers=routers,
             history=trained.history,
-            fit=fit,
+            fits=() if fit is None else (fit,),
             choice=trained.choice,
         )
+        if job.held_out is not None:
+            phase.enter("scoring held-out records")
+            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -99,7 +104,7 @@ def _grow(
 
         return train(
             columns,
-            job.labels,
+            job.labels if job.noised_labels is None else job.noised_labels,
             job.weights,
             loss=job.loss,
             parameters=job.parameters,
@@ -110,6 +115,7 @@ def _grow(
             left_open=job.left_open,
             seed=job.seed,
             on_round=on_round,
+            leaf_labels=None if job.noised_labels is None else job.labels,
         )
 
 
@@ -122,7 +128,7 @@ def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_
     with conversation([channel]) as phase:
         receipts = _agree_and_collect(job, [channel], phase, progress)
         phase.enter("having split ranks resolved")
-        _have_resolved([channel], {channel.peer: job.journal.tests(channel.peer)}, receipts)
+        _have_resolved(job, [channel], {channel.peer: job.journal.tests(channel.peer)}, receipts)
         phase.enter("telling the others that the model is saved")
         _conclude(job, [channel])
 
@@ -143,23 +149,31 @@ def _agree_and_collect(
         receipts[peer].names = hello.names
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)
+    for receipt in receipts.values():
+        _check_grid(receipt, by_cells=job.by_cells)
     return receipts
 
 
 def _have_resolved(
-    channels: Sequence[Channel], tests: Mapping[str, ListedTests], receipts: Mapping[str, Receipt]
+    job: ActiveJob, channels: Sequence[Channel], tests: Mapping[str, ListedTests], receipts: Mapping[str, Receipt]
 ) -> dict[str, Router]:
-    """Send every peer the tests on its columns; returns what answers them, of the peers that share it."""
-    for channel in channels:
+    """What answers the tests on every peer's columns, or its cells, of the peers that share it.
+
+    Sends every peer these tests; or nothing where it answers with cells, and has said in its offer what that takes.
+    """
+    for channel in channels if not job.by_cells else ():
         wanted = tests[channel.peer]
         channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
     routers = {}
     for channel in channels:
-        thresholds = expect(channel, Thresholds)
-        if thresholds.router is not None:
-            n_offered, n_tests = len(receipts[channel.peer].columns), len(tests[channel.peer].ranks)
-            _check_counts(channel.peer, thresholds.router, n_offered=n_offered, n_tests=n_tests)
-            routers[channel.peer] = _shared_router(channel.peer, thresholds.router)
+        receipt = receipts[channel.peer]
+        assert receipt.offer is not None
+        document = receipt.offer.router if job.by_cells else expect(channel, Thresholds).router
+        if document is not None:
+            n_tests = sum(len(cuts) + 1 for one in receipt.offer.columns if (cuts := one.cuts) is not None)
+            n_tests += len(tests[channel.peer].ranks)
+            _check_counts(channel.peer, document, n_offered=len(receipt.columns), n_tests=n_tests)
+            routers[channel.peer] = _shared_router(channel.peer, document)
     return routers
 
 
@@ -188,6 +202,18 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
         return on_round(report)
 
     return watch
+
+
+def _check_grid(receipt: Receipt, *, by_cells: bool) -> None:
+    """Refuse an offer with the cuts of a grid where none was agreed on, without them where one was, or out of range."""
+    assert receipt.offer is not None
+    for one in receipt.offer.columns:
+        if (one.cuts is not None) is not by_cells or (one.cuts and one.cuts[-1] >= one.n_ranks - 1):
+            raise UnexpectedMessage(
+                f"{receipt.peer} offered a column of {one.n_ranks} ranks with "
+                f"{'no cuts' if one.cuts is None else 'other cuts'} than `answers: {'cells' if by_cells else 'tests'}` "
+                "allows. Nothing was asked"
+            )
 
 
 def _check_number(tests: Mapping[str, ListedTests]) -> None:

@@ -7,7 +7,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism, desensitize
@@ -22,14 +21,8 @@ from parties.session.heartbeats import heartbeats, with_heartbeats
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column
-from parties.vertical.prediction_server import (
-    AnswerableRecords,
-    Answerer,
-    ReleaseRecords,
-    Tally,
-    answer_session,
-    prediction_hello,
-)
+from parties.vertical.agreed_grid import agree_grid
+from parties.vertical.prediction_server import Answerer, Tally, answer_until_done
 from parties.vertical.rank_sender import RankWindow, send_ranks
 from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
@@ -43,12 +36,7 @@ ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
 
 
 def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
-    """Refuse to release: the job has no account.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Raise `ParameterError`: the job has no account."""
     raise ParameterError("this job has no account to release from. Nothing was released")
 
 
@@ -71,8 +59,7 @@ class PassiveJob:
     share_thresholds : bool
         Whether the active party may have the thresholds and the public encoding, and so score alone.
     share_codes : bool
-        Whether the active party may know which codes of the mapped domain the ranks stand for, as it needs to learn
-        through the noise: a function of the release.
+        Whether the active party may know which codes of the mapped domain the ranks stand for.
     bounds_are_public : bool
         False if the schema's bounds were taken from the data; the guarantee then says so.
     alignment : str
@@ -80,16 +67,21 @@ class PassiveJob:
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the rows.
     release : callable
-        Called when both sides have agreed: makes the release, on an account or, as `drawn_from` does, in a simulation.
-        By default a job only greets.
+        Makes the release once both sides have agreed; by default a job only greets.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
         What was agreed that the active party does.
     resolved : ResolvedTests
         Which split tests were resolved before.
+    n_cells : int, optional
+        Cells of a column that records are answered with, at most; None to resolve and answer split tests instead.
     allow_routed : bool
         Whether split tests about new records may be answered from exact values.
+    held_out_share : float
+        Share of the common records that is held out of the release.
+    held_out : callable, optional
+        Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
     redraws : bool
         Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
@@ -110,7 +102,10 @@ class PassiveJob:
     has_label: bool = False
     agreed: Terms = field(default_factory=Terms)
     resolved: ResolvedTests = field(default_factory=ResolvedTests)
+    n_cells: int | None = None
     allow_routed: bool = True
+    held_out_share: float = 0.0
+    held_out: Callable[[Router], Answerer] | None = None
     redraws: bool = False
 
     @property
@@ -129,19 +124,22 @@ class PassiveJob:
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
             is_secure=self.rng.is_secure,
             bounds_are_public=self.bounds_are_public,
-            not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws),
+            not_protected=exposed(allow_routed=self.allow_routed, redraws=self.redraws, n_cells=self.n_cells),
         )
 
     def hello(self, task: Task = Task.TRAIN) -> Hello:
         """The greeting for the active party."""
         settings = [mechanism.settings for mechanism in self.mechanisms]
+        names = offered_names(self.mechanisms, opaque_names=self.opaque_names)
         plan = Terms(
-            columns=len(self.mechanisms),
+            columns=len(names),
             mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
             law=", ".join(sorted({one.law.value for one in settings})) or None,
             epsilon=max((float(one.epsilon) for one in settings), default=None),
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
+            held_out=self.held_out_share,
+            by_cells=self.n_cells is not None,
         )
         return Hello(
             role=Role.PASSIVE,
@@ -153,7 +151,7 @@ class PassiveJob:
             has_label=self.has_label,
             plan=plan,
             agreed=self.agreed,
-            names=offered_names(self.mechanisms, opaque_names=self.opaque_names),
+            names=names,
         )
 
 
@@ -168,11 +166,14 @@ class PassiveShare:
         Of the training release, with the number of split tests that new records are asked.
     n_clipped : dict of str to int
         Per column, values outside the public bounds that were moved to them.
+    held_out : Tally
+        Answers about held-out records.
     """
 
     router: Router
     guarantee: Guarantee
     n_clipped: dict[str, int] = field(default_factory=dict)
+    held_out: Tally = field(default_factory=Tally)
 
 
 def train(
@@ -188,7 +189,7 @@ def train(
     -----
     Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's, for this
     release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
-    that come back say which thresholds the trees use.
+    that come back say which thresholds the trees use, which depends on labels; with cells, nothing comes back.
     """
     progress = with_heartbeats([channel], progress)
     with conversation([channel]) as phase, closing(ArraySpool()) as spool:
@@ -211,9 +212,15 @@ def train(
             progress("desensitizing", column.number + 1, len(job.mechanisms))
         guarantee = job.guarantee()
         phase.enter("sending ranks")
+        cuts, router = None, None
+        if job.n_cells is not None:
+            book, n_cells, share_codes = job.resolved, job.n_cells, job.share_codes
+            cuts, tests = agree_grid(columns, job.mechanisms, book, n_cells=n_cells, share_codes=share_codes)
+            router = Router(job.mechanisms, tests)
+        opaque, shared = job.opaque_names, router_to_dict(router) if router and job.share_thresholds else None
         offer = make_offer(
-            job.mechanisms, columns, guarantee, opaque_names=job.opaque_names, share_codes=job.share_codes
-        )
+            job.mechanisms, columns, guarantee, opaque_names=opaque, share_codes=job.share_codes, cuts=cuts
+        ).model_copy(update={"router": shared})
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
         n_rows, window = job.n_rows, RankWindow(channel)
@@ -223,55 +230,32 @@ def train(
         window.close()
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
-        wanted = expect(channel, SplitRanks)
-        phase.enter("resolving split ranks")
-        tests = job.resolved.resolve(
-            wanted,
-            columns,
-            job.mechanisms,
-            is_secure=job.rng.is_secure,
-            most=most_tests(mine, theirs, columns),
-            agreed=job.agreed.tests,
-            peer=channel.peer,
-        )
-        router = Router(job.mechanisms, tests)
-        channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+        if router is None:
+            wanted = expect(channel, SplitRanks)
+            phase.enter("resolving split ranks")
+            most, is_secure = most_tests(mine, theirs, columns), job.rng.is_secure
+            tests = job.resolved.resolve(
+                wanted,
+                columns,
+                job.mechanisms,
+                is_secure=is_secure,
+                most=most,
+                agreed=job.agreed.tests,
+                peer=channel.peer,
+            )
+            router = Router(job.mechanisms, tests)
+            channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
         phase.enter("waiting for the model to be saved")
-        expect(channel, Done)
+        held_out = answer_until_done(None if job.held_out is None else job.held_out(router), channel)
         progress("waiting for the trees", 1, 1)
-        share = PassiveShare(router=router, guarantee=with_tests(guarantee, tests.n_tests), n_clipped=table.n_clipped)
+        guarantee = with_tests(guarantee, router.tests.n_tests)
+        share = PassiveShare(router=router, guarantee=guarantee, n_clipped=table.n_clipped, held_out=held_out)
         phase.enter("saving its share")
         save(share)
         # The run is over here; an active party that left before it could hear so asks again when it is started again.
         with suppress(PeerLost):
             channel.send(Done())
         return share
-
-
-def serve(
-    router: Router,
-    ids: pd.Index,
-    features: pd.DataFrame,
-    channel: Channel,
-    *,
-    party: str,
-    run_id: str,
-    rng: BitSource,
-    may_route: bool,
-    release: ReleaseRecords | None = None,
-    progress: Progress = no_progress,
-) -> int:
-    """Answer the active party's requests until it is done, without limits; returns the number of records answered for.
-
-    `release` makes the desensitized records; by default they are drawn anew from `rng` at every request. What leaves is
-    told in `Answerer.answer`; `may_route` says whether exact bits may.
-    """
-    records = AnswerableRecords.of(router, ids, features)
-    answerer = Answerer(router, records, release=release or _records_from(rng), may_route=may_route)
-    tally = Tally()
-    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
-    answer_session(answerer, channel, hello, tally=tally, progress=progress)
-    return tally.n_answered
 
 
 def drawn_from(rng: BitSource) -> ReleaseTable:
@@ -284,9 +268,3 @@ def drawn_from(rng: BitSource) -> ReleaseTable:
                 block[f"{c}.codes"] = desensitize(mechanism, encoded_column(block[f"{c}.exact"]), rng=bits).marked
 
     return release
-
-
-def _records_from(rng: BitSource) -> ReleaseRecords:
-    return lambda mechanisms, encoded, ids: [
-        desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
-    ]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.split_tests import feature_matrix
+from opboost.desensitize import exact
+from opboost.routing import PackedAnswers
+from opboost.split_tests import feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from parties.errors import Disagreement
 from parties.progress import Progress, no_progress
@@ -18,8 +21,10 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import conversation, greet_all
 from parties.session.heartbeats import heartbeats
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
+from protocols.transport.codec import MAX_ARRAY_BYTES
 
 # Records per request, unless a passive party takes fewer.
 BATCH_ROWS = 1 << 14
@@ -32,6 +37,22 @@ Statuses = NDArray[np.uint8]
 
 Evaluation = Callable[[Ensemble, Values], Values]
 """What is computed of records: `Ensemble.predict`, or another method that takes a feature matrix."""
+
+
+@dataclass(slots=True)
+class FinishedBatches:
+    """What is known of records while they are predicted; outlives a peer's restart, so that nothing is asked twice.
+
+    Attributes
+    ----------
+    parts : list of (ndarray, ndarray)
+        Predictions and statuses of the batches that are finished.
+    answered : dict of str to Answers
+        Of the batch that is under way, by party.
+    """
+
+    parts: list[tuple[Values, Statuses]] = field(default_factory=list)
+    answered: dict[str, Answers] = field(default_factory=dict)
 
 
 class Session:
@@ -58,6 +79,7 @@ class Session:
         desensitized: bool,
         progress: Progress = no_progress,
         evaluate: Evaluation = Ensemble.predict,
+        finished: FinishedBatches | None = None,
     ) -> tuple[Values, Statuses]:
         """Predict records with the answers of the passive parties, one round trip per batch.
 
@@ -70,6 +92,8 @@ class Session:
             Whether the passive parties are to desensitize the records before they answer.
         evaluate : callable
             What is computed in place of predictions.
+        finished : FinishedBatches, optional
+            Of an earlier session about the same records.
 
         Returns
         -------
@@ -77,13 +101,20 @@ class Session:
             NaN where a passive party did not answer.
         status : ndarray of uint8, shape (n_rows,)
         """
-        parts = []
-        for start in range(0, max(1, len(ids)), self._batch_rows):
-            batch = slice(start, start + self._batch_rows)
+        known = finished or FinishedBatches()
+        start = sum(len(status) for _, status in known.parts)
+        while start < len(ids) or not known.parts:
+            # Of a batch that is under way, as many records as those who answered were asked for.
+            n_rows = next((len(answers.status) for answers in known.answered.values()), self._batch_rows)
+            batch = slice(start, start + n_rows)
             mine = {name: values[batch] for name, values in own.items()}
-            parts.append(self._predict_batch(tuple(ids[batch]), mine, evaluate, desensitized=desensitized))
-            progress("predicting", min(batch.stop, len(ids)), len(ids))
-        predictions, statuses = zip(*parts, strict=True)
+            known.parts.append(
+                self._predict_batch(tuple(ids[batch]), mine, evaluate, known.answered, desensitized=desensitized)
+            )
+            known.answered.clear()
+            start = min(batch.stop, len(ids))
+            progress("predicting", start, len(ids))
+        predictions, statuses = zip(*known.parts, strict=True)
         return np.concatenate(predictions), np.concatenate(statuses)
 
     def ask(
@@ -93,35 +124,55 @@ class Session:
 
         Returns
         -------
-        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_tests / 8))
+        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_bits / 8))
             By party; 0 where it did not answer.
         status : ndarray of uint8, shape (n_rows,)
         """
         starts = range(0, max(1, len(ids)), self._batch_rows)
-        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), desensitized=desensitized) for i in starts]
+        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), {}, desensitized=desensitized) for i in starts]
         peers = [channel.peer for channel in self._channels]
         bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
         return bits, np.concatenate([status for _, status in parts])
+
+    def check(self) -> None:
+        """Return at once if all passive parties are there; they hear that this one goes on.
+
+        Raises
+        ------
+        PeerLost, PeerAborted
+        """
+        for channel in self._channels:
+            channel.check()
 
     def heartbeats(self) -> AbstractContextManager[None]:
         """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
         return heartbeats(self._channels)
 
-    def _ask_batch(self, ids: tuple[str, ...], *, desensitized: bool) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
-        ask = Ask(ids=ids, desensitized=desensitized)
-        for channel in self._channels:
-            channel.send(ask)
+    def _ask_batch(
+        self, ids: tuple[str, ...], answered: dict[str, Answers], *, desensitized: bool
+    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+        """Ask those who have not answered yet."""
+        asked = [channel for channel in self._channels if channel.peer not in answered]
+        for channel in asked:
+            channel.send(Ask(ids=ids, desensitized=desensitized))
+        for channel in asked:
+            answered[channel.peer] = self._read_answers(channel, len(ids))
         packed, status = {}, np.zeros(len(ids), np.uint8)
-        for channel in self._channels:
-            answers = self._read_answers(channel, len(ids))
-            packed[channel.peer] = answers.bits
+        for peer, answers in answered.items():
+            packed[peer] = answers.bits
             np.maximum(status, answers.status, out=status)
         return packed, status
 
     def _predict_batch(
-        self, ids: tuple[str, ...], own: Mapping[str, Values], evaluate: Evaluation, *, desensitized: bool
+        self,
+        ids: tuple[str, ...],
+        own: Mapping[str, Values],
+        evaluate: Evaluation,
+        answered: dict[str, Answers],
+        *,
+        desensitized: bool,
     ) -> tuple[Values, Statuses]:
-        packed, status = self._ask_batch(ids, desensitized=desensitized)
+        packed, status = self._ask_batch(ids, answered, desensitized=desensitized)
         starts = range(0, max(1, len(ids)), _SCORED_ROWS)
         matrices = (self._matrix(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts)
         predictions = np.concatenate([evaluate(self._ensemble, matrix) for matrix in matrices])
@@ -131,25 +182,19 @@ class Session:
     def _matrix(
         self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
     ) -> Values:
-        answers = {
-            peer: np.unpackbits(bits[rows], axis=1, count=self._n_tests(peer)).view(np.bool_)
-            for peer, bits in packed.items()
-        }
+        answers = {peer: unpacked(self._ensemble, peer, bits[rows]) for peer, bits in packed.items()}
         mine = {name: values[rows] for name, values in own.items()}
         n_scored = min(rows.stop, n_rows) - rows.start
         return feature_matrix(self._ensemble, mine, answers, n_scored)
 
-    def _n_tests(self, peer: str) -> int:
-        return len(self._ensemble.inputs.get(peer, ()))
-
     def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
-        """One peer's answers to a batch: a bit per record and test, and what it did with each record."""
-        n_tests = self._n_tests(channel.peer)
+        """One peer's answers to a batch: bits about each record, and what it did with it."""
+        n_bits = n_answer_bits(self._ensemble, channel.peer)
         answers = expect(channel, Answers)
-        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_tests // 8)):
+        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_bits // 8)):
             raise UnexpectedMessage(
                 f"{channel.peer} answered {len(answers.status)} records in {answers.bits.shape[1]} bytes each; "
-                f"{n_rows} records with {n_tests} tests were asked for"
+                f"{n_rows} records with {n_bits} bits each were asked for"
             )
         return answers
 
@@ -157,6 +202,11 @@ class Session:
 def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
     """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
     return Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=Terms(reveal=reveal))
+
+
+def most_rows(n_tests: int) -> int:
+    """Records per request whose answers fit into a message."""
+    return min(BATCH_ROWS, MAX_ARRAY_BYTES // max(1, -(-n_tests // 8)))
 
 
 @contextmanager
@@ -200,10 +250,13 @@ def predict_jointly(
     reveal: str | None = None,
     progress: Progress = no_progress,
     evaluate: Evaluation = Ensemble.predict,
+    finished: FinishedBatches | None = None,
 ) -> tuple[Values, Statuses]:
-    """Predict records in a `session` of their own; see `Session.predict` for what is returned."""
+    """Predict records in a `session` of their own; see `Session.predict` for what is taken and returned."""
     with session(model, channels, party=party, run_id=run_id, reveal=reveal) as asking:
-        return asking.predict(ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate)
+        return asking.predict(
+            ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate, finished=finished
+        )
 
 
 def predict_locally(
@@ -222,5 +275,7 @@ def predict_locally(
             raise Disagreement(
                 f"{owner} keeps its thresholds, so A cannot score alone; predict in mode `routed` or `desensitized`"
             )
-        answers[owner] = model.routers[owner].answer(columns, rng=None)
+        router = model.routers[owner]
+        codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(columns)}
+        answers[owner] = unpacked(model.ensemble, owner, PackedAnswers(router).of(codes, len(columns)))
     return evaluate(model.ensemble, feature_matrix(model.ensemble, own, answers, len(columns)))

@@ -19,7 +19,7 @@ from parties.storage.atomic_files import replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 
 _WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}
 
@@ -50,10 +50,13 @@ def prediction_table(
 
 def score(
     folder: RunFolder, log: RunLog, model: JointModel, table: PartyTable, predictions: Values, known: Mask, mode: str
-) -> None:
-    """Compare predictions with labels, where the table holds both classes of them."""
-    if table.labels is None or not known.any() or len(np.unique(table.labels[known])) < 2:
-        return
+) -> dict[str, float]:
+    """Metrics of predictions, where the table holds labels of both classes; empty elsewhere."""
+    if table.labels is None:
+        return {}
+    known = known & np.isfinite(table.labels)
+    if not known.any() or len(np.unique(table.labels[known])) < 2:
+        return {}
     loss = model.ensemble.loss
     metrics = evaluate(loss, table.labels[known], predictions[known])
     basis = f"records scored in mode {mode}"
@@ -64,6 +67,7 @@ def score(
     before = folder.read_json("metrics.json") if metrics_path.exists() else {}
     folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
     log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)
+    return metrics
 
 
 def write_predictions(predictions: pd.DataFrame, path: Path) -> None:

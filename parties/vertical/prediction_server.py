@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,9 @@ from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.vertical.rate_limits import Allowance
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Abort, Answers, Ask, Done, Hello, RecordStatus, Role, Task, Terms
-from protocols.transport.channel import Channel, aborted
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
+from protocols.transport.channel import Channel, aborted, receive_any
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
 ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
@@ -54,7 +55,12 @@ class AnswerableRecords:
         DataError
             If a column is absent or a cell does not fit the schema.
         """
-        return cls(ids, tuple(router.encode(features)))
+        columns, bits = tuple(router.encode(features)), None
+        if router.tests.by_cells:
+            # A few bytes per record, however many models ask for them.
+            codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in columns}
+            bits = PackedAnswers(router).of(codes, len(ids))
+        return cls(ids, columns, bits)
 
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
         """All of them; a table that does not fit into memory has those of these ids alone."""
@@ -93,7 +99,7 @@ class Tally:
     modes: set[str] = field(default_factory=set)
     began: float | None = None
 
-    def count(self, ask: Ask, answers: Answers, n_tests: int) -> None:
+    def count(self, ask: Ask, answers: Answers, n_bits: int) -> None:
         """Note a request and its answers."""
         n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
         self.n_requests += 1
@@ -101,8 +107,20 @@ class Tally:
         self.n_answered += n_answered
         self.n_unknown += n_unknown
         self.n_refused += sum(refused)
-        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_tests
+        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
         self.modes.add("desensitized" if ask.desensitized else "routed")
+
+
+def releases_nothing(
+    mechanisms: Sequence[ColumnMechanism], columns: Sequence[EncodedColumn], ids: pd.Index
+) -> NoReturn:
+    """Refuse to desensitize records.
+
+    Raises
+    ------
+    UnexpectedMessage
+    """
+    raise UnexpectedMessage("desensitized records were asked for where exact answers were due. Nothing was released")
 
 
 class Answerer:
@@ -113,13 +131,15 @@ class Answerer:
     router : Router
     records : RecordSource
     release : callable
-        Makes the desensitized records.
+        Makes the desensitized records; by default they are refused.
     may_route : bool
         Whether exact bits may leave.
     allowance : Allowance, optional
         How many records may be asked for, and how many exact bits may leave.
     max_rows : int, optional
         Records per request; by default as many as one message can answer.
+    trained : callable, optional
+        Which of a table's records were released for training: those get no exact bits.
     """
 
     def __init__(
@@ -127,24 +147,26 @@ class Answerer:
         router: Router,
         records: RecordSource,
         *,
-        release: ReleaseRecords,
+        release: ReleaseRecords = releases_nothing,
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
+        trained: Callable[[pd.Index], Mask] | None = None,
     ) -> None:
         self.records: RecordSource = records
+        self._trained = trained
         self._packed = PackedAnswers(router)
         # More than a message holds could not be answered, and would only cost memory.
-        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_tests // 8))
+        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)
         self._release = release
         self._may_route = may_route
         self._allowance = allowance
 
     @property
-    def n_tests(self) -> int:
+    def n_bits(self) -> int:
         """Bits per answered record."""
-        return self._packed.n_tests
+        return self._packed.n_bits
 
     def answer(self, ask: Ask) -> Answers:
         """The answers to a request; what the owner refuses has a status that says so, and no bits.
@@ -158,7 +180,8 @@ class Answerer:
         -----
         Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
         release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
-        on which side of each used threshold a record lies, without any differential privacy. A refusal tells no bits,
+        on which side of each used threshold, or in which cell of the agreed grid, a record lies, without any
+        differential privacy. A refusal tells no bits,
         and only the one by the daily limit tells that the record is known.
         """
         n_rows = len(ask.ids)
@@ -170,7 +193,11 @@ class Answerer:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
         records = self.records.about(ask.ids, desensitized=ask.desensitized)
         rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
-        status = self._status(rows >= 0, is_routed=not ask.desensitized)
+        is_trained = np.zeros(n_rows, np.bool_)
+        if self._trained is not None and not ask.desensitized:
+            is_trained = np.append(self._trained(records.ids), False)[rows]
+        status = self._status((rows >= 0) & ~is_trained, is_routed=not ask.desensitized)
+        status[is_trained & (status == RecordStatus.UNKNOWN)] = RecordStatus.REFUSED_TRAINING
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):
@@ -185,13 +212,13 @@ class Answerer:
         return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
-        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_tests // 8)), np.uint8))
+        return Answers(status=status, bits=np.zeros((len(status), -(-self.n_bits // 8)), np.uint8))
 
     def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
         """What may be done with each record, after the limits were charged for it."""
         status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
         if self._allowance is not None:
-            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_tests if is_routed else 0)
+            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_bits if is_routed else 0)
             known = np.flatnonzero(is_known[:n_taken])
             status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
             status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
@@ -225,6 +252,18 @@ def prediction_hello(
     )
 
 
+def answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
+    """Answer the active party's requests within a conversation until it is done; without an answerer, none."""
+    tally = Tally()
+    while not isinstance(message := receive_any([channel])[1], Done):
+        if answerer is None or not isinstance(message, Ask):
+            raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
+        answers = answerer.answer(message)
+        channel.send(answers)
+        tally.count(message, answers, answerer.n_bits)
+    return tally
+
+
 def answer_session(
     answerer: Answerer,
     channel: Channel,
@@ -250,7 +289,7 @@ def answer_session(
                     with around():
                         answers = answerer.answer(ask)
                         channel.send(answers)
-                        tally.count(ask, answers, answerer.n_tests)
+                        tally.count(ask, answers, answerer.n_bits)
                     progress("answering", tally.n_answered, tally.n_answered)
                 case Done():
                     return

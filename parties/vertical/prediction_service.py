@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -144,13 +144,21 @@ def serve_sessions(
 
     One line of the log per conversation. Why none could begin is told once, and again when the reason changes.
     """
-    totals, pause_s, told = Totals(), PAUSE_S, ""
+    totals, tally, pause_s, told = Totals(), Tally(), PAUSE_S, ""
 
     @contextmanager
     def request() -> Iterator[None]:
         with signals.shielded():
             answerer.records = file.refresh()
+            before = replace(tally)
             yield
+            log.measure(
+                requests=1,
+                records=tally.n_asked - before.n_asked,
+                answered=tally.n_answered - before.n_answered,
+                refused=tally.n_refused - before.n_refused,
+                routed_bits=tally.n_routed_bits - before.n_routed_bits,
+            )
 
     with suppress(Stopped):
         while True:
@@ -160,10 +168,11 @@ def serve_sessions(
                 ending = "done"
             except (OpBoostError, PartyError, ProtocolError) as error:
                 ending = str(error)
+                log.measure(errors=1)
             finally:
                 if tally.began is not None:
                     totals.add(tally)
-                    _log_session(log, totals.n_sessions, tally, answerer.n_tests, ending)
+                    _log_session(log, totals.n_sessions, tally, answerer.n_bits, ending)
             if tally.began is not None:
                 pause_s, told = PAUSE_S, ""
             elif ending != told:
@@ -178,21 +187,21 @@ def serve_sessions(
     return totals
 
 
-def _log_session(log: RunLog, number: int, tally: Tally, n_tests: int, ending: str) -> None:
+def _log_session(log: RunLog, number: int, tally: Tally, n_bits: int, ending: str) -> None:
     assert tally.began is not None
     seconds = round(time.monotonic() - tally.began, 3)
     modes = " and ".join(sorted(tally.modes)) or "nothing asked"
     log.step(
         "session",
         f"session {number}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
-        f"answered with {n_tests} tests each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
+        f"answered with {n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
         f"{tally.n_routed_bits} routed bits, {seconds:g} s; {ending}",
         requests=tally.n_requests,
         records=tally.n_asked,
         answered=tally.n_answered,
         unknown=tally.n_unknown,
         refused=tally.n_refused,
-        tests=n_tests,
+        bits_each=n_bits,
         routed_bits=tally.n_routed_bits,
         session_seconds=seconds,
     )

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +25,18 @@ from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
 from parties.ledger.ledger_lines import digest_of
+from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
-from parties.tables.blocks import EncodedTable, encode_table
-from parties.tables.parquet import check_column, encode_column
+from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
+from parties.tables.misfits import showing_misfits
+from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
-from parties.tables.record_ids import each_id
+from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
+from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_held_out, own_records
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -53,6 +57,7 @@ class PreparedActive:
     aligner : Aligner
     loss : Loss
     parameters : BoostingParameters
+    label_noise : LabelNoise or None
     """
 
     run: ActiveRun
@@ -62,12 +67,12 @@ class PreparedActive:
     aligner: Aligner
     loss: Loss
     parameters: BoostingParameters
+    label_noise: LabelNoise | None = None
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
         """The training job on the aligned records; before they are found, one for greetings."""
         is_ready = aligned is not None or not self.aligner.is_needed
-        aligned = aligned or Aligned(self.table)
-        table, run = aligned.table, self.run
+        table, run = (aligned := aligned or Aligned(self.table)).table, self.run
         assert table.labels is not None
         seed = run.model.seed if journal is None else journal.seed
         return ActiveJob(
@@ -81,9 +86,12 @@ class PreparedActive:
             parameters=self.parameters,
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            held_out_share=run.held_out,
+            held_out=None if aligned.held_out is None else own_records(aligned.held_out, self.schema),
             engine=run.model.engine,
             correct_noise=run.correct_noise,
             left_open=run.model.left_open,
+            by_cells=run.answers == "cells",
             seed=seed,
             alignment=self.aligner.words,
             orders=aligned.orders,
@@ -92,9 +100,9 @@ class PreparedActive:
         )
 
     @property
-    def n_rows(self) -> int:
-        """Records of this party."""
-        return self.table.n_rows
+    def n_trained(self) -> int:
+        """Records to train on, where all of this party's are common."""
+        return self.table.n_rows - n_held_out(self.run.held_out, self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -119,7 +127,13 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
-        return self.job(aligned, journal)
+        rows = choose_active(self.job(aligned, journal), channels, place, are_met=self.aligner.is_needed)
+        aligned = aligned if rows is None else aligned.without(rows)
+        job = self.job(aligned, journal)
+        if self.label_noise is None:
+            return job
+        noised = self.label_noise.draw(job.labels, aligned.table.ids, run_id=job.run_id, peers=hellos, to=place.folder)
+        return replace(job, noised_labels=noised)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records the run is about, or refuse to take up a run on others.
@@ -127,7 +141,7 @@ class PreparedActive:
         Refuses too few of them to hold some out.
         """
         table = aligned.table
-        self.run.model.validation(table.n_rows)
+        self.run.model.validation(table.n_rows - n_held_out(self.run.held_out, table.n_rows))
         common = list(each_id(table.ids)) if self.aligner.is_needed else None
         journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
@@ -146,8 +160,7 @@ class PreparedPassive:
     def job(self, aligned: Aligned | None = None) -> PassiveJob:
         """The same; without an account it draws for nobody."""
         is_ready = aligned is not None or not self.aligner.is_needed
-        aligned = aligned or Aligned(self.table)
-        run = self.run
+        aligned, run = aligned or Aligned(self.table), self.run
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,
@@ -162,9 +175,20 @@ class PreparedPassive:
             order=aligned.orders.get(run.active.name),
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
+            n_cells=run.n_cells,
             allow_routed=run.allow_routed,
+            held_out_share=run.held_out,
             redraws=not run.keeps,
         )
+
+    def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, Ids, RecordsOf | None]:
+        """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
+        aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
+        rows = choose_passive(self.job(aligned), channel, place, are_met=self.aligner.is_needed)
+        if rows is None:
+            return self.job(aligned), aligned.table.ids, None
+        kept = aligned.without(rows)
+        return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(rows))
 
     def named(self) -> EncodedTable:
         """The exact codes of all records, with the records' names."""
@@ -180,16 +204,18 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
-    whole = _whole_table(run, schema, ignore)
+        noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore)
+        for column in schema.columns:
+            check_column(whole.features, column, clip=False)
     assert whole.labels is not None
-    for column in schema.columns:
-        check_column(whole.features, column, clip=False)
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
-    table = _brought(whole, run)
+    table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
-        run.model.validation(table.n_rows)
+        run.model.validation(table.n_rows - n_held_out(run.held_out, table.n_rows))
     return PreparedActive(
         run=run,
         schema=schema,
@@ -198,21 +224,22 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         aligner=Aligner.of(run, schema),
         loss=loss,
         parameters=parameters,
+        label_noise=noise,
     )
 
 
-def prepare_passive(run: PassiveRun, path: Path) -> PreparedPassive:
-    """The same of a passive party."""
+def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> PreparedPassive:
+    """The same of a passive party; `keeps` says whether exact codes are kept beside the ledger for the next run."""
     schema, ignore = read_schema(run.table_schema)
     if schema.label is not None:
         raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
     with naming(path):
-        mechanisms = run.mechanisms(schema)
-        run.ledger.budget.budget(schema)
-    whole = _whole_table(run, schema, ignore)
-    cells = check_cells(whole, mechanisms)
+        mechanisms, _ = run.mechanisms(schema), run.ledger.budget.budget(schema)
+    with showing_misfits(run.data, schema):
+        whole = _whole_table(run, schema, ignore, cache=run.ledger.path.with_suffix(".encoded") if keeps else None)
+        cells = check_cells(whole, mechanisms)
     check_learnable(whole, run, schema)
-    table = _brought(whole, run)
+    table = whole if run.ids is None else select(whole, run.ids, run.data)
     return PreparedPassive(
         run=run,
         schema=schema,
@@ -228,7 +255,9 @@ def bits(run: PassiveRun) -> rng.BitSource:
     return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
-def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...]) -> PartyTable:
+def _whole_table(
+    run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
+) -> PartyTable:
     """Read a run's data file."""
     if is_folder(run.data):
         raise TableError(
@@ -236,7 +265,9 @@ def _whole_table(run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple
             "`engine: dask`; here one file is needed"
         )
     duplicates, needs_label = run.align.duplicates, run.role == "active"
-    return read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True)
+    return read_table(
+        run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True, cache=cache
+    )
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
@@ -246,14 +277,9 @@ def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: Tabl
     check_varied(table, schema, run.data)
 
 
-def _brought(whole: PartyTable, run: ActiveRun | PassiveRun) -> PartyTable:
-    """All records of a file, or those that the run file lists."""
-    return whole if run.ids is None else select(whole, run.ids, run.data)
-
-
 def _digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
-    names = [column.name for column in own]
-    digest = hashlib.sha256(json.dumps([whole.id_digest, brought.id_digest, names]).encode())
+    named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
+    digest = hashlib.sha256(json.dumps(named).encode())
     for values in (whole.labels, *(column.values for column in own)):
         digest.update(np.ascontiguousarray(values))
     return digest.hexdigest()
@@ -268,7 +294,7 @@ def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str
         If a cell does not fit its column's schema.
     """
     digest = hashlib.sha256(json.dumps([mechanism.schema.name for mechanism in mechanisms]).encode())
-    for mechanism in mechanisms:
-        for piece in exact_pieces(encode_column(whole.features, mechanism)):
+    for exact, _ in exact_columns(whole.features, mechanisms):
+        for piece in exact_pieces(encoded_column(exact)):
             digest.update(piece)
     return digest.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -95,8 +96,11 @@ class Receipt:
         return Held(offer=offer_digest(self.offer), column=len(self.columns), row=self._n_filled)
 
     def released(self) -> list[RankColumn]:
-        """The complete columns with the noise channels that they went through, where the peer shares its codes."""
-        return [replace(column, release=one) for column, one in zip(self.columns, self._releases, strict=True)]
+        """The complete columns with the noise channels that they went through, and their grid, where there are any."""
+        assert self.offer is not None
+        grids = [None if one.cuts is None else np.array(one.cuts, np.int64) for one in self.offer.columns]
+        found = zip(self.columns, self._releases, grids, strict=True)
+        return [replace(column, release=release, cuts=cuts) for column, release, cuts in found]
 
     def take(self, message: Message) -> bool:
         """Take the peer's next message; True if it completed a column.
@@ -242,16 +246,14 @@ class Receipt:
             raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
     def _take_up(self, folder: Path) -> None:
-        """Read what an earlier attempt kept, up to the first place where it cannot be relied on."""
+        """Read what an earlier attempt kept, up to where it cannot be relied on; the peer sends the rest again."""
         try:
             offer = decode([(folder / "offer").read_bytes()])
         except DecodeError:
             offer = None
         if not isinstance(offer, Offer):
-            raise RunFolderError(
-                f"{folder / 'offer'} was written by another version of this program; choose another run_id. Nothing "
-                "was sent"
-            )
+            shutil.rmtree(folder)
+            return
         self.offer = offer
         self._start_column()
         n_columns = len(offer.columns)

@@ -5,16 +5,22 @@ neither a restart nor a second process has a budget of its own. It is counted pe
 the ledger. Every routed record counts with one bit per test whenever it is asked for, a repetition too: that tells
 nothing new, but who counts only what is new must keep who was asked for. A day or a minute never begins twice: a clock
 that was put back stands still until it has caught up.
+
+The ledger holds the name of this file, which is drawn with it. Where the file is gone, or another one lies in its
+place, its counts are unknown: then the day's bits and the minute's records count as spent.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Self
 
 import numpy as np
+from Crypto.Random import get_random_bytes
 
 from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
@@ -29,7 +35,11 @@ _TABLES = (
     "PRIMARY KEY (peer, second)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS routed (peer TEXT, day INTEGER, bits INTEGER NOT NULL, "
     "PRIMARY KEY (peer, day)) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS served (peer TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID",
 )
+
+# More than any limit, and small enough to be added to.
+_ALL = 1 << 60
 
 
 class Allowance:
@@ -37,21 +47,34 @@ class Allowance:
 
     Parameters
     ----------
-    path : Path
-        The SQLite file.
+    ledger : Path
+        The ledger, which is there; the counts lie beside it.
     limits : ServeSection
     peer : str
         The active party.
     clock : callable
         Seconds since 1970, UTC.
+
+    Attributes
+    ----------
+    is_lost : bool
+        Whether there were counts before that are not there.
     """
 
-    def __init__(self, path: Path, limits: ServeSection, peer: str, *, clock: Callable[[], float] = time.time) -> None:
-        self.path = path
+    def __init__(
+        self, ledger: Path, limits: ServeSection, peer: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.path = allowance_path(ledger)
         self._limits = limits
         self._peer = peer
         self._clock = clock
-        self._database = connect(path, _TABLES)
+        self._database = connect(self.path, _TABLES)
+        self.is_lost = False
+        try:
+            self._compare_names(ledger)
+        except BaseException:
+            self._database.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +109,28 @@ class Allowance:
         """By how much the clock is behind the last request; until it has caught up, no limit is renewed."""
         with reporting(self.path):
             return max(0, self._latest() - int(self._clock()))
+
+    def _compare_names(self, ledger: Path) -> None:
+        """Count everything as spent if this is not the file that the ledger knows."""
+        with closing(connect(ledger, _TABLES[-1:])) as known, reporting(self.path):
+            with transaction(self._database):
+                mine, expected = self._name_in(self._database), self._name_in(known)
+                self.is_lost = expected not in (None, mine)
+                if mine is None:
+                    mine = get_random_bytes(16).hex()
+                    self._database.execute("INSERT INTO served VALUES (?, ?)", (self._peer, mine))
+                if self.is_lost:
+                    now = self._now()
+                    self._database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, ?)", (self._peer, now, _ALL))
+                    day = (self._peer, now // DAY_S, _ALL)
+                    self._database.execute("INSERT OR REPLACE INTO routed VALUES (?, ?, ?)", day)
+            # Afterwards: a crash in between counts everything as spent once more.
+            if mine != expected:
+                known.execute("INSERT OR REPLACE INTO served VALUES (?, ?)", (self._peer, mine))
+
+    def _name_in(self, database: sqlite3.Connection) -> str | None:
+        found = database.execute("SELECT name FROM served WHERE peer = ?", (self._peer,)).fetchone()
+        return None if found is None else str(found[0])
 
     def _now(self) -> int:
         now = max(int(self._clock()), self._latest())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
+import numpy as np
 import pandas as pd
 
+from opboost.arrays import Mask
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
@@ -18,13 +20,35 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.tables.blocks import EncodedTable
+from parties.tables.blocks import EncodedTable, record_keys, record_names
+from parties.tables.key_sets import is_member
 from parties.tables.record_ids import Ids
 from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.preparation import bits
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Task
+
+
+class TrainingRecords:
+    """Which records were released for training to the active party of an account, in any run on its ledger."""
+
+    def __init__(self, account: Account) -> None:
+        self._ledger, self._peer = account.ledger, account.occasion.peer
+        self._found: tuple[pd.Index | None, float, Mask] = (None, 0.0, np.zeros(0, np.bool_))
+
+    def among(self, ids: pd.Index) -> Mask:
+        """Which of a table's records these are; looked up again where the table or the ledger has changed."""
+        # Written after every line, by whichever process.
+        changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
+        if self._found[0] is not ids or self._found[1] != changed_at:
+            self._ledger.refresh()
+            keys = record_keys(record_names(ids))
+            order, is_found = np.argsort(keys), np.zeros(len(keys), np.bool_)
+            for members in self._ledger.trained(self._peer):
+                is_found[order] |= is_member(keys[order], members)
+            self._found = ids, changed_at, is_found
+        return self._found[2]
 
 
 @contextmanager
@@ -44,14 +68,7 @@ def answerer_of(
 
     With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
     """
-    limits = run.serve
-    with ExitStack() as stack:
-        account = stack.enter_context(account_of(run, schema, Task.PREDICT))
-        allowance = None
-        if limits.has_limits:
-            allowance = stack.enter_context(Allowance(allowance_path(run.ledger.path), limits, run.active.name))
-            if behind_s := allowance.seconds_behind():
-                log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
+    with account_of(run, schema, Task.PREDICT) as account, allowance_of(run, log) as allowance:
         yield Answerer(
             router,
             records,
@@ -59,7 +76,22 @@ def answerer_of(
             may_route=run.allow_routed,
             allowance=allowance,
             max_rows=run.serve.batch_rows,
+            trained=None if run.routed.training_records else TrainingRecords(account).among,
         )
+
+
+@contextmanager
+def allowance_of(run: PassiveRun, log: RunLog) -> Iterator[Allowance | None]:
+    """How much the run's active party may ask for; None without limits."""
+    if not run.serve.has_limits:
+        yield None
+        return
+    with Allowance(run.ledger.path, run.serve, run.active.name) as allowance:
+        if allowance.is_lost:
+            log.step("limits", f"{allowance.path.name} was removed: no routed bits are left for today (UTC)")
+        if behind_s := allowance.seconds_behind():
+            log.step("clock", f"the clock is {behind_s} s behind the last request: until then no limit is renewed")
+        yield allowance
 
 
 def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunLog, *, run: Run = here) -> ReleaseTable:

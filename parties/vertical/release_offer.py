@@ -119,8 +119,9 @@ def make_offer(
     *,
     opaque_names: bool,
     share_codes: bool = False,
+    cuts: Sequence[Sequence[int]] | None = None,
 ) -> Offer:
-    """What is about to be released, column by column, and what that promises."""
+    """What is about to be released, column by column, and what that promises; with the cuts of an agreed grid."""
     promises = {promise.column: promise for promise in guarantee.columns}
     codes = codes_that_occur(mechanisms, [(column.source, column.table) for column in columns], are_shared=share_codes)
     offered = tuple(
@@ -133,13 +134,13 @@ def make_offer(
             law=promises[column.source].law,
             epsilon=promises[column.source].epsilon,
             codes=occurring,
+            cuts=None if cuts is None else tuple(cuts[i]),
         )
-        for name, column, occurring in zip(
-            offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True
+        for i, (name, column, occurring) in enumerate(
+            zip(offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True)
         )
     )
-    public = _without_names(guarantee) if opaque_names else guarantee
-    return Offer(columns=offered, guarantee=public.to_dict())
+    return Offer(columns=offered, guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict())
 
 
 def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:
@@ -199,10 +200,10 @@ def first_row(held: Held | None, column: int, n_rows: int) -> int:
     return n_rows if column < held.column else held.row
 
 
-def _without_names(guarantee: Guarantee) -> Guarantee:
+def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
     """The guarantee as the other side may read it: a unit tells the width of the bounds, so its words stay here."""
     columns = (
-        replace(promise, column=f"column {i}", unit="one step of the column")
+        replace(promise, column=f"column {i}" if opaque_names else promise.column, unit="one step of the column")
         for i, promise in enumerate(guarantee.columns)
     )
     return replace(guarantee, columns=tuple(columns))

@@ -4,7 +4,8 @@ Every test that is resolved tells something about the scale of a column: with al
 desensitized values themselves are known, rather than their order. So the active party says at the greeting how many
 tests its model makes at most, and a run file may say how many were agreed on. The ledger has every test that was
 resolved. A run's attempts count together against its model's tests; all runs that release the same columns under the
-same mechanisms count together against the number that was agreed on. The same test counts once.
+same mechanisms count together against the number that was agreed on or, without one, what the model of the run at hand
+makes. The same test counts once.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ResolvedTests:
         most : int
             Tests of this run.
         agreed : int, optional
-            Tests on these columns in all runs.
+            Tests on these columns in all runs; without it, no more than of this run.
         peer : str
 
         Raises
@@ -90,8 +91,8 @@ class ResolvedTests:
             before = self.ledger.tests(self.occasion.peer, self.occasion.run_id)
             _check_count(len(before | asked), most, peer, of_run)
             ever = {test for test in self.ledger.tests(self.occasion.peer) if test[0] in families.values()}
-            if agreed is not None:
-                _check_count(len(ever | asked), agreed, peer, "of these columns in all runs; `agreed.tests` allows")
+            of_release = "of these columns in all runs; `agreed.tests` or, where it is not set, this run's model allows"
+            _check_count(len(ever | asked), most if agreed is None else agreed, peer, of_release)
             if new := sorted(asked - before, key=str):
                 self.ledger.note_tests(new, self.occasion)
         return tests

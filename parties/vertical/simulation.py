@@ -6,6 +6,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+import pandas as pd
+
+from opboost.desensitize import desensitize
+from opboost.rng import BitSource
+from opboost.routing import Router
+from parties.progress import Progress, no_progress
+from parties.vertical.prediction_server import (
+    AnswerableRecords,
+    Answerer,
+    ReleaseRecords,
+    Tally,
+    answer_session,
+    prediction_hello,
+)
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
@@ -64,3 +78,33 @@ def _join(channels: Sequence[Channel], threads: Sequence[threading.Thread]) -> N
         channel.close()
     for thread in threads:
         thread.join()
+
+
+def serve(
+    router: Router,
+    ids: pd.Index,
+    features: pd.DataFrame,
+    channel: Channel,
+    *,
+    party: str,
+    run_id: str,
+    rng: BitSource,
+    may_route: bool,
+    progress: Progress = no_progress,
+) -> int:
+    """Answer the active party's requests until it is done, without limits; returns the number of records answered for.
+
+    Desensitized records are drawn anew from `rng` at every request; `may_route` says whether exact bits may leave.
+    """
+    records = AnswerableRecords.of(router, ids, features)
+    answerer = Answerer(router, records, release=_records_from(rng), may_route=may_route)
+    tally = Tally()
+    hello = prediction_hello(party, run_id, max_rows=answerer.max_rows)
+    answer_session(answerer, channel, hello, tally=tally, progress=progress)
+    return tally.n_answered
+
+
+def _records_from(rng: BitSource) -> ReleaseRecords:
+    return lambda mechanisms, encoded, ids: [
+        desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
+    ]

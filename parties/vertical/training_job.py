@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
@@ -23,12 +24,23 @@ from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Hello, Role, Task, Terms
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOutRecords:
+    """Records outside the training table: ids, the active party's columns by name, and labels."""
+
+    ids: pd.Index
+    own: Mapping[str, Values]
+    labels: Values
+
+
 class Grower(Protocol):
     """Grows trees where the active party's rows lie, from the passive parties' columns alone."""
 
     @property
     def n_rows(self) -> int: ...
-    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees: ...
+    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees:
+        """The trees; of own columns alone where none was received."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +55,18 @@ class ActiveJob:
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
         Like the rows of `own`, empty where `grow` has them.
+    noised_labels : ndarray of float64, shape (n_rows,), optional
+        Labels that decide on everything but the leaves, and so on everything that peers see.
     loss : Loss
     parameters : BoostingParameters
     constraints : ColumnConstraints
         On own columns and on passive parties', by the names that these go by.
     validation : ValidationPlan, optional
-        Rows to hold out of training.
+        Rows to stop early by.
+    held_out_share : float
+        Share of the common records that is held out of training.
+    held_out : HeldOutRecords, optional
+        These records, once they are chosen; they are not among `n_rows`.
     engine : {"native", "xgboost"}
         What grows the trees.
     grow : Grower, optional
@@ -57,6 +75,8 @@ class ActiveJob:
         Whether to learn through the noise of columns whose owner shares the released codes.
     left_open : frozenset of str
         Names of the parameters that nobody chose, which may be set as suits noise.
+    by_cells : bool
+        Whether passive parties answer with cells of a grid that they offer, in place of split tests.
     seed : int or None
         For row and column sampling.
     alignment : str
@@ -81,12 +101,16 @@ class ActiveJob:
     weights: Values
     loss: Loss
     parameters: BoostingParameters
+    noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
+    held_out_share: float = 0.0
+    held_out: HeldOutRecords | None = None
     engine: Engine = "native"
     grow: Grower | None = None
     correct_noise: bool = True
     left_open: frozenset[str] = frozenset()
+    by_cells: bool = False
     seed: int | None = None
     alignment: str = "prealigned"
     orders: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
@@ -103,6 +127,8 @@ class ActiveJob:
     @property
     def most_tests(self) -> int:
         """How many split tests the model can ask a party for."""
+        if self.by_cells:
+            return 0
         either = self.parameters, calmed(self.parameters, self.left_open)
         n_splits = max(one.n_estimators * one.max_splits for one in either)
         return min(n_splits * self.loss.n_outputs, MAX_TESTS)
@@ -122,7 +148,9 @@ class ActiveJob:
             n_rows=self.n_rows,
             alignment=self.alignment,
             has_label=True,
-            plan=Terms(objective=self.loss.name, tests=self.most_tests),
+            plan=Terms(
+                objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share, by_cells=self.by_cells
+            ),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,
         )

@@ -6,6 +6,7 @@ Constants go through the same code that the run goes through later, and what com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,11 +15,17 @@ from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
+from opboost.trees.kernels.division import divide_rows
 from opboost.trees.losses import Loss
 from opboost.vertical import Column, OwnColumn, RankColumn, train
 
 # Enough for one split, whatever the objective's labels.
 _N_ROWS = 64
+
+
+def compiled_before() -> bool:
+    """Whether the compiled loops lie in numba's cache already, as after the first run on a machine."""
+    return any(Path(divide_rows.stats.cache_path).glob("*.divide_rows-*.nbi"))
 
 
 def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PlainValidator
+from pydantic import AfterValidator, Field, PlainValidator
 
 # Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
 MAX_COUNT = 1 << 32
@@ -19,6 +20,13 @@ MAX_COLUMNS = 1 << 16
 
 # Packed bits of which codes of a mapped domain occur: of a million points at most, and one bit to spare.
 MAX_CODE_BYTES = 125_001
+
+
+# Passive parties of a run, and one more.
+MAX_PARTIES = 1 << 10
+
+# Cuts of a column's agreed grid: the number of a cell, and that of a missing one, are a byte.
+MAX_CUTS = 254
 
 
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
@@ -49,6 +57,13 @@ def array_of(*dtypes: str, ndim: int = 1, width: int | None = None, max_rows: in
     return PlainValidator(checked)
 
 
+def ascending(cuts: tuple[int, ...]) -> tuple[int, ...]:
+    """Cuts in ascending order, no two alike."""
+    if any(low >= high for low, high in pairwise(cuts)):
+        raise ValueError("cuts must ascend")
+    return cuts
+
+
 # Characters of an `Abort`'s reason.
 MAX_REASON = 2000
 
@@ -67,6 +82,9 @@ ColumnNames = Annotated[tuple[ColumnName, ...], Field(strict=False, max_length=M
 
 
 Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
+
+
+CutRanks = Annotated[tuple[Count, ...], Field(strict=False, max_length=MAX_CUTS), AfterValidator(ascending)]
 
 
 # A privacy loss: not NaN, and infinite where there is no noise.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from protocols.messages.fields import ByteRows, Count, FlatBits, RandomBytes
+from pydantic import Field
+
+from protocols.messages.fields import MAX_PARTIES, ByteRows, Count, FlatBits, RandomBytes
 from protocols.messages.message import Message
 
 
@@ -49,3 +51,10 @@ class CommonIds(Message):
 
     kind: ClassVar[str] = "common ids"
     bits: FlatBits
+
+
+class HeldOutShares(Message):
+    """Random bytes towards the choice of the held-out records, or hashes of them (`parties.vertical.held_out`)."""
+
+    kind: ClassVar[str] = "held-out shares"
+    shares: Annotated[tuple[RandomBytes, ...], Field(strict=False, min_length=1, max_length=MAX_PARTIES)]

@@ -16,37 +16,31 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
     │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.alignment.id_proof`)
     │ ───────── IdConfirmation ────────► │
+    │ ◄──────── [HeldOutShares] ─ · · · ►│   which records are held out; then greetings and proofs about the others
     │ ◄──────────── Offer ────────────── │   columns: opaque names, number of ranks, digest, mechanism, guarantee
     │ ◄────────── RankChunk ─ · · · ──── │   per column the ranks of its desensitized codes, from where A stopped
     │ ──────────── [MoreRanks] ─ · · · ► │   one per so many chunks that were taken, so that few wait
     │              (A grows trees)       │
-    │ ─────────── SplitRanks ──────────► │   "rank <= r", all trees at once
-    │ ◄────────── Thresholds ─────────── │   their thresholds, or that B keeps them
+    │ ────────── [SplitRanks] ─────────► │   "rank <= r", all trees at once; these two not where B answers with cells
+    │ ◄───────── [Thresholds] ────────── │   their thresholds, or that B keeps them
+    │ ◄─ · · · ─ [Ask], [Answers] ─ · ·► │   about the held-out records, as in prediction
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 
-A run that was interrupted anywhere is started again on both sides and goes through the same sequence: the same records
-are found, in the same order (both keep their random bytes); B sends the same release, without the ranks that A holds; A
-trains the same trees, or, where it has saved the model, asks for the same tests. A `Hello` for the task ``check`` only
-looks: it is answered with a `Hello`, and whoever was waiting waits on.
+A run in which a party was started again goes through the same sequence: the same records are found and held out, in the
+same order; B sends the same release, without the ranks that A holds; A trains the same trees, or, where it has saved
+the model, asks for the same tests. A `Hello` for the task ``check`` only looks: it is answered with a `Hello`, and
+whoever was waiting waits on.
 
-Prediction, one round trip per batch::
-
-    A                                    B
-    │ ◄──────────── Hello ────────────── │
-    │ ───────────── Hello ─────────────► │
-    │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
-    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and one bit per test, packed
-    │ ───────────── Done ──────────────► │
-
-A party that serves says so in its `Hello`, and looks for A again after `Done`. Either side may send `Abort` at any
-time, and a `Heartbeat` wherever it works or waits (`protocols.transport.liveness`), which no channel hands on. Two
-round trips in all train a model, whatever the number of trees, once the records are aligned.
+Prediction is in `protocols.messages.prediction`. Either side may send `Abort` at any time. No channel hands on a
+`Heartbeat` (`protocols.transport.liveness`) or a `Received`, by which a conversation outlives a connection
+(`protocols.transport.conversation`). Two round trips in all train a model, whatever the number of trees, once it is
+clear which records are trained on.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, JsonValue, model_validator
@@ -59,18 +53,27 @@ from protocols.messages.fields import (
     ColumnNames,
     Count,
     CurvePoint,
+    CutRanks,
     Digest,
     IndexArray,
     Name,
-    PackedBits,
     PrivacyLoss,
     RankArray,
-    StatusArray,
     TestFlags,
     Word,
 )
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HeldOutShares,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+)
 from protocols.messages.message import Message
+from protocols.messages.prediction import Answers, Ask
+from protocols.messages.signs_of_life import Heartbeat, Received
 
 
 class Role(StrEnum):
@@ -88,24 +91,14 @@ class Task(StrEnum):
     CHECK = "check"
 
 
-class RecordStatus(IntEnum):
-    """What a passive party did with a record that it was asked for. Where several differ, the highest counts."""
-
-    ANSWERED = 0
-    UNKNOWN = 1
-    REFUSED_ROUTED = 2
-    REFUSED_RATE_LIMIT = 3
-    REFUSED_DAILY_LIMIT = 4
-
-
 class Terms(Message):
     """What a party does in a run, or what was agreed that it does; None where nothing was said.
 
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
-    `reveal`, how coarse the scores are that it lets out (prediction only).
-    Everything else is the passive party's: the number of its columns, the mechanisms and laws in use, the largest
-    budget of a column per point of its mapped domain, and that of all columns between neighbouring records, which
-    differ by one step of its own in every column.
+    `reveal`, how coarse the scores are that it lets out (prediction only). Both say `held_out`, a share of the records,
+    and `by_cells`, whether records are answered for by cells in place of split tests. Everything else is the passive
+    party's: the number of its columns, the mechanisms and laws in use, and the largest budgets of a column per point of
+    its mapped domain and of all columns between records one step apart in each.
     """
 
     kind: ClassVar[str] = "terms"
@@ -117,7 +110,9 @@ class Terms(Message):
     epsilon: PrivacyLoss | None = None
     total_epsilon: PrivacyLoss | None = None
     share_thresholds: bool | None = None
+    by_cells: bool = False
     reveal: Annotated[str, Field(max_length=1000)] | None = None
+    held_out: Annotated[float, Field(ge=0, lt=1)] | None = None
 
 
 class Held(Message):
@@ -158,10 +153,11 @@ class Hello(Message):
 
 
 class OfferedColumn(Message):
-    """One column of ranks that B releases: how they will look as bytes, never bounds, never categories.
+    """One column of ranks that B releases: how they will look as bytes, never bounds; categories only in names.
 
     `codes` says which codes of the mapped domain occur among the released ones, one bit each, packed: rank r stands for
-    the r-th of them. None if B does not share them, or there is no noise.
+    the r-th of them. None if B does not share them, or there is no noise. `cuts` is the agreed grid, the ranks behind
+    which alone trees cut: a function of the release. None where B answers split tests.
     """
 
     kind: ClassVar[str] = "offered column"
@@ -173,14 +169,16 @@ class OfferedColumn(Message):
     law: Word
     epsilon: PrivacyLoss
     codes: Annotated[bytes, Field(max_length=MAX_CODE_BYTES)] | None = None
+    cuts: CutRanks | None = None
 
 
 class Offer(Message):
-    """What B is about to release, and what that promises."""
+    """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
 
     kind: ClassVar[str] = "offer"
     columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
     guarantee: dict[str, JsonValue]
+    router: dict[str, JsonValue] | None = None
 
 
 class RankChunk(Message):
@@ -220,37 +218,6 @@ class Thresholds(Message):
     router: dict[str, JsonValue] | None
 
 
-class Ask(Message):
-    """Records to be scored."""
-
-    kind: ClassVar[str] = "ask"
-    ids: Annotated[tuple[str, ...], Field(strict=False)]
-    desensitized: bool
-
-
-class Answers(Message):
-    """Per record of an `Ask`: its `RecordStatus`, and one bit per test, True for left; 0 where it was not answered.
-
-    The status tells whether the sender's data file holds the id.
-    """
-
-    kind: ClassVar[str] = "answers"
-    status: StatusArray
-    bits: PackedBits
-
-    @model_validator(mode="after")
-    def _check_status(self) -> Self:
-        if self.status.max(initial=0) > max(RecordStatus):
-            raise ValueError("a status that this version does not know")
-        return self
-
-
-class Heartbeat(Message):
-    """Application-level heartbeat: the sender's program works or waits."""
-
-    kind: ClassVar[str] = "heartbeat"
-
-
 class Done(Message):
     """The job is done and saved."""
 
@@ -258,11 +225,12 @@ class Done(Message):
 
 
 class Abort(Message):
-    """Termination message: the run is over; `reason` is a sentence without any value from the data."""
+    """Termination message: the run is over, or `begins_again`; `reason` is a sentence without any value of the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name
     reason: Annotated[str, Field(max_length=MAX_REASON)]
+    begins_again: bool = False
 
 
 MESSAGES: dict[str, type[Message]] = {
@@ -275,6 +243,7 @@ MESSAGES: dict[str, type[Message]] = {
         ReblindedIds,
         MoreIds,
         CommonIds,
+        HeldOutShares,
         Offer,
         RankChunk,
         MoreRanks,
@@ -283,6 +252,7 @@ MESSAGES: dict[str, type[Message]] = {
         Ask,
         Answers,
         Heartbeat,
+        Received,
         Done,
         Abort,
     )

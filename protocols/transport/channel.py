@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from protocols.errors import DecodeError, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.fields import MAX_REASON
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
@@ -32,7 +33,7 @@ class Timing:
     timeout_s : float
         Silence of the network after which a connected peer counts as lost.
     wait_s : float
-        How long to wait for a peer to appear at all.
+        How long to wait for a peer to appear at all, and to come back (`away_s`) when its connection has ended.
     stall_s : float
         Silence of its program, whose connection stands, after which a peer counts as lost (`liveness`).
     send_s : float or None
@@ -43,6 +44,11 @@ class Timing:
     wait_s: float = 60.0
     stall_s: float = 900.0
     send_s: float | None = None
+
+    @property
+    def away_s(self) -> float:
+        """How long a broken connection may take to come back; a service waits for ever only for somebody to come."""
+        return self.wait_s if math.isfinite(self.wait_s) else self.timeout_s
 
 
 @dataclass(slots=True)
@@ -58,6 +64,8 @@ class Traffic:
         How often the peer only looked whether both sides agree.
     on_look : callable
         Called with a sentence whenever it did.
+    on_return : callable
+        Called with a sentence whenever another connection took the place of a broken one.
     """
 
     sent_bytes: int = 0
@@ -66,6 +74,7 @@ class Traffic:
     on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     n_looks: int = 0
     on_look: Callable[[str], None] = field(default=lambda sentence: None)
+    on_return: Callable[[str], None] = field(default=lambda sentence: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
         """Count an outgoing message."""
@@ -125,8 +134,11 @@ class Channel(Protocol):
             If the peer left and its last message says why.
         """
 
-    def begin_again(self) -> None:
-        """Reset the channel after a peer that only checked, and wait for the peer to connect."""
+    def begin_again(self, *, waits_anew: bool = False) -> None:
+        """Reset the channel after a peer that only checked, or was started again, and wait for the peer to connect.
+
+        A listener waits until the time is over that it waited for from the beginning, unless it `waits_anew`.
+        """
 
     def close(self) -> None:
         """Let go of the peer; messages that were sent are still delivered."""
@@ -189,15 +201,17 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
         time.sleep(_LOOK_S)
 
 
-def aborted(peer: str, message: Abort) -> PeerAborted:
-    """Exception for a peer that ended the run, with its sanitized phase and reason."""
+def aborted(peer: str, message: Abort) -> ProtocolError:
+    """Exception for a peer that ended the run, or begins again, with its sanitized phase and reason."""
+    if message.begins_again:
+        return PeerRestarted(f"{peer} begins again, since another party was started again")
     phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
     return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
 
 
-def abort(channel: Channel, phase: str, reason: str) -> None:
-    """Tell the peer that the run is over, if it can still be told."""
+def abort(channel: Channel, phase: str, reason: str, *, begins_again: bool = False) -> None:
+    """Tell the peer that the run is over, or begins again, if it can still be told."""
     try:
-        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON)))
+        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON), begins_again=begins_again))
     except ProtocolError:
         return

@@ -63,14 +63,14 @@ def read_secret(path: Path) -> KeyPair:
         If the file is absent, malformed or readable by anyone but its owner.
     """
     secret = _read(path, SECRET_HEADER)
-    _check_private(path)
+    check_private(path)
     return KeyPair(_raw_public(ECC.construct(curve="Curve25519", seed=secret)), secret)
 
 
 def read_shared(path: Path) -> bytes:
     """Read a shared secret, 32 bytes; like a secret key, it must be readable by its owner alone."""
     secret = _read(path, SHARED_HEADER)
-    _check_private(path)
+    check_private(path)
     return secret
 
 
@@ -86,15 +86,28 @@ def check_loopback(address: str, keys: KeyPair | None) -> None:
     ------
     KeyFileError
     """
-    if keys is not None:
-        return
-    host = address.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    if keys is None and not is_loopback(address.removeprefix("tcp://").rpartition(":")[0].strip("[]")):
         raise KeyFileError(f"{address} is not on loopback; a connection without keys is refused there")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by name or number, is this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_private(path: Path) -> None:
+    """Refuse a file of secrets that others than its owner may read.
+
+    Raises
+    ------
+    KeyFileError
+    """
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")
 
 
 def _read(path: Path, header: str) -> bytes:
@@ -134,9 +147,3 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
 def _write_private(path: Path, text: str) -> None:
     with open(path, "x", opener=private_opener) as file:
         file.write(text)
-
-
-def _check_private(path: Path) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        raise KeyFileError(f"{path} has mode {mode:04o}; a secret key must be readable by its owner alone (0600)")

@@ -63,7 +63,7 @@ class MemoryChannel:
         with self._incoming.changed:
             return bool(self._incoming.queue) or self._incoming.is_closed
 
-    def begin_again(self) -> None:
+    def begin_again(self, *, waits_anew: bool = False) -> None:
         """Nothing to do: whoever comes next speaks through the same pipe."""
 
     def check(self) -> None:

@@ -7,31 +7,27 @@ than its leaving does, since this end has no other peer.
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 
 import zmq
 
-from protocols.errors import KeyFileError, PeerLost, UnexpectedMessage
+from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, farewell
 from protocols.transport.codec import Frame, encode
+from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
-from protocols.transport.zmq_socket import FAREWELL_S, POLL_S, events, open_socket, receive_parts
-
-# The server says what is wrong with a connection, or the two do not speak the same protocol.
-_REFUSED = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_AUTH
-
-# A connection that ended before both sides were known: a server with another key does that, and one that just stops.
-_CUT = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
-
-# After so many of those in a row, over more than the timeout, it is the key. A tunnel or a forwarder cuts connections
-# off, too, until the peer behind it is there.
-MAX_CUT = 3
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES
+from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
+from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S
 
 
 class ConnectedChannel:
@@ -58,39 +54,40 @@ class ConnectedChannel:
             raise KeyFileError(f"the public key of {peer} is needed to connect to it")
         self.peer = peer
         self.traffic = Traffic()
-        self._address = address
-        self._name = name
-        self._keys = keys
-        self._peer_key = peer_key
-        self._timing = timing
-        self._context = zmq.Context()
-        self._connect()
+        self._address, self._name, self._timing, self._context = address, name, timing, zmq.Context()
+        self._attempt_as = partial(Attempt, self._context, address, keys=keys, peer_key=peer_key, timing=timing)
+        self._begin()
 
     def send(self, message: Message) -> None:
-        frames = encode(message)
-        blocked = Blocked(self._timing)
+        frames, blocked, is_kept = encode(message), Blocked(self._timing), False
+        deadline = time.monotonic() + (FAREWELL_S if isinstance(message, Abort) else math.inf)
         while True:
             self._follow_events()
-            if self._is_lost and not self._is_flooding:
-                raise farewell(self.peer, self._waiting(), "closed the connection")
+            if self._is_lost:
+                raise self._lost()
             self._refuse_to_wait()
-            try:
-                self._socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                self._wait_to_send(blocked, message.kind)
-            else:
+            if not is_kept:
+                self._conversation.keep(frames)
+                is_kept = True
+            self._transmit()
+            may_wait = self._was_joined and not self._is_open and self._conversation.has_room
+            if not self._conversation.n_unsent or may_wait or time.monotonic() >= deadline:
                 break
-        self._pulse.start()
-        if isinstance(message, Abort):
-            self._socket.linger = int(FAREWELL_S * 1000)
+            if self._is_open:
+                blocked.listen()
+            if blocked.is_stall:
+                self._is_given_up = True
+                raise PeerLost(f"{self.peer} {blocked.reason}; a {message.kind!r} message was not sent")
+            self._poll()
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
         self._follow_events()
         while not self._listen():
             self.check()
-            self._socket.poll(int(POLL_S * 1000))
-        return self.traffic.decode_received(self._inbox.pop())
+            if not self._attempt.socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
+                self._tell()
+        return self.traffic.decode_received(self._inbox.popleft())
 
     def is_ready(self) -> bool:
         self._follow_events()
@@ -98,135 +95,206 @@ class ConnectedChannel:
 
     def check(self) -> None:
         self._follow_events()
-        if not self._listen() and self._is_lost and not self._is_flooding:
-            raise PeerLost(f"{self.peer} closed the connection or was silent for {self._timing.timeout_s:g} s")
+        if not self._listen() and self._is_lost:
+            raise self._lost()
         self._refuse_to_wait()
 
-    def begin_again(self) -> None:
-        self._disconnect()
-        self._connect()
+    def begin_again(self, *, waits_anew: bool = False) -> None:
+        if not self._attempt.socket.closed:
+            self._leave()
+            self._begin()
 
     def close(self) -> None:
         """Deliver what was sent if the peer is there, then let go of it."""
-        if self._socket.closed:
-            return
-        self._disconnect()
-        self._context.term()
+        if not self._attempt.socket.closed:
+            self._leave()
+            self._context.term()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether messages can be sent: the connection stands, and both ends know from where on."""
+        return self._is_joined and not self._attempt.is_over
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._attempt.is_refused and not self._was_joined
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._has_left or self._is_forgotten or self._is_given_up or self._away.is_stall
+
+    def _lost(self) -> ProtocolError:
+        if self._is_forgotten:
+            return PeerRestarted(f"{self.peer} {FORGOTTEN}")
+        silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
+        ending = "" if self._has_left else f"{silent} {self._timing.away_s:g} s"
+        return farewell(self.peer, self._waiting(), f"closed the connection{ending}")
+
+    def _begin(self) -> None:
+        """Begin a conversation."""
+        self._deadline = time.monotonic() + self._timing.wait_s
+        self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
+        self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
+        self._was_joined: bool = False
+        self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
+        self._is_busy, self._failure = False, ""
+        self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
+        self._pulse, self._beats = Pulse(self._timing), BeatCount()
+        self._connect()
 
     def _connect(self) -> None:
-        self._deadline = time.monotonic() + self._timing.wait_s
-        self._is_connected = self._is_lost = self._is_refused = self._is_flooding = False
-        self._cuts: list[float] = []
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
-        self._inbox: list[list[Frame]] = []
-        self._silence = Silence(self._timing.stall_s)
-        self._pulse, self._beats = Pulse(self._timing), BeatCount()
-        self._socket = open_socket(self._context, zmq.DEALER, self._timing)
-        if self._keys is None:
-            # Without keys the name is all that tells who this is.
-            self._socket.routing_id = self._name.encode()
-        else:
-            self._socket.curve_serverkey = self._peer_key
-            self._socket.curve_secretkey = self._keys.secret
-            self._socket.curve_publickey = self._keys.public
-        watched = zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | _REFUSED | _CUT
-        self._monitor = self._socket.get_monitor_socket(watched)
-        try:
-            self._socket.connect(self._address)
-        except zmq.ZMQError as error:
-            self.close()
-            raise PeerLost(f"cannot connect to {self._address}: {error.strerror}") from None
+        """Try to connect, once."""
+        self._is_joined, self._is_greeted, self._next_try = False, False, math.inf
+        self._attempt = self._attempt_as(name=connection_id(self._name, self._token, self._number))
+        self._number += 1
 
-    def _disconnect(self) -> None:
+    def _leave(self) -> None:
+        """Say that this party leaves, and wait a moment until the peer has what was sent."""
+        deadline, is_said = time.monotonic() + CLOSING_S, False
         self._follow_events()
-        if self._is_lost or self._is_refused or self._silence.is_stall:
-            self._socket.linger = 0
-        elif not self._is_connected:
-            self._socket.linger = int(FAREWELL_S * 1000)
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
-        self._socket.close()
+        while not (self._is_lost or self._is_refused or self._silence.is_stall) and time.monotonic() < deadline:
+            if self._is_open and not is_said and not self._conversation.n_unsent:
+                is_said = self._tell(is_last=True)
+            if self._conversation.is_confirmed and (is_said or not self._is_open):
+                break
+            self._poll()
+            self._inbox.clear()
+            self._follow_events()
+        self._attempt.close(is_lost=not self._is_open or self._is_lost or self._silence.is_stall)
 
     def _follow_events(self) -> None:
-        for event in events(self._monitor):
-            if event["event"] == zmq.Event.CONNECTED:
-                self._descriptor = event["value"]
-                self._arrivals.begin(self._descriptor)
-            elif event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
-                self._is_connected = True
-            elif event["event"] & _REFUSED:
-                self._is_refused = True
-            elif event["event"] == _CUT:
-                self._cuts.append(time.monotonic())
-                lasted_s = self._cuts[-1] - self._cuts[0]
-                self._is_refused |= len(self._cuts) >= MAX_CUT and lasted_s > self._timing.timeout_s
-            elif self._is_connected:
-                self._is_lost = True
-                self._arrivals.end(self._descriptor)
-        self._is_flooding |= bool(self._arrivals.cut_off())
+        attempt = self._attempt
+        attempt.follow()
+        self._is_flooding |= attempt.is_flooding
+        self._failure = attempt.failure or self._failure
+        self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)
+        if attempt.is_met and not (attempt.is_over or self._is_greeted):
+            self._greet()
+        self._reconnect()
+        self._transmit()
         self._beat()
+
+    def _greet(self) -> None:
+        """Both sides are known. The first connection is the conversation's; on others the peer is told what came."""
+        self._is_greeted, self._retry_s = True, RETRY_S
+        if self._was_joined:
+            self._tell()
+        else:
+            self._was_joined = self._is_joined = True
+
+    def _reconnect(self) -> None:
+        """Connect again, after everything was taken that came over the connection that has ended.
+
+        A peer that knows the key and refuses it now is there, and has not read what came over earlier connections
+        (`zmq_authenticator.HASTY_KEY`): then its program is waited for, not the connection.
+        """
+        if self._is_busy:
+            self._silence.listen()
+        if not self._was_joined or self._is_busy or (self._is_greeted and not self._attempt.is_over):
+            self._away.end()
+        else:
+            self._away.listen()
+        if not self._attempt.is_over or self._is_lost or self._is_refused or self._is_flooding:
+            return
+        if self._next_try == math.inf:
+            self._next_try = time.monotonic() + self._retry_s
+            self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
+        if time.monotonic() >= self._next_try and not self._silence.is_stall:
+            while self._attempt.socket.poll(0):
+                self._take_next()
+            if not self._is_lost:
+                self._attempt.close(is_lost=True)
+                self._connect()
+
+    def _transmit(self) -> None:
+        """Hand to ZeroMQ what it has room for of what was not sent."""
+        while self._is_open and (frames := self._conversation.next_unsent()) is not None:
+            try:
+                self._attempt.socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            self._conversation.sent()
+            self._pulse.start()
+
+    def _tell(self, *, is_last: bool = False) -> bool:
+        """Tell the peer how many of its messages have come; returns whether there was room for that."""
+        with suppress(zmq.Again):
+            self._attempt.socket.send_multipart(self._conversation.word(is_last=is_last), flags=zmq.NOBLOCK)
+            return True
+        return False
 
     def _beat(self) -> None:
         """Let the peer know that this party goes on."""
-        if not (self._pulse.is_due and self._is_connected) or self._is_lost:
-            return
-        self._pulse.start()
-        with suppress(zmq.Again):
-            self._socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
-            self.traffic.count_sent(Heartbeat(), HEARTBEAT)
+        if self._pulse.is_due and self._is_open:
+            self._pulse.start()
+            with suppress(zmq.Again):
+                self._attempt.socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
+                self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
-        while not (self._inbox or self._is_flooding) and self._socket.poll(0):
-            frames = self._take()
-            self._silence.end()
-            if is_heartbeat(frames):
-                self._is_flooding = self._beats.is_flood()
-            else:
-                self._inbox.append(frames)
-        if self._inbox or not self._is_connected:
+        while not (self._inbox or self._is_flooding) and self._attempt.socket.poll(0):
+            self._take_next()
+        if self._inbox or not (self._is_busy or (self._is_greeted and not self._attempt.is_over)):
             self._silence.end()
         else:
             self._silence.listen()
         return bool(self._inbox)
 
-    def _wait_to_send(self, blocked: Blocked, kind: str) -> None:
-        """Listen until the peer may have read something, but not for ever."""
-        if self._is_connected:
-            blocked.listen()
-        if blocked.is_stall:
-            self._is_lost = True
-            raise PeerLost(f"{self.peer} {blocked.reason}; a {kind!r} message was not sent")
+    def _take_next(self) -> None:
+        """Take what came next; what a peer says before it goes on with the conversation is dropped."""
+        frames = self._attempt.take()
+        self._silence.end()
+        word, is_beat = received_word(frames), is_heartbeat(frames)
+        self._is_flooding |= (is_beat or word is not None) and self._beats.is_flood()
+        if word is not None:
+            self._note_received(word)
+        elif self._is_joined and not is_beat:
+            self._conversation.received(frames)
+            self._inbox.append(frames)
+            if self._conversation.is_word_due and self._is_open:
+                self._tell()
+
+    def _note_received(self, word: Received) -> None:
+        """Note what the peer has received, and go on from there if that was asked for."""
+        if word.count is None:
+            self._is_forgotten = True
+        elif self._is_joined:
+            self._conversation.confirm(word.count)
+            self._has_left |= word.is_last
+            if word.is_last:
+                self._tell()
+        else:
+            again = f"{self._conversation.resume(word.count)} messages are sent again"
+            self._is_joined = True
+            self._transmit()
+            self.traffic.on_return(f"{self.peer} was reached over another connection; {again}")
+
+    def _poll(self) -> None:
+        """Wait for a moment, until something may be sent or the connection is another one; then listen."""
+        if self._is_open and self._conversation.n_unsent:
+            self._attempt.socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
+        else:
+            self._attempt.monitor.poll(int(POLL_S * 1000))
         self._listen()
-        self._socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
         if self._is_flooding:
-            raise UnexpectedMessage(
-                f"{self.peer} sent more than {MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without "
-                "end, and was cut off"
-            )
+            amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
+            raise UnexpectedMessage(f"{self.peer} sent more than {amount}, and was cut off")
         if self._is_refused:
-            raise PeerLost(
-                f"{self.peer} at {self._address} refused the connection: one side's public key is not the one that "
-                "the other side expects"
-            )
+            raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
             raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")
-        if not self._is_connected and time.monotonic() > self._deadline:
+        if not self._was_joined and time.monotonic() > self._deadline:
             raise PeerLost(
-                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; it may not be "
-                "running, or the keys do not match"
+                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; "
+                f"{self._failure or 'it may not be running, or the keys do not match'}"
             )
 
     def _waiting(self) -> Iterator[list[Frame]]:
         """Messages that arrived and were not asked for."""
         yield from self._inbox
-        while self._socket.poll(0):
-            yield self._take()
-
-    def _take(self) -> list[Frame]:
-        frames: list[Frame] = [part.buffer for part in receive_parts(self._socket)]
-        self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
-        return frames
+        while self._attempt.socket.poll(0):
+            yield self._attempt.take()

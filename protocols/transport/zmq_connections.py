@@ -104,6 +104,36 @@ class WatchedConnections:
             self.n_forgotten += n_ended - _count_ended(self._news)
 
 
+class Unproven:
+    """Finds the connections that ended without having proved a key.
+
+    A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the connection
+    just ends. A refused key was told by the authenticator.
+
+    Attributes
+    ----------
+    spoken : set of int
+        Descriptors of connections over which messages came.
+    """
+
+    def __init__(self) -> None:
+        self.spoken: set[int] = set()
+        self._n_failed = 0
+
+    def is_one(self, event: dict[str, int], speaking: set[int]) -> bool:
+        """Whether the event is the end of such a connection; messages came over those in `speaking` just now."""
+        kind, descriptor = event["event"], event["value"]
+        if kind & FAILED:
+            self._n_failed += 1
+            return bool(kind & NO_PROOF)
+        if kind != zmq.Event.DISCONNECTED:
+            return False
+        is_known = bool(self._n_failed or event["was_cut"] or descriptor in self.spoken | speaking)
+        self._n_failed -= bool(self._n_failed)
+        self.spoken.discard(descriptor)
+        return not is_known
+
+
 def latest(news: Sequence[dict[str, int]]) -> list[dict[str, int]]:
     """Of every descriptor what happened since its last connection began; enough to know which ones still stand."""
     told = [event for event in news if event["event"] in (zmq.Event.ACCEPTED, zmq.Event.DISCONNECTED)]

@@ -9,17 +9,19 @@ listener and its channels are used by the thread that made them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Heartbeat
+from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode
+from protocols.transport.conversation import Conversation, read_connection_id
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
@@ -27,11 +29,17 @@ from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES, MAX_OUTSIDERS, Arrivals, Outsiders
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
-from protocols.transport.zmq_connections import FAILED, NO_PROOF, WatchedConnections, due_news
-from protocols.transport.zmq_socket import FAREWELL_S, HIGH_WATER_MARK, POLL_S, drain, open_socket, receive_parts
-
-# Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
-BACKLOG = 1024
+from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, due_news
+from protocols.transport.zmq_listener_channel import ListenerChannel
+from protocols.transport.zmq_socket import (
+    CLOSING_S,
+    FAREWELL_S,
+    HIGH_WATER_MARK,
+    POLL_S,
+    drain,
+    open_router,
+    receive_parts,
+)
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
@@ -67,18 +75,15 @@ class Listener:
     ) -> None:
         check_loopback(address, keys)
         self._notices = Notices(on_event)
-        self._n_failed = 0
-        self._spoken: set[int] = set()
+        self._unproven = Unproven()
         self._news: list[dict[str, int]] = []
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
-        self._is_encrypted = keys is not None
-        self._timing = timing
-        self._context = zmq.Context()
+        self._is_encrypted, self._timing, self._context = keys is not None, timing, zmq.Context()
         self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
-        self._socket = self._open_router(keys)
+        self._socket = open_router(self._context, keys, timing)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
         self._connections = WatchedConnections(self._socket, arrivals)
@@ -91,7 +96,7 @@ class Listener:
 
     def channel(self, peer: str) -> ListenerChannel:
         """The channel to one of the peers; it need not have connected yet."""
-        channel = ListenerChannel(self, peer, wait_s=self._timing.wait_s)
+        channel = ListenerChannel(self, self._peers, peer, wait_s=self._timing.wait_s)
         self._traffic[peer] = channel.traffic
         return channel
 
@@ -110,69 +115,79 @@ class Listener:
         self._notices.close()
 
     def _deliver(self) -> None:
-        """Wait until the peers take what was sent to them, and cut those off who do not.
+        """Tell the peers that this party leaves; wait until they have what was sent, and cut those off who do not.
 
         libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
         """
-        deadline = time.monotonic() + int(self._socket.linger) / 1000
+        told, deadline = time.monotonic() + CLOSING_S, time.monotonic() + int(self._socket.linger) / 1000
+        self._tell(self._peers.words(is_last=True), is_last=True)
+        while not self._peers.are_told() and time.monotonic() < told:
+            self._pump(POLL_S)
+            self._tell(self._peers.words(is_last=True), is_last=True)
         while self._connections.cut_stuck(is_over=time.monotonic() >= deadline):
             self._pump(POLL_S)
 
-    def _open_router(self, keys: KeyPair | None) -> zmq.Socket[bytes]:
-        socket = open_socket(self._context, zmq.ROUTER, self._timing)
-        socket.router_mandatory = True
-        socket.backlog = BACKLOG
-        if keys is not None:
-            socket.curve_server = True
-            socket.curve_secretkey = keys.secret
-            socket.curve_publickey = keys.public
-        return socket
-
-    def _send(self, peer: str, frames: list[Frame], kind: str) -> None:
-        blocked = Blocked(self._timing)
+    def send(self, peer: str, frames: list[Frame], kind: str) -> None:
+        """Send a message; while the connection is broken, it waits for the next one with some others."""
+        blocked, conversation = Blocked(self._timing), None
         while True:
             self._pump(0)
-            route = self._peers.route(peer)
-            if route is None:
+            if self._peers.route(peer) is None:
                 raise PeerLost(f"{peer} has not connected; a {kind!r} message was not sent")
             if self._peers.is_lost(peer):
-                raise self._peers.lost(peer, "closed the connection")
-            try:
-                self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                blocked.listen()
-                if blocked.is_stall:
-                    self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
-                self._pump(POLL_S)
-            except zmq.ZMQError as error:
-                if error.errno != zmq.EHOSTUNREACH:
-                    raise
-                raise self._peers.lost(peer, f"is gone; a {kind!r} message was not sent") from None
-            else:
-                self._peers.sent(peer)
+                raise self._peers.lost(peer, self._peers.ending(peer))
+            if conversation is None:
+                conversation = self._peers.conversation(peer)
+                conversation.keep(frames)
                 if kind == Abort.kind:
                     self._socket.linger = int(FAREWELL_S * 1000)
+            self._transmit(peer)
+            is_away = self._peers.is_away(peer)
+            if not conversation.n_unsent or (is_away and (conversation.has_room or kind == Abort.kind)):
                 return
+            if not is_away:
+                blocked.listen()
+            if blocked.is_stall:
+                self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
+            self._pump(POLL_S)
 
-    def _receive(self, peer: str, deadline: float) -> list[Frame]:
+    def _transmit(self, peer: str) -> None:
+        """Hand to ZeroMQ what it has room for of what the peer was not sent."""
+        conversation, route = self._peers.conversation(peer), self._peers.route(peer)
+        while (frames := conversation.next_unsent()) is not None and not self._peers.is_away(peer):
+            assert route is not None
+            try:
+                self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
+            except zmq.ZMQError as error:
+                # The news that the connection has ended may be on its way.
+                if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                    raise
+                return
+            conversation.sent()
+            self._peers.sent(peer)
+
+    def receive(self, peer: str, deadline: float) -> list[Frame]:
+        """Wait for the next message of a peer; one that has not come yet has until the deadline."""
         self._beat()
         while not self._peers.has_waiting(peer):
             self._pump(0)
             if self._peers.has_waiting(peer):
                 break
             self._peers.check(peer)
-            if not self._peers.has_spoken(peer) and time.monotonic() > deadline:
+            if self._peers.route(peer) is None and time.monotonic() > deadline:
                 raise PeerLost(f"{peer} did not connect to {self.address} within {self._timing.wait_s:g} s")
             self._pump(POLL_S)
         return self._peers.pop(peer)
 
-    def _is_ready(self, peer: str) -> bool:
+    def is_ready(self, peer: str) -> bool:
+        """Whether `receive` would return or raise at once."""
         self._beat()
         if not self._peers.has_waiting(peer):
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
 
-    def _check(self, peer: str) -> None:
+    def check(self, peer: str) -> None:
+        """Raise if this peer is gone, or any peer ended the run."""
         self._pump(0)
         self._peers.check(peer)
 
@@ -200,11 +215,32 @@ class Listener:
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)
+        self._resume()
         for descriptor in self._peers.listen():
             # Whoever comes to again learns that it was given up.
             shut(descriptor)
         self._connections.keep(self._peers.descriptors())
         self._beat()
+        self._tell(self._peers.words(is_idle=bool(wait_s) and not arrived))
+
+    def _resume(self) -> None:
+        """Go on with the peers that came back; those who ask for another conversation are told that there is none."""
+        for peer, n_again in self._peers.resumed():
+            self._tell([(peer, self._peers.conversation(peer))])
+            self._traffic[peer].on_return(f"{peer} came back over another connection; {n_again} messages go again")
+        for route in self._peers.unknown():
+            with suppress(zmq.ZMQError):
+                self._socket.send_multipart([route, *encode(Received(count=None))], flags=zmq.NOBLOCK)
+        for peer in self._traffic:
+            self._transmit(peer)
+
+    def _tell(self, words: Iterable[tuple[str, Conversation]], *, is_last: bool = False) -> None:
+        """Tell peers how many of their messages have come."""
+        for peer, conversation in words:
+            route = self._peers.route(peer)
+            assert route is not None
+            with suppress(zmq.ZMQError):
+                self._socket.send_multipart([route, *conversation.word(is_last=is_last)], flags=zmq.NOBLOCK)
 
     def _beat(self) -> None:
         """Let the peers know that this party goes on. Who has too much to read already is not told."""
@@ -222,27 +258,14 @@ class Listener:
         return messages
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:
-        """Note which connections began and ended, and those that ended without having proved a key.
-
-        A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the
-        connection just ends. A refused key was told by the authenticator.
-        """
+        """Note which connections began and ended, and those that ended without having proved a key."""
         due, self._news = due_news(self._news, is_all=is_all)
         for event in due:
-            kind, descriptor = event["event"], event["value"]
-            if kind & FAILED:
-                self._n_failed += 1
-                if kind & NO_PROOF:
-                    self._notices.note(NO_HANDSHAKE)
-                continue
-            self._peers.note_event(descriptor, is_accepted=kind == zmq.Event.ACCEPTED)
-            if kind == zmq.Event.DISCONNECTED:
-                if self._n_failed:
-                    self._n_failed -= 1
-                elif not (event["was_cut"] or descriptor in self._spoken | speaking):
-                    self._notices.note(NO_HANDSHAKE)
-                self._spoken.discard(descriptor)
-        self._spoken |= speaking
+            if self._unproven.is_one(event, speaking):
+                self._notices.note(NO_HANDSHAKE)
+            if not event["event"] & FAILED:
+                self._peers.note_event(event["value"], is_accepted=event["event"] == zmq.Event.ACCEPTED)
+        self._unproven.spoken |= speaking
 
     def _accept(self, parts: list[zmq.Frame]) -> None:
         """Keep a message for the peer whose key, or without keys whose name, it came with."""
@@ -250,12 +273,24 @@ class Listener:
         if len(parts) < 2:
             self._notices.note(NOT_IN_RUN)
             return
-        peer = self._names[str(parts[1].get("User-Id"))] if self._is_encrypted else route.decode(errors="replace")
+        peer = self._names[str(parts[1].get("User-Id"))] if self._is_encrypted else read_connection_id(route)[0]
         if not self._peers.is_known(peer):
             self._notices.note(NOT_IN_RUN)
             return
-        if not self._peers.take(peer, route, int(parts[1].get(zmq.SRCFD)), [part.buffer for part in parts[1:]]):
+        take = partial(self._peers.take, peer, route, int(parts[1].get(zmq.SRCFD)), [one.buffer for one in parts[1:]])
+        # What tells connections apart is known late where a descriptor was used again at once.
+        if not take() and (self._is_reached(peer) or not take()):
             self._turn_away(peer, route)
+
+    def _is_reached(self, peer: str) -> bool:
+        """Whether ZeroMQ still knows the connection over which a peer spoke; if not, that is noted."""
+        try:
+            self._socket.send_multipart([self._peers.route(peer) or b"", *HEARTBEAT], flags=zmq.NOBLOCK)
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EAGAIN:
+                self._peers.note_end(peer)
+                return False
+        return True
 
     def _turn_away(self, peer: str, route: bytes) -> None:
         """Tell a second connection with a peer's key that it comes too late."""
@@ -263,35 +298,3 @@ class Listener:
         late = Abort(phase="greeting", reason="another connection with the same key is in use")
         with suppress(zmq.ZMQError):
             self._socket.send_multipart([route, *encode(late)], flags=zmq.NOBLOCK)
-
-
-class ListenerChannel:
-    """The active party's end of a conversation; see `Listener`."""
-
-    def __init__(self, listener: Listener, peer: str, *, wait_s: float) -> None:
-        self.peer = peer
-        self.traffic = Traffic()
-        self._listener = listener
-        self._deadline = time.monotonic() + wait_s
-
-    def send(self, message: Message) -> None:
-        frames = encode(message)
-        self._listener._send(self.peer, frames, message.kind)
-        self.traffic.count_sent(message, frames)
-
-    def receive(self) -> Message:
-        return self.traffic.decode_received(self._listener._receive(self.peer, self._deadline))
-
-    def is_ready(self) -> bool:
-        return self._listener._is_ready(self.peer)
-
-    def check(self) -> None:
-        self._listener._check(self.peer)
-
-    def begin_again(self) -> None:
-        # The deadline stands: whoever comes again and again for another job must not make this party wait for ever.
-        self._listener._peers.forget(self.peer)
-
-    def close(self) -> None:
-        """Expect nothing more of the peer; the listener's `close` lets go of it."""
-        self._listener._peers.release(self.peer)

@@ -8,6 +8,7 @@ from zmq.utils.monitor import recv_monitor_message
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS
 from protocols.transport.descriptors import counts_bytes
+from protocols.transport.keys import KeyPair
 
 # Messages that ZeroMQ may hold for a slow peer, and that are read in one go.
 HIGH_WATER_MARK = 64
@@ -16,8 +17,14 @@ HIGH_WATER_MARK = 64
 # a peer that waits its turn would seem lost.
 MAX_UNREAD = 1000
 
+# Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
+BACKLOG = 1024
+
 # How long a party that ends a run, or could not connect yet, tries to deliver its last words.
 FAREWELL_S = 1.0
+
+# How long a party that leaves waits until its peers say that they have what was sent.
+CLOSING_S = 0.5
 
 # How often a waiting party looks whether its peer is still there.
 POLL_S = 0.05
@@ -40,8 +47,18 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     socket.heartbeat_ivl = max(1, timeout_ms // 4)
     socket.heartbeat_timeout = timeout_ms
     socket.handshake_ivl = timeout_ms
-    socket.reconnect_ivl = 50
-    socket.reconnect_ivl_max = 1000
+    return socket
+
+
+def open_router(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair | None, timing: Timing) -> zmq.Socket[bytes]:
+    """The socket of a party that listens."""
+    socket = open_socket(context, zmq.ROUTER, timing)
+    socket.router_mandatory = True
+    socket.backlog = BACKLOG
+    if keys is not None:
+        socket.curve_server = True
+        socket.curve_secretkey = keys.secret
+        socket.curve_publickey = keys.public
     return socket
 
 

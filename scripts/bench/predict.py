@@ -1,11 +1,12 @@
 """Latency of joint prediction against a serving B: two processes over ZeroMQ with CURVE on loopback, JSON lines.
 
-A small model is trained by `opboost party-a` and `party-b` on files that are made for it, 10 columns each. Then B
-serves (`party-b --serve`), and A, this process, asks over one open connection. A request takes from A's ids and own
-columns in memory to its scores; with desensitized records that includes the ledger and the store on disk. XGBoost, with
-the same number of trees of the same depth on all columns in one process, predicts the same records beside it.
+A small model is trained by `opboost party-a` and `party-b` on files that are made for it, `--columns` of each party.
+Then B serves (`party-b --serve`), and A, this process, asks over one open connection. A request takes from A's ids and
+own columns in memory to its scores; with desensitized records that includes the ledger and the store on disk. XGBoost,
+with the same number of trees of the same depth on all columns in one process, predicts the same records beside it.
 
-    python scripts/bench/predict.py [--trees 100] [--depth 6] [--requests 500] [--large-requests 40]
+    python scripts/bench/predict.py [--answers cells] [--columns 10] [--trees 100] [--depth 6] [--requests 500]
+        [--large-requests 40]
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import xgboost
 import yaml
 from measuring import free_ports, say
 
+from opboost.split_tests import n_answer_bits
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.jobs.life_cycle import Terminal, logged
@@ -34,24 +36,26 @@ from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.tables.party_table import own_columns, read_table
 from parties.vertical.prediction_client import Session, session
-from protocols.messages.vertical import RecordStatus
+from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 from protocols.transport.keys import generate
 
-N_ROWS, N_COLUMNS, LARGE = 20_000, 10, 10_000
+N_ROWS, LARGE = 20_000, 10_000
 PARTIES = ("bank", "shop")
 
 
 def main() -> None:
     """Train, serve, measure and print."""
     parser = argparse.ArgumentParser(description="Measure joint prediction against a serving passive party.")
+    parser.add_argument("--answers", choices=("tests", "cells"), default="tests")
+    parser.add_argument("--columns", type=int, default=10, help="columns of each party")
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--depth", type=int, default=6)
     parser.add_argument("--requests", type=int, default=500, help="requests of one record")
     parser.add_argument("--large-requests", type=int, default=40, help="requests of 10,000 records")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        table = make_sites(Path(folder), options.trees, options.depth)
+        table = make_sites(Path(folder), options)
         run_all(start(folder, "bank", "party-a"), start(folder, "shop", "party-b"))
         b = start(folder, "shop", "party-b", "--serve")
         try:
@@ -61,12 +65,12 @@ def main() -> None:
             run_all(b)
 
 
-def make_sites(folder: Path, n_trees: int, depth: int) -> pd.DataFrame:
+def make_sites(folder: Path, options: argparse.Namespace) -> pd.DataFrame:
     """Both parties' files; returns all columns, with the ids and labels."""
     draw = np.random.default_rng(1)
-    values = draw.uniform(0, 100, (N_ROWS, 2 * N_COLUMNS)).round(4)
-    score = values @ draw.normal(0, 1, 2 * N_COLUMNS) / 100 + np.sin(values[:, 0] / 9) + (values[:, -1] > 60)
-    names = [f"{party}{i}" for party in PARTIES for i in range(N_COLUMNS)]
+    values = draw.uniform(0, 100, (N_ROWS, 2 * options.columns)).round(4)
+    score = values @ draw.normal(0, 1, 2 * options.columns) / 100 + np.sin(values[:, 0] / 9) + (values[:, -1] > 60)
+    names = [f"{party}{i}" for party in PARTIES for i in range(options.columns)]
     table = pd.DataFrame(values, columns=names)
     table.insert(0, "id", [f"customer-{i:08}" for i in range(N_ROWS)])
     table["y"] = (score + draw.normal(0, 0.5, N_ROWS) > np.median(score)).astype(int)
@@ -82,15 +86,19 @@ def make_sites(folder: Path, n_trees: int, depth: int) -> pd.DataFrame:
             "data": "data.csv",
             "schema": "schema.yaml",
             "align": {"method": "prealigned"},
+            "held_out": 0,
             "secret_key": f"keys/{party}.secret",
+            "answers": options.answers,
         }
         known = {"name": peer, "public_key": f"../{peer}/keys/{peer}.public"}
         if party == "bank":
             schema["label"] = "y"
-            model = {"n_estimators": n_trees, "max_depth": depth}
+            model = {"n_estimators": options.trees, "max_depth": options.depth}
             run |= {"role": "active", "listen": address, "passive": [known], "model": model}
         else:
             run |= {"role": "passive", "connect": address, "active": known, "desensitize": {"epsilon": 0.5}}
+            # The records that are asked for are those of training.
+            run["allow_routed"] = {"training_records": True}
         table[["id", *mine, *(["y"] if party == "bank" else [])]].to_csv(home / "data.csv", index=False)
         (home / "schema.yaml").write_text(yaml.safe_dump(schema, sort_keys=False))
         (home / "run.yaml").write_text(yaml.safe_dump(run))
@@ -121,8 +129,14 @@ def measure(folder: Path, table: pd.DataFrame, options: argparse.Namespace) -> N
     with logged(runs, Terminal()) as log, open_connections(run, False) as open_channels:
         channels = list(open_channels(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id) as asking:
-            bits = len(model.ensemble.inputs["shop"])
-            facts = {"trees": options.trees, "depth": options.depth, "bits_per_record": bits, "cores": os.cpu_count()}
+            bits = n_answer_bits(model.ensemble, "shop")
+            facts = {
+                "trees": options.trees,
+                "depth": options.depth,
+                "bits_per_record": bits,
+                "cores": os.cpu_count(),
+                "answers": options.answers,
+            }
             ask = Asker(asking, channels[0], list(mine.ids), own, desensitized=False)
             booster, columns = reference(table, options)
             for n_rows, n_requests in ((1, options.requests), (LARGE, options.large_requests)):

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from parties.errors import EXPECTED_ERRORS, LedgerError, RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_log import RunLog
@@ -101,6 +102,7 @@ def prepare(sites: Any, method: str) -> Any:
     for site in (sites.bank, sites.shop):
         site.run["wait"] = 1
         site.run["align"] = {"method": method}
+        site.run["held_out"] = 0.2
     sites.bank.run["model"] |= {"validation_fraction": 0.2, "seed": 1}
     sites.shop.run["share_thresholds"] = True
     return sites
@@ -116,12 +118,14 @@ WRITERS = {
         "journal.json",
         "order.share",
         "common.json",
+        "held_out.shares",
         "offer",
         "1.ranks",
         "tests.json",
         "guarantee.json",
         "partners.json",
         "history.json",
+        "held_out.json",
         "model.json",
     ),
     "shop": (
@@ -131,6 +135,7 @@ WRITERS = {
         "log.jsonl",
         "log.txt",
         "order.share",
+        "held_out.shares",
         "guarantee.json",
         "model.json",
     ),
@@ -187,7 +192,9 @@ def test_a_log_that_finds_no_room_in_mid_run_ends_it_in_a_sentence(
         def noted(kind: str, frames: Sequence[Frame]) -> None:
             if kind == due[0] and peer == other:
                 due[0] = ""
-                os.dup2(disk._full, log._lines.fileno())
+                os.dup2(disk._full, log._lines._file.fileno())
+                # Otherwise the device is another file than the one at the log's name, which is opened anew.
+                monkeypatch.setattr(log._lines, "_is_in_place", lambda: True)
             note(kind, frames)
 
         return noted

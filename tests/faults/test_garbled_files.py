@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from parties.errors import EXPECTED_ERRORS
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 
 SILENT = Terminal()
@@ -99,9 +100,23 @@ def test_a_garbled_note_of_the_start_is_told(unconfirmed: Any, party: str) -> No
     assert garble(getattr(unconfirmed, party), "meta.json", "train") == []
 
 
-@pytest.mark.parametrize("name", ["journal/journal.json", "journal/from/shop/offer", "config.yaml"])
+@pytest.mark.parametrize("name", ["journal/journal.json", "config.yaml"])
 def test_a_garbled_journal_is_told(unconfirmed: Any, name: str) -> None:
     assert garble(unconfirmed.bank, name, "train") == []
+
+
+@pytest.mark.parametrize("kind", ["empty", "a list"])
+def test_a_garbled_offer_is_asked_for_again(unconfirmed: Any, outcomes: Any, kind: str) -> None:
+    for site in (unconfirmed.bank, unconfirmed.shop):
+        site.run["wait"] = 10
+    kept = unconfirmed.bank.run_folder / "journal" / "from" / "shop"
+    (kept / "offer").write_bytes(GARBAGE[kind])
+    found = outcomes(
+        30, {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
+    )
+    assert found == {"bank": None, "shop": None}
+    log = (unconfirmed.shop.run_folder / "log.txt").read_text()
+    assert log.count("0 columns drawn and charged") == 1
 
 
 def test_garbled_tests_are_told(unconfirmed: Any, outcomes: Any) -> None:

@@ -31,27 +31,33 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.blocks import EncodedTable
-from parties.vertical import party_b
+from parties.vertical import party_b, simulation
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
 from protocols.alignment.private_set_intersection import CHUNK_IDS, AlignmentTerms, psi_initiate, psi_respond
 from protocols.errors import PeerAborted, PeerLost
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HeldOutShares,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+)
 from protocols.messages.message import Message
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     Abort,
-    Answers,
-    Ask,
     Done,
-    Heartbeat,
     Held,
     Hello,
     MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
-    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -220,6 +226,7 @@ asks = st.builds(Ask, ids=st.lists(words | st.just("r001"), max_size=4), desensi
 statuses = arrays("|u1").map(lambda found: found % len(RecordStatus))
 answers = st.builds(Answers, status=statuses, bits=arrays("|u1", columns=(0, 1, 2, 3)))
 id_rows = arrays("|u1", columns=(0, 1, 32, 33, 34))
+shares = st.binary(min_size=32, max_size=32)
 KIN: dict[str, st.SearchStrategy[Message]] = {
     "hello": hellos,
     "offer": offers,
@@ -232,7 +239,8 @@ KIN: dict[str, st.SearchStrategy[Message]] = {
     "done": st.just(Done()),
     "abort": st.builds(Abort, phase=names, reason=words),
     "id confirmation": st.builds(IdConfirmation, tag=st.binary(min_size=32, max_size=32)) | st.just(PROVED),
-    "order share": st.builds(OrderShare, random=st.binary(min_size=32, max_size=32)),
+    "order share": st.builds(OrderShare, random=shares),
+    "held-out shares": st.builds(HeldOutShares, shares=st.lists(shares, min_size=1, max_size=3)),
     "blinded ids": st.builds(BlindedIds, start=counts, rows=id_rows),
     "reblinded ids": st.builds(ReblindedIds, start=counts, rows=id_rows),
     "more ids": st.just(MoreIds()),
@@ -452,7 +460,7 @@ def test_the_shop_answers_whoever_asks(trial: Any, recital: Any, share: Any) -> 
     def recite(script: list[Item]) -> None:
         channel = recital("bank", script)
         outcome_of(
-            lambda: party_b.serve(
+            lambda: simulation.serve(
                 share["shop"].router,
                 trial.ids,
                 trial.tables["shop"],

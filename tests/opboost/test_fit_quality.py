@@ -64,7 +64,7 @@ def test_rows_that_were_held_out_are_looked_at_alone(table) -> None:
     found = training_quality(trained, ensemble, table[1], is_held_out)
     predicted = predictions_of(table, tests, ensemble)
     assert found is not None
-    assert (found.basis, found.n_rows) == ("held-out rows", N // 4)
+    assert (found.basis, found.n_rows) == ("validation rows", N // 4)
     assert found.metrics["auc"] == auc(table[1][is_held_out], predicted[is_held_out])
 
 

@@ -178,3 +178,13 @@ def test_filling_a_table_leaves_the_unfilled_one_as_it_is() -> None:
     filled = noised.filled(plain_bins(noised, 64))
     assert filled.bins.any()
     assert not unfilled.bins.any()
+
+
+def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns() -> None:
+    run = Run(0.1)
+    plan = ValidationPlan(np.arange(run.n_rows) % 5 == 0, (metric_by_name("rmse", SquaredError()),))
+    for validation in (None, plan):
+        grown = run.train(validation=validation)
+        fitted = run.train(validation=validation, leaf_labels=run.labels[: run.n_rows])
+        assert grown.choice is NoiseChoice.CORRECTED
+        assert same(grown, fitted)

@@ -148,7 +148,7 @@ def test_an_expected_error_is_one_sentence_even_with_brackets_in_it(
         raise PeerLost("shop [red]is gone[/red]")
 
     monkeypatch.setattr(train_vertical, "train_active", lost)
-    assert run("party-a", str(tmp_path)) == (1, "", "error: shop [red]is gone[/red]\n")
+    assert run("party-a", str(tmp_path)) == (3, "", "error: shop [red]is gone[/red]\n")
 
 
 def test_a_defect_is_not_dressed_up_as_an_expected_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,8 @@ def test_plain_text_is_spoken_only_when_asked_for(
     monkeypatch.setattr(train_vertical, job, note)
     for words in ([], ["--insecure"]):
         code, out, _ = run(command, "run.yaml", "--format", "json", *words)
-        assert (code, json.loads(out)) == (0, {"run_folder": str(tmp_path)})
+        then = " ".join(["opboost predict run.yaml", *words])
+        assert (code, json.loads(out)) == (0, {"run_folder": str(tmp_path), "next": then})
     assert asked == [False, True]
 
 
@@ -193,7 +194,7 @@ def test_plain_text_is_spoken_only_when_asked_for(
 def test_a_demo_with_impossible_settings_writes_nothing(tmp_path: Path, options: list[str], words: str) -> None:
     code, _, err = run("demo", "--out", str(tmp_path / "demo"), *options)
     assert code == 1
-    assert err.startswith(f"error: {words}: Input should be ")
+    assert err.startswith(f"error: {words}: must be ")
     assert len(err.splitlines()) == 1
     assert not (tmp_path / "demo").exists()
 
@@ -267,7 +268,7 @@ def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.Monk
         return Folder()
 
     monkeypatch.setattr(train_vertical, "train_active", chatty)
-    assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\n", "a warning\n")
+    assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\nnext: opboost predict run.yaml\n", "a warning\n")
 
 
 def test_a_defect_has_a_sentence_above_its_traceback(

@@ -32,9 +32,9 @@ from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves
 from opboost.trees.splitting import Splits
 from parties.errors import EXPECTED_ERRORS
-from parties.horizontal.chain import _message_of, received_tree
 from parties.horizontal.chain_checkpoint import Turn
 from parties.horizontal.row_partitions import PartsHere
+from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
@@ -219,7 +219,7 @@ def attack_chain(count: int, draw: random.Random) -> dict[str, Any]:
     of = chains.recipe()
     owners = [chains.owner_of(of, place) for place in range(3)]
     trees = run_chain(owners, n_rounds=of.settings.n_rounds, epsilon=of.epsilon)
-    pool = [_message_of(0, Turn(tree=tree, is_secure=False), of.epsilon) for tree in trees]
+    pool = [tree_message(0, Turn(tree=tree, is_secure=False), of.epsilon) for tree in trees]
     counts: Counter[str] = Counter()
     limit_memory()
     while counts.total() < count:

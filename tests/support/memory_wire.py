@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parties.jobs import predict_vertical, train_vertical
+from parties.jobs import answer_vertical, predict_vertical, train_vertical
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from protocols.transport.codec import Frame, decode
@@ -23,7 +23,7 @@ class MemoryWire:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (train_vertical, predict_vertical):
+        for module in (train_vertical, predict_vertical, answer_vertical):
             monkeypatch.setattr(module, "open_connections", self._opened)
         self.received: dict[str, dict[str, list[Message]]] = {}
         self._pairs: dict[str, tuple[Any, Any]] = {}

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 
 Outcomes = Callable[..., dict[str, Any]]

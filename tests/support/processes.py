@@ -21,6 +21,8 @@ FORKS.set_forkserver_preload(
         "typer",
         "parties.doctor.vertical",
         "parties.jobs.predict_vertical",
+        "parties.jobs.answer_vertical",
+        "parties.jobs.serve_scores",
         "parties.jobs.train_chain",
         "parties.jobs.train_horizontal",
         "parties.jobs.train_vertical",

@@ -23,7 +23,7 @@ from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import Block, exact_codes, name_records
+from parties.tables.blocks import Block, exact_codes, named_records
 
 N_ROWS = 200
 IDS = pd.Index([f"k{i:03}" for i in range(N_ROWS)], dtype=object)
@@ -75,7 +75,7 @@ def released(
     bounds = [0, *cuts, len(ids)]
     blocks: list[Block] = [{} for _ in bounds[1:]]
     for block, (start, end) in zip(blocks, pairwise(bounds), strict=True):
-        name_records(block, ids[start:end])
+        block.update(named_records(ids[start:end]))
         for c, column in enumerate(columns):
             block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[start:end], column.is_missing[start:end], 0))
     account.release(which, blocks, may_draw=may_draw)

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, nearest
 from opboost.trees.losses.classes import Logistic, Ordinal, Softmax
 from opboost.trees.losses.custom import Custom
 from opboost.trees.losses.grid import GradientGrid
@@ -73,7 +73,7 @@ def loss_by_name(name: str, n_classes: int = 0, **settings: Any) -> Loss:
     makers = {kind.name: kind for kind in _LOSSES}
     if name not in makers:
         known = ", ".join(name for name in makers if name != Custom.name)
-        raise ParameterError(f"objective must be one of {known}; got {name!r}")
+        raise ParameterError(f"objective must be one of {known}; got {name!r}{nearest(name, makers)}")
     taken: set[str] = set(makers[name].__slots__) - {"slopes"}
     if unknown := settings.keys() - taken:
         raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")

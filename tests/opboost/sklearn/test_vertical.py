@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.metrics import default_metric
-from opboost.privacy.guarantee import ROUTED_ANSWERS
+from opboost.privacy.guarantee import FRESH_ANSWERS, ROUTED_ANSWERS
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import SquaredError
@@ -223,6 +223,16 @@ def test_routed_answers_stand_with_their_number_under_what_is_not_protected(pred
     expected = [f"the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"]
     assert [words.rpartition("; ")[2] for words in told] == (expected if prediction == "routed" else [])
     assert not [words for words in model.guarantee_.not_protected if "was changed" in words]
+
+
+def test_what_is_not_protected_follows_the_mode_in_which_new_records_are_scored() -> None:
+    model = OpBoostRegressor(bounds=BOUNDS, epsilon=0.005, prediction="desensitized", n_estimators=5)
+    model.fit(_frame(), _numbers(_frame()))
+    first, second = (model.predict(_frame()) for _ in range(2))
+    assert (first != second).any()
+    told = {mode: model.set_params(prediction=mode).guarantee_.not_protected for mode in MODES}
+    assert [mode for mode in MODES if FRESH_ANSWERS in told[mode]] == ["desensitized"]
+    assert [mode for mode in MODES if any(ROUTED_ANSWERS in words for words in told[mode])] == ["routed"]
 
 
 @pytest.mark.parametrize("random_state", [0, np.int64(3), np.random.RandomState(0)], ids=["int", "int64", "generator"])

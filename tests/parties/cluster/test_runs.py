@@ -25,7 +25,8 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
-from parties.jobs.predict_vertical import predict_active, serve_passive, serve_until_stopped
+from parties.jobs.answer_vertical import serve_passive, serve_until_stopped
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost
@@ -179,6 +180,27 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
     for site, n_rows in ((parties.bank, 400), (parties.shop, 400)):
         assert json.loads((site.path / "runs" / "spring" / "meta.json").read_text())["n_rows"] == n_rows
         assert [path.name for path in (site.path / "runs").rglob("work.*")] == []
+
+
+@pytest.mark.parametrize("bank_is_whole", [False, True])
+def test_held_out_records_of_partitions_are_left_out_and_answered(
+    parties: Any, outcomes: Outcomes, bank_is_whole: bool
+) -> None:
+    for site in (parties.bank, parties.shop):
+        site.run["held_out"] = 0.2
+    if bank_is_whole:
+        for key in ("engine", "dask"):
+            del parties.bank.run[key]
+        parties.bank.run["data"] = "data.csv"
+    assert train_both(parties, outcomes) == {}
+    found = json.loads((parties.bank.path / "runs/spring/held_out.json").read_text())
+    assert (found["metric"], found["n_rows"], found["reason"]) == ("auc", 80, "")
+    assert found["joint"] > found["alone"] > 0.4
+    for site in (parties.bank, parties.shop):
+        assert json.loads((site.path / "runs/spring/meta.json").read_text())["n_rows"] == 320
+    (told,) = [line for line in log_lines(parties.shop) if line["event"] == "held out"]
+    assert (told["records"], told["answered"]) == (80, 80)
+    assert list((parties.shop.path / "runs").rglob("work.*")) == []
 
 
 @pytest.mark.parametrize("changed_values", ["keep", "redraw"])

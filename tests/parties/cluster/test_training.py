@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from opboost.desensitize import ColumnMechanism
+from opboost.cell_grid import cell_tests
+from opboost.desensitize import ColumnMechanism, exact
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import own_features
-from opboost.routing import Router, resolve
+from opboost.routing import PackedAnswers, Router, resolve
 from opboost.schema import ColumnSchema, Kind, Missing
-from opboost.split_tests import bind, feature_matrix, list_tests
+from opboost.split_tests import bind, feature_matrix, list_tests, unpacked
+from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
@@ -194,7 +196,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, case: Case, client: Client
         grow(case.bank, case.ranks, BoostingParameters(early_stopping_rounds=2))
     with pytest.raises(DataError, match="must have 3 partitions"):
         grow(OwnPartitions(case.bank.paths[:3], OWN, "default"), case.ranks)
-    few = RankPartitions("shop", case.ranks.paths, (3, *case.ranks.n_ranks[1:]), case.ranks.have_missing)
+    few = RankPartitions(
+        "shop", case.ranks.paths, (3, *case.ranks.n_ranks[1:]), case.ranks.have_missing, case.ranks.cuts
+    )
     with pytest.raises(DataError, match="ranks that were not offered"):
         grow(case.bank, few)
     swapped = OwnPartitions((tmp_path / "short.parquet", *case.bank.paths[1:]), OWN, "default")
@@ -203,3 +207,50 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, case: Case, client: Client
         grow(swapped, case.ranks)
     with pytest.raises(ParameterError, match="town have none"):
         OwnPartitions(case.bank.paths, (MECHANISMS[2].schema,), "default")
+
+
+def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case, client: Client) -> None:
+    """The grid's cuts are all that trees know of the ranks; answers are numbers of cells, on workers too."""
+    counts = [
+        sum(np.bincount(ranks, minlength=column.table.n_ranks + 1) for ranks in column.ranks())
+        for column in case.columns
+    ]
+    cuts = tuple(choose_cuts(np.asarray(found)[:-1], max_bin=8) for found in counts)
+    ranks = replace(case.ranks, cuts=cuts)
+    mine = train_on_partitions(case.bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client)
+    tests = list_tests(mine)
+    assert len(tests["shop"].ranks) == 0
+    ensemble = bind(mine, tests)
+    assert [feature.n_cells for feature in ensemble.features] == [None, 8, 8, 2, 2]
+    thresholds = [
+        [column.table.threshold(rank) for rank in own] for column, own in zip(case.columns, cuts, strict=True)
+    ]
+    router = Router(MECHANISMS, cell_tests(case.columns, [np.array(own) for own in thresholds]))
+    bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
+    paths = predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": bits}, tmp_path / "scores", client=client)
+    found = case.whole(tuple(paths))["prediction"].to_numpy()
+    assert roc_auc_score(case.labels, found) > 0.75
+    raw = case.whole(case.shop)
+    exactly = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(raw)}
+    answers = unpacked(ensemble, "shop", PackedAnswers(router).of(exactly, len(raw)))
+    own = own_features(case.whole(case.bank.paths), OWN)
+    np.testing.assert_array_equal(found, ensemble.predict(feature_matrix(ensemble, own, {"shop": answers}, len(raw))))
+    # Of the released ranks, trees on one machine see the same cells.
+    theirs = train(
+        [
+            OwnColumn("age", own["age"]),
+            *(
+                RankColumn(
+                    "shop", i, f"c{i}", ranks_of(case.columns)[f"c{i}"].to_numpy(), column.table.n_ranks, cuts=cuts[i]
+                )
+                for i, column in enumerate(case.columns)
+            ),
+        ],
+        case.labels,
+        np.ones(len(case.labels)),
+        loss=Logistic(),
+        parameters=PARAMETERS,
+    )
+    other = bind(theirs, list_tests(theirs))
+    scores = other.predict(feature_matrix(other, own, {"shop": answers}, len(raw)))
+    assert roc_auc_score(case.labels, scores) == pytest.approx(roc_auc_score(case.labels, found), abs=0.01)

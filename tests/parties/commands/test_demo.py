@@ -24,8 +24,9 @@ from parties.config.reading import read_schema
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, drawn_from, serve, train
+from parties.vertical.party_b import PassiveJob, drawn_from, train
 from parties.vertical.prediction_client import predict_jointly
+from parties.vertical.simulation import serve
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 from tests.support.modes import exposed, open_umask
@@ -138,11 +139,11 @@ def label_secrets(out: Path) -> list[bytes]:
 
 def test_the_summary_says_what_was_done_and_what_it_cost(summary: dict[str, Any], out: Path) -> None:
     assert json.loads((out / "summary.json").read_text()) == summary
-    assert (summary["metric"], summary["rows"], summary["rows_test"]) == ("auc", 14_400, 3_600)
+    assert (summary["metric"], summary["rows"], summary["rows_test"]) == ("auc", 11_520, 3_600)
     assert "synthetic" in summary["dataset"]
     assert 0 < summary["seconds"] <= summary["seconds_in_all"]
     metas = [json.loads((out / party / "runs/demo/meta.json").read_text()) for party in MARKED]
-    assert summary["bytes_sent"] == sum(meta["sent_bytes"] for meta in metas) > 14_400 * 10
+    assert summary["bytes_sent"] == sum(meta["sent_bytes"] for meta in metas) > 11_520 * 10
     guarantee = summary["guarantee"]
     assert (guarantee["notion"], guarantee["certified"]) == ("dLDP", True)
     parts = [column["epsilon"] + column["missing_epsilon"] for column in guarantee["columns"]]
@@ -161,8 +162,8 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 @pytest.mark.usefixtures("summary")
 def test_both_run_folders_are_complete(out: Path) -> None:
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
-    common |= {"report.html", "report.json"}
-    predictions = {"fit.json", "metrics.json", "partners.json", "noise.json"}
+    common |= {"report.html", "report.json", "held_out.shares"}
+    predictions = {"held_out.json", "fit.json", "metrics.json", "partners.json", "noise.json"}
     predictions |= {"predictions.csv", "predictions_desensitized.csv"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
     assert found == {"bank": common | predictions, "retailer": common}

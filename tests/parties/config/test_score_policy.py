@@ -11,7 +11,8 @@ from opboost.trees.losses import Logistic, Loss, Poisson, Quantiles, Softmax, Sq
 from parties.config.score_policy import RevealSection
 from parties.errors import ConfigError
 from parties.vertical.prediction_output import prediction_table
-from protocols.messages.vertical import RecordStatus, Terms
+from protocols.messages.prediction import RecordStatus
+from protocols.messages.vertical import Terms
 
 STATUS = np.array([0, 0, RecordStatus.UNKNOWN, 0, RecordStatus.REFUSED_DAILY_LIMIT, 0], np.uint8)
 SCORES = np.array([0.2, 0.93, np.nan, 0.57, np.nan, 0.5649])

@@ -18,7 +18,8 @@ from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.prediction import examine_prediction
 from parties.errors import TableError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 

@@ -231,7 +231,7 @@ FAULTS: dict[str, tuple[str, Callable[[Any], None], dict[str, str]]] = {
         {"settings": "learning_rate must be a number"},
     ),
     "no schema": ("bank", lambda s: s.run.update({"schema": "none.yaml"}), {"schema": "none.yaml cannot be read"}),
-    "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: Extra inputs"}),
+    "no such key in the run file": ("bank", lambda s: s.run.update(epsilon=1), {"run file": "epsilon: is no key here"}),
 }
 
 
@@ -299,3 +299,13 @@ def test_the_command_prints_a_table_or_json_and_fails_on_a_problem(sites: Any) -
     assert table.exit_code == 1
     assert "column 'age' is constant" in table.stdout
     assert "1 problems, 0 warnings: the run would not succeed" in table.stdout
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_a_run_file_that_leaves_answers_open_is_warned_of_split_tests(sites: Any, party: str) -> None:
+    site = getattr(sites, party)
+    said = [one.sentence for one in examine(site.write(), wait_s=0) if one.check == "answers"]
+    assert len(said) == 1
+    assert said[0].startswith("`answers` is not set: passive parties learn which thresholds trees use")
+    site.run["answers"] = "cells"
+    assert not [one for one in examine(site.write(), wait_s=0) if one.check == "answers"]

@@ -145,6 +145,9 @@ def test_a_lost_run_folder_is_noticed_before_a_second_tree_is_drawn(memory: Chai
     of = recipe(n_rounds=1)
     assert len(memory.run({name: memory.job(of, name) for name in ORDER})) == 3
     (memory.root / "run-w0").rename(memory.root / "away")
+    # Who has heard that w0 has every tree does not meet it again.
+    for name in ("w1", "w2"):
+        (memory.root / f"run-{name}" / "confirmed.json").unlink()
     found = memory.run({name: memory.job(of, name) for name in ORDER})
     assert isinstance(found["w0"], Disagreement)
     assert "missing from this party's run folder; a second one is not drawn" in str(found["w0"])

@@ -169,7 +169,7 @@ def test_after_a_kill_the_same_run_finishes_with_the_release_that_was_paid_for(s
         processes[victim].send_signal(signal.SIGKILL)
     finally:
         ended = finish(*processes.values(), seconds=20)
-    assert {code for code, _, _ in ended} == {1, -signal.SIGKILL}
+    assert {code for code, _, _ in ended} == {3, -signal.SIGKILL}
     again = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
     assert [code for code, _, _ in again] == [0, 0]
     assert len(sent(sites.shop, "rank chunk")) == 2
@@ -235,7 +235,7 @@ def test_desensitized_answers_over_budget_are_refused_and_the_exact_ones_are_not
     (bank_code, _, bank_error), (shop_code, _, shop_error) = finish(
         sites.bank.start("predict", "--mode", "desensitized"), sites.shop.start("predict")
     )
-    assert (bank_code, shop_code) == (1, 1)
+    assert (bank_code, shop_code) == (5, 4)
     assert "its account does not allow this. Nothing was released" in bank_error.splitlines()[-1]
     assert shop_error.splitlines()[-1].startswith(
         "error: over budget: column 'spend' per unit would have spent 10 of 6"
@@ -251,7 +251,7 @@ def test_the_command_fails_on_a_ledger_or_a_store_that_cannot_be_trusted(sites: 
     tamper(ledger)
     assert finish(sites.shop.start("ledger")) == [
         (
-            1,
+            6,
             "",
             f"error: {ledger} cannot be trusted: line 3 was changed or removed. Restore the ledger and its head from "
             "the same backup. Nothing was released\n",
@@ -263,7 +263,7 @@ def test_the_command_fails_on_a_ledger_or_a_store_that_cannot_be_trusted(sites: 
     database.commit()
     database.close()
     ((code, out, error),) = finish(sites.shop.start("ledger", "--format", "json"))
-    assert (code, out) == (1, "")
+    assert (code, out) == (6, "")
     assert "cells that line 2 charged are not those that were drawn" in error
     assert "Nothing was released" in error
 
@@ -276,7 +276,7 @@ def test_the_command_needs_a_passive_partys_ledger_that_is_there(sites: Any) -> 
         == f"error: {sites.bank.path / 'run.yaml'} is an active party's run file; only a passive party keeps a ledger\n"
     )
     ((code, _, error),) = finish(sites.shop.start("ledger"))
-    assert (code, error) == (1, f"error: {ledger_of(sites.shop)} is not there. Nothing was released\n")
+    assert (code, error) == (6, f"error: {ledger_of(sites.shop)} is not there. Nothing was released\n")
     assert not ledger_of(sites.shop).parent.exists()
 
 

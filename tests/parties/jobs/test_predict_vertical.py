@@ -11,9 +11,10 @@ import pytest
 from parties.config.reading import read_schema
 from parties.errors import ConfigError, RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
+from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
-from parties.jobs.predict_vertical import predict_active, serve_passive
-from protocols.messages.vertical import RecordStatus
+from parties.jobs.predict_vertical import predict_active
+from protocols.messages.prediction import RecordStatus
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
 

@@ -96,6 +96,8 @@ def wait_for(path: Path, words: str, seconds: float = 100) -> None:
 
 def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
+    # The round in which it is killed waits so long for its connection.
+    clinics.runs["hub"]["patience"] = 8
     clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
     wait_for(clinics.folder("w2") / "answers.json", "tree")

@@ -14,7 +14,8 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 from protocols.errors import KeyFileError, PeerLost
@@ -56,7 +57,7 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     "labels beyond 0 and 1": ("table.y", range(N_CUSTOMERS), "labels"),
     "constant column": ("table.age", 30, "constant columns age"),
     "no label named": ("schema.label", None, "names no `label`, which the active party needs"),
-    "unknown key": ("run.epsilon", 1, r"run\.yaml: epsilon: Extra inputs are not permitted"),
+    "unknown key": ("run.epsilon", 1, r"run\.yaml: epsilon: is no key here"),
     "impossible parameter": ("run.model.learning_rate", -1, "learning_rate must be a number, greater than 0"),
     "waiting without rows to validate on": (
         "run.model.early_stopping_rounds",
@@ -75,7 +76,7 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     ),
     "unlimited trees": ("run.model.max_depth", 0, "needs max_leaves"),
     "a single leaf": ("run.model.max_leaves", 1, "max_leaves must be at least 2"),
-    "unknown engine": ("run.model.engine", "lightgbm", "model.engine: Input should be 'native' or 'xgboost'"),
+    "unknown engine": ("run.model.engine", "lightgbm", "model.engine: must be 'native' or 'xgboost'"),
     "no secret key": ("run.secret_key", None, "names no secret_key; .* Nothing was sent"),
     "secret key of the wrong kind": ("run.secret_key", "keys/bank.public", "is not a key file"),
 }
@@ -84,11 +85,11 @@ SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
     "column missing": ("table.spend", None, r"data\.csv lacks columns of the schema: spend"),
     "no id": ("table.id", None, r"data\.csv has no id column 'id'"),
     "constant column": ("table.spend", 30, "constant columns spend"),
-    "epsilon not positive": ("run.desensitize.epsilon", 0, "desensitize.epsilon: Input should be greater than 0"),
+    "epsilon not positive": ("run.desensitize.epsilon", 0, "desensitize.epsilon: must be greater than 0"),
     "theta too small": (
         "run.desensitize",
         {"mechanism": "local", "theta": 0},
-        r"desensitize\.theta: Input should be greater than or equal to 1",
+        r"desensitize\.theta: must be greater than or equal to 1",
     ),
     "theta too large": ("run.desensitize", {"mechanism": "adj", "theta": 2000}, "theta must be an integer between 1"),
     "budget for no column": ("run.desensitize.columns", {"age": {"epsilon": 1}}, "that the schema lacks: age"),
@@ -99,15 +100,15 @@ SHOP_FAULTS: dict[str, tuple[str, Any, str]] = {
         {"budget": {"columns": {"age": {"epsilon": 1}}}},
         "that the schema lacks: age",
     ),
-    "limit not positive": ("run.ledger", {"budget": {"epsilon": 0}}, "ledger.budget.epsilon: Input should be greater"),
-    "unknown limit": ("run.ledger", {"budget": {"delta": 1}}, "ledger.budget.delta: Extra inputs are not permitted"),
+    "limit not positive": ("run.ledger", {"budget": {"epsilon": 0}}, "ledger.budget.epsilon: must be greater"),
+    "unknown limit": ("run.ledger", {"budget": {"delta": 1}}, "ledger.budget.delta: is no key here"),
     "ledger in no folder": ("run.ledger", {"path": "data.csv/ledger"}, "ledger cannot be used: "),
     "ledger that is none": (
         "run.ledger",
         {"path": "data.csv"},
         "data.csv has mode |data.csv cannot be used: file is not",
     ),
-    "unknown key": ("run.label", "y", r"run\.yaml: label: Extra inputs are not permitted"),
+    "unknown key": ("run.label", "y", r"run\.yaml: label: is no key here"),
 }
 
 

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.writing import report_of
 from parties.runs.run_log import RunLog

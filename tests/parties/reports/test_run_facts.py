@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from parties.cli import app
 from parties.config.reading import read_any_run
 from parties.errors import RunFolderError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports import writing
 from parties.reports.run_facts import run_facts
@@ -68,7 +69,7 @@ def test_what_one_side_sent_is_what_the_other_side_received(finished: Any) -> No
 def test_the_active_partys_report_has_curves_importance_and_no_name_of_the_others_columns(finished: Any) -> None:
     found = document(finished.bank)
     (fit,) = found["fits"]
-    assert (fit["basis"], fit["n_rows"], fit["metric"]) == ("held-out rows", 100, "logloss")
+    assert (fit["basis"], fit["n_rows"], fit["metric"]) == ("validation rows", 100, "logloss")
     assert len(fit["curve"]) == 6
     history = json.loads((finished.bank.run_folder / "history.json").read_text())
     np.testing.assert_allclose([score for _, score in fit["curve"][1:]], history["scores"]["logloss"], rtol=1e-9)

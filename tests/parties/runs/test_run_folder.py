@@ -211,7 +211,7 @@ def test_a_folder_without_a_model_says_so(folder: RunFolder) -> None:
 
 def test_one_partys_share_is_not_taken_for_the_others(folder: RunFolder) -> None:
     folder.save_joint_model(MODEL)
-    with pytest.raises(RunFolderError, match="is not an opboost-router file of version 1"):
+    with pytest.raises(RunFolderError, match="is no opboost-router file of version 1"):
         folder.load_router()
     folder.save_router(ROUTER, GUARANTEE)
     with pytest.raises(ModelFileError, match="is not an opboost-model file"):
@@ -222,7 +222,7 @@ def test_one_partys_share_is_not_taken_for_the_others(folder: RunFolder) -> None
 def test_a_share_of_another_format_or_version_is_refused(folder: RunFolder, change: dict[str, object]) -> None:
     folder.save_router(ROUTER, GUARANTEE)
     folder.write_json("model.json", {**folder.read_json("model.json"), **change})
-    with pytest.raises(RunFolderError, match="is not an opboost-router file of version 1"):
+    with pytest.raises(RunFolderError, match="is no opboost-router file of version 1"):
         folder.load_router()
 
 

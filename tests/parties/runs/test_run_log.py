@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.errors import RunFolderError
+from parties.reports.run_history import log_lines
+from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from protocols.messages.vertical import Ask, Done, RankChunk
+from protocols.messages.prediction import Ask
+from protocols.messages.vertical import Done, RankChunk
 from protocols.transport.codec import encode
 from protocols.transport.memory import memory_pair
 
@@ -104,3 +110,39 @@ def test_whoever_has_something_left_to_note_is_heard_before_the_files_close(tmp_
     log.before_close.append(lambda: log.step("connection", "turned away twice"))
     log.close()
     assert "turned away twice" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_log_that_was_renamed_or_removed_is_begun_anew_at_its_name(log: RunLog, tmp_path: Path) -> None:
+    log.step("a", "first")
+    (tmp_path / "log.jsonl").rename(tmp_path / "log.jsonl.1")
+    (tmp_path / "log.txt").unlink()
+    log.step("b", "second")
+    log.step("c", "third")
+    assert [line["event"] for line in lines(tmp_path)] == ["b", "c"]
+    assert json.loads((tmp_path / "log.jsonl.1").read_text())["event"] == "a"
+    assert [line.split()[-1] for line in (tmp_path / "log.txt").read_text().splitlines()] == ["second", "third"]
+    assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_whose_folder_is_gone_ends_the_run(log: RunLog, tmp_path: Path) -> None:
+    log.step("a", "first")
+    tmp_path.rename(tmp_path.with_name("elsewhere"))
+    with pytest.raises(RunFolderError, match=r"log\.jsonl cannot be written"):
+        log.step("b", "second")
+    tmp_path.with_name("elsewhere").rename(tmp_path)
+
+
+def test_parts_of_a_log_are_read_in_the_order_of_their_time(log: RunLog, tmp_path: Path) -> None:
+    for name in ("log.jsonl-old", "log.jsonl.2.gz", "log.jsonl.1"):
+        log.step(name, "a step")
+        text = (tmp_path / "log.jsonl").read_bytes()
+        (tmp_path / "log.jsonl").unlink()
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        time.sleep(0.002)
+    found = [line["event"] for line in log_lines(RunFolder(tmp_path))]
+    assert found == ["log.jsonl-old", "log.jsonl.2.gz", "log.jsonl.1"]
+    log.step("now", "a step")
+    assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == [*found, "now"]
+    (tmp_path / "log.jsonl.2.gz").write_bytes(b"x")
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        log_lines(RunFolder(tmp_path))

@@ -108,3 +108,19 @@ def test_how_records_were_aligned_is_shown_on_one_line_and_in_short() -> None:
     assert found.startswith("its records are aligned so: ")
     assert "\n" not in found
     assert len(found) < 400
+
+
+@pytest.mark.parametrize(("agreed", "n_offered", "is_refused"), [(None, 1000, False), (None, 1001, True), (3, 4, True)])
+def test_more_columns_than_agreed_or_than_the_cap_are_refused_on_both_sides(
+    agreed: int | None, n_offered: int, is_refused: bool
+) -> None:
+    bank = BANK.model_copy(update={"agreed": Terms(columns=agreed)})
+    # A shop that says another number than it offers gains nothing.
+    shop = SHOP.model_copy(update={"names": tuple(map(str, range(n_offered))), "plan": Terms(columns=agreed)})
+    for found in (differences(bank, shop, "shop"), differences(shop, bank, "bank")):
+        told = [sentence for sentence in found if f"offers {n_offered} columns of ranks where at most" in sentence]
+        assert len(told) == len(found) == is_refused
+    if agreed is None:
+        assert differences(BANK, shop.model_copy(update={"plan": Terms(columns=3)}), "shop") == differences(
+            bank, shop, "shop"
+        )

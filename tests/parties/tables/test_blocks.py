@@ -16,7 +16,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.file_blocks import FileBlock
 from parties.storage.spool import ArraySpool
 from parties.tables import blocks as module
-from parties.tables.blocks import Block, SpoolBlock, encode_table, encoded_column, exact_codes, name_records
+from parties.tables.blocks import Block, SpoolBlock, encode_table, encoded_column, exact_codes, named_records
 
 
 @pytest.mark.parametrize("codes", [[1, 1, 1000], [0, 200, 70_000], [7, 2**40, 3]])
@@ -77,8 +77,7 @@ def test_a_table_is_encoded_alike_in_blocks_of_any_size(monkeypatch: pytest.Monk
             codes = np.concatenate([block[f"{c}.exact"] for block in found.blocks])
             whole = encode(table[one.schema.name], one.schema, domain=one.settings.domain)
             np.testing.assert_array_equal(codes, exact_codes(whole))
-        whole_block: Block = {}
-        name_records(whole_block, ids)
+        whole_block = named_records(ids)
         of_blocks = {name for block in found.blocks for name in block["names"].tolist()}
         assert of_blocks == set(whole_block["names"].tolist())
         assert sorted(whole_block["names"].tolist()) == whole_block["names"].tolist()

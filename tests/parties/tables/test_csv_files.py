@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.csv_files import read_csv
 
@@ -41,7 +42,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 def test_the_same_table_is_read_however_it_is_packed(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"table.{ending}"
     path.write_bytes(PACKERS[ending](TEXT.encode()))
-    found = read_csv(path, as_text=["id"])
+    found = read_csv(path, as_text=["id"], form=TableFormat())
     assert found["id"].tolist() == ["007", "1"]
     assert found["note"].tolist() == ["NA", "null"]
     assert found["age"].isna().tolist() == [False, True]
@@ -60,7 +61,7 @@ def test_every_text_comes_back_and_only_empty_cells_are_missing(
     frame = pd.DataFrame({"a": [a for a, _ in rows], "b": [b for _, b in rows], "end": 1})
     path = tmp_path / "table.csv"
     frame.to_csv(path, index=False, quoting=1, lineterminator="\n")
-    found = read_csv(path, as_text=["a", "b"])
+    found = read_csv(path, as_text=["a", "b"], form=TableFormat())
     for name in ("a", "b"):
         cells = [None if pd.isna(cell) else cell for cell in found[name]]
         assert cells == [row[0 if name == "a" else 1] or None for row in rows]
@@ -79,7 +80,7 @@ def test_what_would_be_another_table_is_refused(tmp_path: Path, rows: str, words
     path = tmp_path / "table.csv"
     path.write_text(rows)
     with pytest.raises(TableError, match=f"table.csv .*{words}"):
-        read_csv(path, as_text=[])
+        read_csv(path, as_text=[], form=TableFormat())
 
 
 IDS = {"even": (1, 2, 3), "from zero": (0, 1, 2), "uneven": (1, 5, 7), "texts": ("x", "y", "z")}
@@ -93,11 +94,11 @@ def test_rows_that_are_longer_than_the_header_shift_nothing(
     """pandas takes their first cells for an index, and an index of even numbers for none."""
     path = tmp_path / "table.csv"
     path.write_text("\n".join(["id,a,b", *(f"{one},10,20," for one in ids)]))
-    assert read_csv(path, as_text=["id"]).to_dict("list") == {
+    assert read_csv(path, as_text=["id"], form=TableFormat()).to_dict("list") == {
         "id": [str(one) for one in ids],
         "a": [10] * 3,
         "b": [20] * 3,
     }
     path.write_text("\n".join(["id,a,b", *(f"{one},10,20" + ",30" * n_separators for one in ids)]))
     with pytest.raises(TableError, match="has rows with more cells than its header names columns"):
-        read_csv(path, as_text=["id"])
+        read_csv(path, as_text=["id"], form=TableFormat())

@@ -18,6 +18,7 @@ from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
 from parties.tables import parquet
+from parties.tables.blocks import exact_codes, exact_columns
 from parties.tables.data_files import stamp_of
 from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
@@ -128,6 +129,20 @@ def test_columns_are_encoded_in_pieces_as_they_are_as_a_whole(
             assert found.n_clipped == whole.n_clipped
 
 
+def test_kept_columns_are_those_of_these_rows_and_this_schema(path: Path, tmp_path: Path) -> None:
+    age, visits, town = SCHEMA.columns
+    table = read(path, by_column=True, cache=tmp_path / "encoded")
+    narrow = ColumnSchema(name="age", lower=20, upper=60)
+    for part in (table, table.take(np.array([1, 2, 30, 49])), table.take(np.array([49, 1]))):
+        for schema, size in ((age, 100), (age, 1000), (narrow, 100), (visits, 100), (town, 100)):
+            one = mechanism(schema, domain_size=size)
+            whole = encode(part.features[schema.name], schema, domain=one.settings.domain)
+            for _ in range(2):
+                ((exact, n_clipped),) = exact_columns(part.features, [one])
+                np.testing.assert_array_equal(exact, exact_codes(whole))
+                assert n_clipped == whole.n_clipped
+
+
 def test_faults_are_counted_over_all_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "STORED_ROWS", 4)
     age = np.where(np.arange(50) % 5 == 0, np.nan, np.arange(50.0))
@@ -166,9 +181,9 @@ def test_a_stored_column_takes_few_bytes_per_row(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(parquet, "STORED_ROWS", 1 << 12)
     pd.DataFrame({"age": np.arange(n_rows) % 100.0}).to_parquet(target, row_group_size=1 << 16)
     features, one = StoredColumns(target, np.arange(n_rows), stamp_of(target)), mechanism(schema)
-    # Codes, the mask's pages, and the places of the file's rows; as a whole, doubles come many times over.
-    assert peak_per_row(lambda: encode_column(features, one), n_rows) < 12
-    assert peak_per_row(lambda: encode(features["age"], schema, domain=one.settings.domain), n_rows) > 40
+    # Measured: 4, for codes, the mask and places of the file's rows; 25 as a whole, whose doubles are changed in place.
+    assert peak_per_row(lambda: encode_column(features, one), n_rows) < 6
+    assert peak_per_row(lambda: encode(features["age"], schema, domain=one.settings.domain), n_rows) > 20
 
 
 def test_listed_records_of_a_stored_table_are_those_of_the_whole(path: Path, tmp_path: Path) -> None:

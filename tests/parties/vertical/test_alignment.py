@@ -18,7 +18,8 @@ from parties.config.align_section import AlignSection
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
@@ -169,7 +170,7 @@ def test_a_party_that_dies_while_ids_are_compared_ends_the_other_one_in_time(sit
         for process in processes.values():
             process.kill()
             process.communicate()
-    assert processes[survivor].returncode == 1
+    assert processes[survivor].returncode == 3
     assert error.splitlines()[-1].startswith(f"error: {victim} ")
     assert "Traceback" not in error
 
@@ -324,8 +325,8 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
     [
         ({"method": "hashed"}, "`method: hashed` and a `secret` file that all parties share go together"),
         ({"secret": "x.shared"}, "go together"),
-        ({"method": "guess"}, "align.method: Input should be 'psi', 'hashed' or 'prealigned'"),
-        ({"duplicates": "any"}, "align.duplicates: Input should be 'refuse', 'first', 'last' or 'drop'"),
+        ({"method": "guess"}, "align.method: must be 'psi', 'hashed' or 'prealigned'"),
+        ({"duplicates": "any"}, "align.duplicates: must be 'refuse', 'first', 'last' or 'drop'"),
     ],
 )
 def test_an_impossible_section_is_refused(sites: Any, align: dict[str, Any], words: str) -> None:

@@ -24,7 +24,7 @@ from parties.session.handshake import greet
 from parties.session.termination import NO_REASON
 from parties.vertical import party_a, party_b
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import serve
+from parties.vertical.simulation import serve
 from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
 from protocols.messages.message import Message

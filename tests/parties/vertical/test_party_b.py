@@ -15,7 +15,8 @@ from parties.vertical import party_b
 from protocols.alignment.id_proof import password_of
 from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort, Ask, Done, Hello, Role, SplitRanks, Task, Terms
+from protocols.messages.prediction import Ask
+from protocols.messages.vertical import Abort, Done, Hello, Role, SplitRanks, Task, Terms
 from protocols.transport.channel import Channel, expect
 
 Together = Callable[..., dict[str, Any]]

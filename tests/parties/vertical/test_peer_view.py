@@ -23,7 +23,8 @@ import pytest
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, exact
 from opboost.preprocess import EncodedColumn
 from parties.errors import TableError
-from parties.jobs.predict_vertical import predict_active, serve_passive
+from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger import due_cells
 from parties.session import termination
@@ -32,7 +33,8 @@ from parties.vertical import alignment
 from parties.vertical import preparation as preparing
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
 from protocols.messages.message import Message
-from protocols.messages.vertical import Answers, Hello, SplitRanks
+from protocols.messages.prediction import Answers
+from protocols.messages.vertical import Hello, SplitRanks
 from protocols.transport.keys import generate_shared
 from tests.support.memory_wire import MemoryWire
 

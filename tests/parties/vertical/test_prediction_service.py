@@ -25,8 +25,9 @@ from opboost.schema import ColumnSchema, Kind
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.jobs.answer_vertical import serve_until_stopped
 from parties.jobs.life_cycle import Terminal, logged
-from parties.jobs.predict_vertical import predict_active, serve_until_stopped
+from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.page import FigureGrid
 from parties.reports.words import leakage_section
@@ -37,7 +38,8 @@ from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, Hello, Role, Task
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
@@ -113,13 +115,13 @@ class Service:
 
 @contextmanager
 def serving(sites: Any, **settings: Any) -> Iterator[Service]:
+    before = dict(sites.shop.run)
     sites.shop.run.update(settings)
     service = Service(sites)
     try:
         yield service
     finally:
-        for name in settings:
-            sites.shop.run.pop(name)
+        sites.shop.run = before
         service.process.kill()
         service.process.join(10)
 
@@ -305,6 +307,21 @@ def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(si
         assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
 
 
+def test_a_hang_up_ends_no_service_and_its_logs_can_be_renamed(sites: Any, tmp_path: Path) -> None:
+    with serving(sites) as service:
+        predict(sites, tmp_path / "1.csv", ids=["k0001"])
+        service.wait_for("session")
+        log = sites.shop.run_folder / "log.txt"
+        before = log.read_text()
+        log.rename(log.with_name("log.txt.1"))
+        os.kill(service.process.pid or 0, signal.SIGHUP)
+        predict(sites, tmp_path / "2.csv", ids=["k0001"])
+        service.wait_for("session", 2)
+        assert "session 2: 1 records" in log.read_text()
+        assert log.with_name("log.txt.1").read_text() == before
+        assert service.stop()[0] == 0
+
+
 def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_request(
     sites: Any, tmp_path: Path
 ) -> None:
@@ -329,6 +346,24 @@ def test_a_policy_for_scores_that_the_shop_demands_is_compared_before_the_first_
     best = exact.nlargest(3, "prediction")
     assert set(found["id"]) == set(best["id"])
     assert sorted(found["prediction"]) == sorted(best["prediction"].round(1))
+
+
+def test_beside_coarse_scores_no_file_compares_exact_ones_with_labels(sites: Any, tmp_path: Path) -> None:
+    few = [f"k{i:04}" for i in range(8)]
+    kept = [sites.bank.run_folder / name for name in ("fit.json", "metrics.json")]
+    with serving(sites) as service:
+        exact = predict(sites, tmp_path / "exact.csv", ids=few)["prediction"].tolist()
+        # Eight records are a calibration bin each.
+        means = [mean for mean, *_ in json.loads(kept[0].read_text())["records scored in mode routed"]["calibration"]]
+        assert sorted(means) == sorted(exact)
+        before = [path.read_text() for path in kept]
+        sites.bank.run["reveal"] = {"round": 1}
+        try:
+            predict(sites, tmp_path / "rounded.csv", ids=few[:6])
+        finally:
+            sites.bank.run.pop("reveal")
+        assert service.stop()[0] == 0
+    assert [path.read_text() for path in kept] == before
 
 
 def test_only_one_process_serves_a_run_and_only_one_that_is_trained(sites: Any, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def clock() -> Clock:
 @pytest.fixture
 def open_allowance(tmp_path: Path, clock: Clock) -> Callable[..., Allowance]:
     def make(peer: str = "bank", **limits: int) -> Allowance:
-        return Allowance(tmp_path / "ledger.served.sqlite", ServeSection(**limits), peer, clock=clock)
+        return Allowance(tmp_path / "ledger.sqlite", ServeSection(**limits), peer, clock=clock)
 
     return make
 
@@ -46,13 +46,14 @@ def known(n_rows: int) -> np.ndarray:
 
 
 def test_the_counts_lie_beside_the_ledger_for_their_owner_alone(tmp_path: Path) -> None:
-    path = allowance_path(tmp_path / "runs" / "ledger.sqlite")
-    with Allowance(path, ServeSection(routed_bits_per_day=1), "bank"):
+    ledger = tmp_path / "runs" / "ledger.sqlite"
+    path = allowance_path(ledger)
+    with Allowance(ledger, ServeSection(routed_bits_per_day=1), "bank"):
         assert path == tmp_path / "runs" / "ledger.served.sqlite"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
     with pytest.raises(LedgerError, match="must be readable by its owner alone"):
-        Allowance(path, ServeSection(routed_bits_per_day=1), "bank")
+        Allowance(ledger, ServeSection(routed_bits_per_day=1), "bank")
 
 
 def test_a_day_has_so_many_bits_and_unknown_records_cost_none(
@@ -74,6 +75,35 @@ def test_a_restart_renews_nothing(open_allowance: Callable[..., Allowance]) -> N
     for expected in ((3, 3), (1, 1), (0, 0)):
         with open_allowance(records_per_minute=4, routed_bits_per_day=1000) as allowance:
             assert allowance.take(known(3), bits_each=10) == expected
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "begun anew elsewhere"])
+def test_a_file_of_counts_that_is_gone_renews_nothing(
+    open_allowance: Callable[..., Allowance], clock: Clock, tmp_path: Path, how: str
+) -> None:
+    """The day's bits are spent, and the minute's records; the next day begins as ever."""
+    limits, path = {"records_per_minute": 9, "routed_bits_per_day": 100}, tmp_path / "ledger.served.sqlite"
+    with open_allowance(**limits) as allowance:
+        assert allowance.take(known(2), bits_each=10) == (2, 2)
+        assert not allowance.is_lost
+    if how == "emptied":
+        path.write_bytes(b"")
+    elif how == "begun anew elsewhere":
+        (tmp_path / "elsewhere").mkdir()
+        Allowance(tmp_path / "elsewhere" / "ledger.sqlite", ServeSection(**limits), "bank", clock=clock).__exit__()
+        path.write_bytes((tmp_path / "elsewhere" / path.name).read_bytes())
+    else:
+        path.unlink()
+    with open_allowance(**limits) as allowance:
+        assert allowance.is_lost
+        assert allowance.take(known(1), bits_each=1) == (0, 0)
+    clock.now += 62
+    with open_allowance(**limits) as allowance:
+        assert not allowance.is_lost
+        assert allowance.take(known(1), bits_each=1) == (1, 0)
+    clock.now += DAY_S
+    with open_allowance(**limits) as allowance:
+        assert allowance.take(known(2), bits_each=10) == (2, 2)
 
 
 def test_each_active_party_has_counts_of_its_own(open_allowance: Callable[..., Allowance]) -> None:

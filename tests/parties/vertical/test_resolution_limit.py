@@ -66,13 +66,21 @@ def test_a_resumed_run_is_not_counted_twice_and_another_models_tests_add_up(ledg
 
 
 def test_runs_together_get_no_more_of_a_release_than_was_agreed(ledger: Ledger) -> None:
-    """Nine runs with four tests each would have all thresholds; without a number that was agreed on they do."""
+    """Nine runs with four tests each would have all thresholds."""
     assert [ask(ledger, asked(run), run=f"run{run}", agreed=4) for run in range(4)] == [1, 2, 3, 4]
     with pytest.raises(UnexpectedMessage, match=r"asked for 5 split tests of these columns in all runs"):
         ask(ledger, asked(4), run="run4", agreed=4)
     assert ask(ledger, asked(0, 3), run="run4", agreed=4) == 4
     assert ask(ledger, asked(8), run="run5", peer="post", agreed=4) == 5
-    assert [ask(ledger, asked(run), run=f"run{run}") for run in range(4, 9)] == [6, 7, 8, 9, 9 + 1]
+    assert [ask(ledger, asked(run), run=f"run{run}", agreed=10) for run in range(4, 9)] == [6, 7, 8, 9, 9 + 1]
+
+
+def test_where_no_number_was_agreed_on_all_runs_together_get_what_one_model_asks(ledger: Ledger) -> None:
+    assert [ask(ledger, asked(run), run=f"run{run}") for run in range(4)] == [1, 2, 3, 4]
+    assert ask(ledger, asked(3, 2, 1, 0), run="run4") == 4
+    with pytest.raises(UnexpectedMessage, match=r"5 split tests of these columns in all runs; `agreed.tests` or"):
+        ask(ledger, asked(4), run="run5")
+    assert ask(ledger, asked(4), run="run4", peer="post") == 5
 
 
 def test_what_was_counted_is_known_when_the_ledger_is_opened_again(tmp_path: Path, ledger: Ledger) -> None:

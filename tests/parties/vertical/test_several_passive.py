@@ -34,6 +34,8 @@ class Quartet:
     def __init__(self, sites: Any, root: Path) -> None:
         make = type(sites.shop)
         self.bank = sites.bank
+        for site in (sites.bank, sites.shop):
+            site.run["held_out"] = 0.2
         self.sites = {"shop": sites.shop}
         draw = np.random.default_rng(3)
         for party in PASSIVE:
@@ -136,6 +138,8 @@ def test_one_of_three_is_late_and_each_ones_ranks_and_thresholds_stay_apart(quar
     model = load_model(quartet.bank.run_folder / "model.json")
     n_tests = {party: sum(feature.owner == party for feature in model.features) for party in PASSIVE}
     assert all(n_tests.values())
+    uplift = json.loads((quartet.bank.run_folder / "held_out.json").read_text())
+    assert (uplift["n_rows"], uplift["reason"]) == (80, "")
     # What the bank's trees ask of a party is what this party resolved: in its own unit, between its own codes.
     for party in PASSIVE:
         tests = quartet.router(party).tests
@@ -156,6 +160,8 @@ def test_one_of_three_is_late_and_each_ones_ranks_and_thresholds_stay_apart(quar
 
 
 def test_one_of_three_dies_and_all_go_on_where_they_stopped(quartet: Any) -> None:
+    # So long the others wait for it to come back.
+    quartet.bank.run["wait"] = 8
     quartet.start("bank", "shop", "club")
     quartet.start("post", behind="sent rank chunk")
     assert quartet.ends("post") == {"post": -signal.SIGKILL}

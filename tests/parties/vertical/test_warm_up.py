@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.losses import Logistic, Poisson, Softmax, SquaredError
+from parties.vertical import warm_up
 from parties.vertical.warm_up import warm_drawing, warm_training
 
 SCHEMAS = (
@@ -32,3 +36,14 @@ def test_every_kind_of_column_can_be_drawn_from(schema: ColumnSchema, settings: 
 @pytest.mark.parametrize("loss", [Logistic(), SquaredError(), Poisson(), Softmax(2)], ids=lambda loss: loss.name)
 def test_a_tree_grows_for_every_loss(loss: Logistic | SquaredError | Poisson | Softmax) -> None:
     warm_training(loss)
+
+
+def test_whether_loops_were_compiled_before_is_seen_in_their_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warm_up.warm_training(Logistic())
+    assert warm_up.compiled_before()
+    monkeypatch.setattr(warm_up, "divide_rows", SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path))))
+    assert not warm_up.compiled_before()
+    (tmp_path / "division.divide_rows-36.py311.nbi").touch()
+    assert warm_up.compiled_before()

@@ -9,22 +9,28 @@ import pytest
 from pydantic import ValidationError
 
 from protocols.messages import vertical as messages
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HeldOutShares,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+)
 from protocols.messages.message import Message
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     MESSAGES,
     Abort,
-    Answers,
-    Ask,
     Done,
-    Heartbeat,
     Held,
     Hello,
     MoreRanks,
     Offer,
     OfferedColumn,
     RankChunk,
-    RecordStatus,
     Role,
     SplitRanks,
     Task,
@@ -50,6 +56,7 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (Hello, HELLO),
     (IdConfirmation, {"tag": bytes(32)}),
     (OrderShare, {"random": bytes(32)}),
+    (HeldOutShares, {"shares": (bytes(32), bytes(32))}),
     (BlindedIds, ROWS),
     (ReblindedIds, ROWS),
     (MoreIds, {}),
@@ -179,8 +186,11 @@ def test_an_offer_has_no_place_for_bounds_categories_or_values() -> None:
         "law",
         "epsilon",
         "codes",
+        # Ranks behind which the agreed grid cuts: a function of the release, too.
+        "cuts",
     }
-    assert set(Offer.model_fields) == {"columns", "guarantee"}
+    # Only who shares thresholds offers what answers for the cells.
+    assert set(Offer.model_fields) == {"columns", "guarantee", "router"}
 
 
 def test_the_active_party_has_no_message_that_could_carry_labels_gradients_or_scores() -> None:

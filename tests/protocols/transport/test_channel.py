@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, RankChunk
+from protocols.messages.prediction import Answers, Ask
+from protocols.messages.vertical import Done, RankChunk
 from protocols.transport.channel import Channel, abort, expect
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.memory import CAPACITY, MemoryChannel, memory_pair

@@ -17,17 +17,15 @@ from protocols.errors import DecodeError, VersionMismatch
 from protocols.messages.fields import MAX_COUNT
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.message import PROTOCOL_VERSION, Message
+from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import (
     Abort,
-    Answers,
-    Ask,
     Done,
     Held,
     Hello,
     Offer,
     OfferedColumn,
     RankChunk,
-    RecordStatus,
     Role,
     SplitRanks,
     Task,

@@ -8,7 +8,7 @@ import pytest
 
 from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor
 from opboost.errors import ParameterError
-from opboost.shape_functions import shapes_of
+from opboost.sklearn.shape_functions import shapes_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -1,0 +1,153 @@
+"""Data frames with categories, texts, truth values and dates as matrices of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Values
+from opboost.column_positions import ColumnPositions
+from opboost.errors import DataError, ParameterError
+from opboost.schema import Kind
+
+_DAY = pd.Timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicCategories:
+    """The public list of a column's categories.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kind : Kind
+        ``ordered`` or ``unordered``.
+    """
+
+    names: tuple[str, ...]
+    kind: Kind
+
+    @classmethod
+    def of(cls, bounds: Any) -> PublicCategories | None:
+        """Bounds that are categories: pandas' type of them, or a list of texts; None if they are numbers."""
+        if isinstance(bounds, pd.CategoricalDtype):
+            return cls(tuple(map(str, bounds.categories)), Kind.ORDERED if bounds.ordered else Kind.UNORDERED)
+        is_list = isinstance(bounds, list | tuple) and bounds and all(isinstance(one, str) for one in bounds)
+        return cls(tuple(bounds), Kind.UNORDERED) if is_list else None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameEncoder:
+    """How the columns of a data frame become numbers, learnt from a training table.
+
+    Numbers stay, truth values become 0 and 1, dates and durations days (dates since 1970), categories and texts their
+    position in a list; an empty cell is NaN.
+
+    Attributes
+    ----------
+    categories : mapping of str to tuple of str
+        By column, the categories of the training table; for public ones, the public list.
+    public : mapping of str to PublicCategories
+        Lists that the bounds give. Their columns refuse any other category; elsewhere one that is new gets the number
+        behind the last, which no split sends left.
+    """
+
+    categories: Mapping[str, tuple[str, ...]]
+    public: Mapping[str, PublicCategories]
+
+    @classmethod
+    def learn(cls, frame: pd.DataFrame | None, bounds: object) -> FrameEncoder:
+        """Learn the categories of a training table; an array has none.
+
+        Raises
+        ------
+        ParameterError
+            If the bounds list categories of what is no column of a data frame.
+        """
+        given = bounds.items() if isinstance(bounds, Mapping) else ()
+        listed = {column: found for column, pair in given if (found := PublicCategories.of(pair))}
+        if listed and frame is None:
+            raise ParameterError("`bounds` list categories, which need a data frame. Nothing was released")
+        names = ColumnPositions(() if frame is None else tuple(map(str, frame.columns)))
+        public = {names.name_of(column): found for column, found in listed.items()}
+        categories = {name: found.names for name, found in public.items()}
+        for name, column in () if frame is None else frame.items():
+            if str(name) not in categories and _is_text(column):
+                categories[str(name)] = _categories_of(column)
+        return cls(categories, public)
+
+    def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:
+        """Rows as the passive party holds them: columns by name, with categories that are public as texts."""
+        table = pd.DataFrame(X, columns=list(names))
+        for name, listed in self.public.items():
+            codes = table[name].fillna(-1).to_numpy(np.int64)
+            table[name] = pd.Categorical.from_codes(codes, pd.Index(listed.names))
+        return table
+
+    def encode(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """A data frame of float64 under the same names.
+
+        Raises
+        ------
+        DataError
+            If a cell of a column with public categories holds another.
+        """
+        return pd.DataFrame({name: self._numbers(str(name), column) for name, column in frame.items()}, frame.index)
+
+    def _numbers(self, name: str, column: pd.Series) -> Any:
+        if name in self.categories:
+            texts = column.astype("string")
+            positions = {category: float(i) for i, category in enumerate(self.categories[name])}
+            numbers = texts.map(positions).to_numpy(dtype=np.float64, na_value=np.nan)
+            is_new = np.isnan(numbers) & texts.notna().to_numpy()
+            if is_new.any() and name in self.public:
+                raise DataError(
+                    f"column {name!r} has {int(is_new.sum())} cells whose category is not among the {len(positions)} "
+                    "public ones. Nothing was released"
+                )
+            return np.where(is_new, float(len(positions)), numbers)
+        if column.dtype.kind == "M":
+            naive = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
+            return ((naive - pd.Timestamp(0)) / _DAY).to_numpy(np.float64)
+        if column.dtype.kind == "m":
+            return column.dt.total_seconds().to_numpy(np.float64) / 86400
+        return pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def as_frame(table: Any) -> pd.DataFrame | None:
+    """A table as pandas' data frame, if it is one of pandas, polars or Arrow; None for arrays and lists."""
+    if isinstance(table, pd.DataFrame):
+        return table
+    if not hasattr(table, "__arrow_c_stream__"):
+        return None
+    import pyarrow
+
+    return pyarrow.table(table).to_pandas()
+
+
+def bounds_in_days(bounds: Any) -> Any:
+    """Bounds with dates as days since 1970, as in the encoded column; all else as it is."""
+    if not isinstance(bounds, list | tuple):
+        return bounds
+    return tuple(
+        (pd.Timestamp(one) - pd.Timestamp(0)) / _DAY if isinstance(one, date | np.datetime64) else one for one in bounds
+    )
+
+
+def _categories_of(column: pd.Series) -> tuple[str, ...]:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return tuple(map(str, column.dtype.categories))
+    return tuple(sorted(map(str, column.dropna().unique())))
+
+
+def _is_text(column: pd.Series) -> bool:
+    if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
+        return True
+    if column.dtype != object:
+        return False
+    return bool(pd.to_numeric(column, errors="coerce").isna().to_numpy()[column.notna().to_numpy()].any())

@@ -1,0 +1,61 @@
+"""Public schemas of the passive party's columns, from an estimator's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from opboost.column_positions import ColumnKey, ColumnPositions
+from opboost.errors import SchemaError
+from opboost.schema import ColumnSchema, Missing
+from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, bounds_in_days
+
+
+def passive_schemas(
+    positions: ColumnPositions,
+    bounds: Any,
+    passive_columns: Sequence[ColumnKey] | None,
+    encoder: FrameEncoder,
+    *,
+    missing: Missing,
+) -> list[ColumnSchema]:
+    """Public schemas of the passive columns, in the order of the columns.
+
+    Parameters
+    ----------
+    positions : ColumnPositions
+    bounds : mapping of column to bounds or categories, or pair of numbers or arrays
+    passive_columns : sequence of column, optional
+        By default those that `bounds` names.
+    encoder : FrameEncoder
+    missing : Missing
+
+    Raises
+    ------
+    SchemaError
+        If a passive column has no public bounds, or holds texts without a public list.
+    """
+    if isinstance(bounds, Mapping):
+        bounds = {column: bounds_in_days(pair) for column, pair in bounds.items() if not PublicCategories.of(pair)}
+    numbers = {positions.names[i]: pair for i, pair in positions.bounds(bounds).items()}
+    named = passive_columns
+    passive = {*numbers, *encoder.public} if named is None else {positions.name_of(column) for column in named}
+    if without := sorted(passive - numbers.keys() - encoder.public.keys()):
+        raise SchemaError(
+            f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as `bounds`; "
+            "taken from the data they would reveal its extremes. Nothing was released"
+        )
+    if texts := sorted((passive & encoder.categories.keys()) - encoder.public.keys()):
+        raise SchemaError(
+            f"passive columns of texts need a public list of their categories as `bounds`: {', '.join(texts)}. "
+            "Nothing was released"
+        )
+    schemas = []
+    for name in sorted(passive, key=positions.names.index):
+        if name in encoder.public:
+            listed = encoder.public[name]
+            schemas.append(ColumnSchema(name=name, kind=listed.kind, categories=listed.names, missing=missing))
+        else:
+            lower, upper = numbers[name]
+            schemas.append(ColumnSchema(name=name, lower=lower, upper=upper, missing=missing))
+    return schemas

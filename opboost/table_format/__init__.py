@@ -1,0 +1,94 @@
+"""Table format: the public conventions by which the texts of a data file are read as numbers, times and categories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFormat:
+    """Format of a column's cells, where its kind alone does not say how to read them.
+
+    Attributes
+    ----------
+    unit_s : int or None
+        Of times, which are read as whole units of so many seconds since 1970-01-01, UTC.
+    pattern : str or None
+        How times are written, as `strptime` takes it; by default ISO 8601.
+    is_boolean : bool
+        Whether cells are truth values, read as the categories ``false`` and ``true``.
+    has_other : bool
+        Whether a category that the schema does not list is read as `OTHER`.
+    """
+
+    unit_s: int | None = None
+    pattern: str | None = None
+    is_boolean: bool = False
+    has_other: bool = False
+
+
+# The category of cells whose own is not listed.
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFormat:
+    """Format of a table's texts; the default is that of CSV files as programs write them.
+
+    Attributes
+    ----------
+    sep, encoding : str
+        Of a CSV file.
+    decimal, thousands : str
+        Marks in numbers; thousands are grouped by three digits.
+    currency : tuple of str
+        Symbols before or after a number that are passed over.
+    na_values : tuple of str
+        Texts that mean an empty cell.
+    true_values, false_values : tuple of str
+        Truth values, in any case.
+    strip, ignore_case : bool
+        Whether white space around and between the words of a category counts, and whether its case does.
+    columns : Mapping of str to ColumnFormat
+        Formats of single columns.
+    positive, negative : tuple of str
+        Labels that are read as 1, and as 0; without `negative`, the one other label that there is.
+    drops_unlabelled : bool
+        Whether records without a label are left out of training.
+    """
+
+    sep: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+    thousands: str = ""
+    currency: tuple[str, ...] = ()
+    na_values: tuple[str, ...] = ()
+    true_values: tuple[str, ...] = ("true", "yes", "y", "t", "1")
+    false_values: tuple[str, ...] = ("false", "no", "n", "f", "0")
+    strip: bool = False
+    ignore_case: bool = False
+    columns: Mapping[str, ColumnFormat] = field(default_factory=dict)
+    positive: tuple[str, ...] = ()
+    negative: tuple[str, ...] = ()
+    drops_unlabelled: bool = False
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether numbers are written in another way than programs do."""
+        return self.decimal != "." or bool(self.thousands or self.currency)
+
+    @property
+    def changes_cells(self) -> bool:
+        """Whether any cell may have to be read from its text."""
+        cleans = bool(self.columns or self.na_values or self.positive) or self.strip or self.ignore_case
+        return cleans or self.has_numbers
+
+    def of(self, column: str) -> ColumnFormat:
+        """The format of a column."""
+        return self.columns.get(column, ColumnFormat())
+
+    def words(self, text: str) -> str:
+        """A category's text in the form in which it is compared."""
+        text = " ".join(text.split()) if self.strip else text
+        return text.casefold() if self.ignore_case else text

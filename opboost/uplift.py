@@ -1,0 +1,77 @@
+"""Uplift: how much better a joint model scores than the active party's own, on records that neither was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from opboost.arrays import Mask, Values
+from opboost.metrics import main_metric
+from opboost.trees.losses import Loss
+
+N_RESAMPLES = 500
+
+# Of the resampled uplifts, these quantiles are the ends of the interval.
+_ENDS = 0.025, 0.975
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uplift:
+    """Scores of two models on the same held-out records.
+
+    Attributes
+    ----------
+    metric : str
+    n_rows : int
+        Records that were scored.
+    n_held_out : int
+        Records that were held out.
+    alone, joint : float or None
+        The metric of the active party's own model and of the joint one; None where it could not be measured.
+    uplift : float or None
+        By how much the joint model is better; negative if it is worse.
+    low, high : float or None
+        Ends of the uplift's 95 % bootstrap interval.
+    reason : str
+        Why something could not be measured; empty if all was.
+    """
+
+    metric: str
+    n_rows: int
+    n_held_out: int
+    alone: float | None = None
+    joint: float | None = None
+    uplift: float | None = None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+
+
+def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, is_scored: Mask, seed: int) -> Uplift:
+    """Compare predictions of two models; records that the joint model could not score are left out of both.
+
+    Parameters
+    ----------
+    loss : Loss
+    labels : ndarray of float64, shape (n_rows,)
+    alone, joint : ndarray of float64, shape (n_rows,) or (n_rows, n_outputs)
+    is_scored : ndarray of bool, shape (n_rows,)
+        Which records have a joint prediction.
+    seed : int
+        Of the bootstrap: records are drawn with replacement, the same for both models.
+    """
+    metric, n_scored = main_metric(loss), int(is_scored.sum())
+    sign = 1 if metric.is_higher_better else -1
+    found = Uplift(metric=metric.name, n_rows=n_scored or len(labels), n_held_out=len(labels))
+    if len(np.unique(labels[is_scored] if n_scored else labels)) < 2:
+        return replace(found, reason="the labels of the held-out records have a single value")
+    if not n_scored:
+        return replace(found, alone=metric.of(labels, alone))
+    labels, alone, joint = labels[is_scored], alone[is_scored], joint[is_scored]
+    rng = np.random.default_rng(seed)
+    samples = [np.arange(n_scored), *(rng.integers(0, n_scored, n_scored) for _ in range(N_RESAMPLES))]
+    scores = np.array([[metric.of(labels[rows], model[rows]) for rows in samples] for model in (alone, joint)])
+    uplifts = sign * (scores[1] - scores[0])
+    low, high = np.quantile(uplifts[1:], _ENDS).tolist()
+    return replace(found, alone=scores[0, 0], joint=scores[1, 0], uplift=uplifts[0], low=low, high=high)

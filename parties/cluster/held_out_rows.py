@@ -1,0 +1,128 @@
+"""Held-out records of a table in partitions: what is left without them, at either party, and they themselves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from opboost.desensitize import ColumnMechanism
+from opboost.preprocess import own_features
+from opboost.routing import Router
+from opboost.schema import TableSchema
+from parties.cluster.file_blocks import FileBlock
+from parties.cluster.partitions import Partitions, ids_of
+from parties.storage.atomic_files import make_folder, replacing
+from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
+from parties.tables.parquet import read_stored
+from parties.tables.party_table import encoded_ids, read_labels
+from parties.vertical.held_out import Rows
+from parties.vertical.prediction_server import AnswerableRecords
+from parties.vertical.training_job import HeldOutRecords
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:
+    """Rows of a whole table as rows of its partitions."""
+    ends = np.cumsum(lengths)
+    pieces = np.split(rows, np.searchsorted(rows, ends[:-1]))
+    return [piece - start for piece, start in zip(pieces, [0, *ends[:-1].tolist()], strict=True)]
+
+
+def digest_without(found: Partitions, out: Sequence[Rows], id_columns: Sequence[str], *, client: Client) -> str:
+    """A digest of the ids that are left, as `parties.tables.party_table.digest_of_ids` gives it."""
+    digest = hashlib.sha256()
+    for pieces in client.map(partial(_id_bytes, id_columns=tuple(id_columns)), found.paths, out, pure=False):
+        digest.update(pieces.result())
+        pieces.release()
+    return digest.hexdigest()
+
+
+def partitions_without(
+    paths: Sequence[Path], out: Sequence[Rows], folder: Path, *, client: Client
+) -> tuple[tuple[Path, ...], tuple[int, ...]]:
+    """Write Parquet partitions without some rows, and say how many each has; one of which nothing is left is not."""
+    make_folder(folder)
+    targets = [folder / f"{number:06d}.parquet" for number in range(len(paths))]
+    left: list[int] = client.gather(client.map(_write_without, list(paths), list(out), targets, pure=False))
+    kept = [(target, n) for target, n in zip(targets, left, strict=True) if n]
+    return tuple(target for target, _ in kept), tuple(n for _, n in kept)
+
+
+def own_records(found: Partitions, out: Sequence[Rows], schema: TableSchema, *, client: Client) -> HeldOutRecords:
+    """The active party's held-out records."""
+    pieces: list[HeldOutRecords] = client.gather(
+        client.map(partial(_own_records, schema=schema), found.paths, out, pure=False)
+    )
+    return HeldOutRecords(
+        pd.Index([one for piece in pieces for one in piece.ids], dtype=object),
+        {name: np.concatenate([piece.own[name] for piece in pieces]) for name in schema.names},
+        np.concatenate([piece.labels for piece in pieces]),
+    )
+
+
+def table_without(table: EncodedTable, out: Sequence[Rows], *, client: Client) -> EncodedTable:
+    """A passive party's encoded table without some rows."""
+    kept = [FileBlock(block.folder / "kept") for block in table.blocks if isinstance(block, FileBlock)]
+    left: list[int] = client.gather(client.map(_keep, list(table.blocks), kept, list(out), pure=False))
+    blocks = [(block, n) for block, n in zip(kept, left, strict=True) if n]
+    return EncodedTable(tuple(block for block, _ in blocks), tuple(n for _, n in blocks), table.n_clipped)
+
+
+def answerable_rows(
+    router: Router,
+    table: EncodedTable,
+    mechanisms: Sequence[ColumnMechanism],
+    found: Partitions,
+    out: Sequence[Rows],
+    id_columns: Sequence[str],
+) -> AnswerableRecords:
+    """A passive party's held-out records, with the exact codes of the columns that the router needs."""
+    ids = [one for path, rows in zip(found.paths, out, strict=True) for one in ids_of(path, id_columns)[rows]]
+    used = {source for source, _ in router.tests.sources}
+    columns = tuple(
+        (
+            mechanism,
+            encoded_column(
+                np.concatenate([block[f"{c}.exact"][rows] for block, rows in zip(table.blocks, out, strict=True)])
+            ),
+        )
+        for c, mechanism in enumerate(mechanisms)
+        if mechanism.schema.name in used
+    )
+    return AnswerableRecords(pd.Index(ids, dtype=object), columns)
+
+
+def _id_bytes(part: Path, out: Rows, id_columns: Sequence[str]) -> bytes:
+    return b"".join(encoded_ids(ids_of(part, id_columns).delete(out)))
+
+
+def _write_without(part: Path, out: Rows, target: Path) -> int:
+    frame = read_stored(part)
+    left = frame.drop(index=frame.index[out])
+    with replacing(target) as unfinished:
+        left.to_parquet(unfinished, index=False)
+    return len(left)
+
+
+def _own_records(part: Path, out: Rows, schema: TableSchema) -> HeldOutRecords:
+    assert schema.label is not None
+    frame = read_stored(part, [*schema.names, schema.label]).iloc[out].reset_index(drop=True)
+    labels = read_labels(part, frame[schema.label], schema.label)
+    return HeldOutRecords(ids_of(part, schema.id_columns)[out], own_features(frame, schema.columns), labels)
+
+
+def _keep(block: Block, kept: Block, out: Rows) -> int:
+    names = np.empty_like(block["names"])
+    names[block["order"]] = block["names"]
+    kept.update(in_order(np.delete(names, out)))
+    for name in [name for name in block if name.endswith(".exact")]:
+        kept[name] = np.delete(block[name], out)
+    return len(names) - len(out)

@@ -1,0 +1,193 @@
+"""The `reader` section of a schema file, and the descriptions of columns whose cells are no plain numbers or words."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from opboost.errors import SchemaError, shown
+from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
+from opboost.table_format import OTHER, ColumnFormat, TableFormat
+from parties.config.section import Section
+
+UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
+TRUTH = ("false", "true")
+
+# Begins what a drafted schema leaves to its owner.
+TODO = "TODO"
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        "a".encode(codecs.lookup(name).name)
+    except (LookupError, TypeError, ValueError):
+        raise ValueError("must be an encoding of text, such as utf-8, latin-1, cp1252 or utf-16") from None
+    return codecs.lookup(name).name
+
+
+def _one_character(sep: str) -> str:
+    if sep == "tab":
+        return "\t"
+    if len(sep) != 1 or sep.isalnum() or sep == '"':
+        raise ValueError("must be one character that is no letter, digit or quote, or `tab`")
+    return sep
+
+
+def _listed(value: object) -> object:
+    """One text, or a list of texts; YAML reads codes as numbers, and yes and no as truth values."""
+    texts = value if isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in texts):
+        raise ValueError("must be texts; put words like yes, no and null in quotes")
+    return tuple(map(str, texts))
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class ReaderSection(Section):
+    """How the texts of a data file are written; the defaults are those of files that programs write."""
+
+    sep: Annotated[str, AfterValidator(_one_character)] = Field(",", description="Separator of a CSV file, or `tab`.")
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field("utf-8", description="Encoding of a CSV file.")
+    decimal: Literal[".", ","] = Field(".", description="Decimal mark.")
+    thousands: Literal["", ",", ".", " ", "'"] = Field("", description="Mark between groups of three digits.")
+    currency: Texts = Field((), description="Symbols beside numbers that are passed over.")
+    na_values: Texts = Field((), description="Texts that mean an empty cell.")
+    true_values: Texts = Field(TableFormat().true_values, description="Texts that mean true, in any case.")
+    false_values: Texts = Field(TableFormat().false_values, description="Texts that mean false, in any case.")
+    strip: bool = Field(False, description="Whether white space around categories is passed over.")
+    ignore_case: bool = Field(False, description="Whether the case of categories is passed over.")
+
+    @model_validator(mode="after")
+    def _check_marks(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError("`decimal` and `thousands` must differ")
+        if both := {one.casefold() for one in self.true_values} & {one.casefold() for one in self.false_values}:
+            raise ValueError(f"{', '.join(sorted(both))} stands under `true_values` and under `false_values`")
+        return self
+
+
+class ReadingSection(Section):
+    """The keys of a schema file about how cells and labels are read."""
+
+    reader: ReaderSection = Field(ReaderSection(), description="How the texts of the data file are written.")
+    positive: Texts | bool = Field((), description="Labels that are read as 1, in any case; yes for words of truth.")
+    negative: Texts | bool = Field((), description="Labels that are read as 0; by default the one other that there is.")
+    missing_label: Literal["refuse", "drop"] = Field(
+        "refuse", description="Whether a record without a label is an error, or left out of training."
+    )
+
+    @model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        if self.negative != () and self.positive == ():
+            raise ValueError("`negative` goes with `positive`")
+        return self
+
+    def format(self, columns: Mapping[str, ColumnFormat]) -> TableFormat:
+        """The table format; `positive: yes` means all texts for true."""
+        reader = self.reader
+        truth = {True: ("true", *reader.true_values), False: ("false", *reader.false_values)}
+        given = {"positive": self.positive, "negative": self.negative}
+        labels: dict[str, Any] = {key: truth[one] if isinstance(one, bool) else one for key, one in given.items()}
+        special = {name: form for name, form in columns.items() if form != ColumnFormat()}
+        drops = self.missing_label == "drop"
+        return TableFormat(**reader.model_dump(), **labels, columns=special, drops_unlabelled=drops)
+
+
+def is_open(value: object) -> bool:
+    """Whether a value of a schema file is still to be written down."""
+    return isinstance(value, str) and value.startswith(TODO)
+
+
+def check_complete(columns: Mapping[object, Mapping[str, Any]]) -> None:
+    """Refuse a schema that is still a draft.
+
+    Raises
+    ------
+    SchemaError
+    """
+    still = [str(name) for name, column in columns.items() if any(map(is_open, column.values()))]
+    if still:
+        raise SchemaError(
+            f"columns {', '.join(still)} have a {TODO} where a public bound or a format belongs: write down what is "
+            "generally known, never the data's own lowest and highest value"
+        )
+
+
+def described_column(name: str, description: Mapping[str, Any]) -> tuple[ColumnSchema, ColumnFormat]:
+    """Read a column's description in a schema file, of any kind.
+
+    Raises
+    ------
+    SchemaError
+    """
+    given = dict(description)
+    kind, form = given.get("kind"), ColumnFormat()
+    if kind in ("date", "datetime"):
+        given, form = _times(name, given)
+    elif kind == "boolean":
+        given |= {"kind": "unordered", "categories": given.get("categories", TRUTH)}
+        if "fill" in given:
+            given["fill"] = str(given["fill"]).lower()
+        form = ColumnFormat(is_boolean=True)
+        if given["categories"] != TRUTH:
+            raise SchemaError(f"column {name!r} is boolean and has the categories false and true: leave them out")
+    elif kind in ("ordered", "unordered") and "other" in given:
+        form = ColumnFormat(has_other=_truth(name, "other", given.pop("other")))
+        listed = given.get("categories", ())
+        if form.has_other and isinstance(listed, list) and OTHER not in listed:
+            if kind == "ordered":
+                raise SchemaError(f"column {name!r} is ordered: list `{OTHER}` at its place among the categories")
+            given["categories"] = [*listed, OTHER]
+    return column_from_mapping(name, given), form
+
+
+def _truth(name: str, key: str, found: object) -> bool:
+    if not isinstance(found, bool):
+        raise SchemaError(f"column {name!r}: {key} must be true or false; found {shown(found)}")
+    return found
+
+
+def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnFormat]:
+    kind = given["kind"]
+    unit, pattern = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", None)
+    if unit not in UNITS_S:
+        raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
+    if pattern is not None and not (isinstance(pattern, str) and re.search(r"%[a-zA-Z]", pattern)):
+        raise SchemaError(f"column {name!r}: format must be a pattern such as '%d.%m.%Y'; found {shown(pattern)}")
+    for key in ("lower", "upper", "fill"):
+        if key in given:
+            given[key] = _units(name, key, given[key], UNITS_S[unit])
+    given |= {"kind": Kind.NUMERIC.value, "step": given.get("step", 1)}
+    return given, ColumnFormat(unit_s=UNITS_S[unit], pattern=pattern)
+
+
+def _units(name: str, key: str, found: object, unit_s: int) -> int:
+    """A date or a time as whole units since 1970."""
+    if isinstance(found, str):
+        with suppress(ValueError):
+            found = datetime.fromisoformat(found)
+    if isinstance(found, date) and not isinstance(found, datetime):
+        found = datetime.combine(found, time())
+    if not isinstance(found, datetime):
+        raise SchemaError(f"column {name!r}: {key} must be a date such as 2024-05-31; found {shown(found)}")
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return int(found.timestamp() // unit_s)
+
+
+def check_words(schema: TableSchema) -> None:
+    """Refuse categories that read the same by the table's format.
+
+    Raises
+    ------
+    SchemaError
+    """
+    for column in schema.columns:
+        if len({schema.format.words(category) for category in column.categories}) < len(column.categories):
+            raise SchemaError(f"column {column.name!r} lists categories that `strip` or `ignore_case` make the same")

@@ -1,0 +1,41 @@
+"""Messages with a tree of a chain: made, and checked when they come."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.trees.tree import Tree
+from parties.horizontal.chain_checkpoint import Turn
+from protocols.errors import UnexpectedMessage
+from protocols.messages.horizontal import PassTree
+
+
+def tree_message(turn: int, one: Turn, epsilon: float) -> PassTree:
+    """Message with the tree of a turn."""
+    tree = one.tree
+    return PassTree(
+        turn=turn, epsilon=epsilon, is_secure=one.is_secure,
+        columns=tree.columns.astype("<i4"), thresholds=tree.thresholds.astype("<f8"), missing_left=tree.missing_left,
+        lefts=tree.lefts.astype("<i4"), rights=tree.rights.astype("<i4"), values=tree.values.astype("<f8"),
+    )  # fmt: skip
+
+
+def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
+    """Decode and check the tree of a message.
+
+    Raises
+    ------
+    UnexpectedMessage, DataError, ModelFileError
+        If no owner could have made it by these settings. Its size is looked at before anything else.
+    """
+    n_nodes, most = len(message.columns), 2 ** (recipe.settings.max_depth + 1) - 1
+    if n_nodes > most:
+        raise UnexpectedMessage(f"a tree came with {n_nodes} nodes where at most {most} were agreed on")
+    zeros = np.zeros(n_nodes)
+    tree = Tree(
+        columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
+        lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
+    )  # fmt: skip
+    recipe.check(tree)
+    return tree

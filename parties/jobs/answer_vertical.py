@@ -1,0 +1,119 @@
+"""A passive party's answers to predictions: of one conversation, or until it is told to stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from opboost.routing import Router
+from opboost.schema import TableSchema
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import PassiveRun
+from parties.errors import ConfigError
+from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
+from parties.jobs.predict_vertical import is_partitioned
+from parties.runs.run_folder import RunFolder
+from parties.session.connections import open_connections
+from parties.session.reconnection import with_restarts
+from parties.tables.misfits import showing_misfits
+from parties.tables.party_table import read_table
+from parties.tables.sorted_ids import Duplicates
+from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
+from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
+from parties.vertical.release_accounts import answerer_of
+
+
+def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
+    """Answer the active party's requests of one `predict_active`; returns the number of records answered for."""
+    run = read_run(path, PassiveRun)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    router = folder.load_router()
+    source, duplicates = data or run.data, run.align.duplicates
+    with ExitStack() as stack:
+        stack.enter_context(reporting_afterwards(path, run, terminal))
+        records: RecordSource
+        if is_partitioned(run, source):
+            from parties.cluster.prediction_batches import answerable_partitions
+
+            records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
+        else:
+            records = read_records(source, schema, ignore, router, duplicates)
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
+        (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
+        hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
+        tally = Tally()
+        with_restarts(
+            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=log.progress), log
+        )
+        log.step(
+            "answered",
+            f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
+            records=tally.n_asked,
+            answered=tally.n_answered,
+            routed_bits=tally.n_routed_bits,
+        )
+    return tally.n_answered
+
+
+def read_records(
+    source: Path, schema: TableSchema, ignore: Sequence[str], router: Router, duplicates: Duplicates
+) -> AnswerableRecords:
+    """Read the records of a passive party's file, of which every cell that split tests are about must fit.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+        return AnswerableRecords.of(router, table.index, table.frame)
+
+
+def serve_until_stopped(
+    path: Path, *, data: Path | None, insecure: bool, terminal: Terminal, signals: StopSignals
+) -> Totals:
+    """Answer predictions of the active party until the process is told to stop; returns the totals.
+
+    Raises
+    ------
+    RunFolderError
+        If the run is not trained here, or another process works on it.
+    """
+    run = read_run(path, PassiveRun)
+    schema, ignore = read_schema(run.table_schema)
+    folder = RunFolder(run.run_folder)
+    router = folder.load_router()
+    source, duplicates = data or run.data, run.align.duplicates
+    if is_partitioned(run, source):
+        raise ConfigError(
+            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
+            "batch with `opboost predict`"
+        )
+
+    def read() -> AnswerableRecords:
+        return read_records(source, schema, ignore, router, duplicates)
+
+    with ExitStack() as stack:
+        stack.enter_context(folder.locked())
+        stack.enter_context(reporting_afterwards(path, run, terminal))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        file = RecordsFile(source, read, log)
+        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
+        # The active party may stay away for as long as it likes.
+        patient = run.model_copy(update={"wait": math.inf})
+        (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()
+        hello = prediction_hello(
+            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
+        )
+        log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
+        totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)
+        log.step(
+            "stopped",
+            f"told to stop after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} "
+            f"records answered, {totals.n_refused} refused",
+        )
+        return totals

@@ -1,0 +1,242 @@
+"""Service job of the active party: a run file in, an HTTP service until the process is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI
+
+from parties.config.addresses import host_and_port
+from parties.config.http_section import HttpSection
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun
+from parties.errors import EXPECTED_ERRORS, ConfigError, Stopped, Unavailable
+from parties.jobs.life_cycle import Terminal, logged
+from parties.runs.joint_model import JointModel
+from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
+from parties.service.access import Gate, Tokens
+from parties.service.app import make_app
+from parties.service.metrics import ServiceMetrics
+from parties.service.requests import OwnRecords
+from parties.service.scorer import Scorer
+from parties.service.versions import Version, Versions
+from parties.session.connections import open_connections
+from parties.vertical.prediction_client import Session, session
+from protocols.transport.channel import Channel
+
+# How long a thread of Python may hold the others up: at the usual 5 ms, a scorer and the event loop would wait for each
+# other longer than a request takes.
+SWITCH_S = 0.0005
+
+# Connections of callers at the same time.
+MAX_CALLERS = 1000
+
+
+def serve_scores(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> None:
+    """Answer HTTP requests until the process is told to stop.
+
+    Parameters
+    ----------
+    path : Path
+        The run file, with a section `http`.
+    data : Path, optional
+        Another data file than the run's.
+    insecure : bool
+    terminal : Terminal
+
+    Raises
+    ------
+    PartyError
+        If the service cannot begin.
+    """
+    run = read_run(path, ActiveRun)
+    sys.setswitchinterval(SWITCH_S)
+    folder = RunFolder(run.run_folder)
+    with folder.locked(), logged(folder, terminal) as log:
+        service = ScoreService(path, data=data, insecure=insecure, log=log)
+        host, port = host_and_port(service.http.listen)
+        try:
+            listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            raise ConfigError(f"cannot listen on {service.http.listen}: {error.strerror}") from None
+        with listening, suppress(Stopped):
+            service.server.run(sockets=[listening])
+        log.step("stopped", f"{run.party} was told to stop, and has answered the requests at hand")
+
+
+@contextmanager
+def converse(
+    run: ActiveRun, model: JointModel, insecure: bool, wait: Callable[[Sequence[Channel]], bool]
+) -> Iterator[Session | None]:
+    """A conversation with all passive parties of a model once `wait` says that they are there; see `Connect`."""
+    # Passive parties may stay away for as long as they like.
+    patient = run.model_copy(update={"wait": math.inf})
+    with logged(RunFolder(run.run_folder), Terminal()) as log, open_connections(patient, insecure) as open_channels:
+        channels = list(open_channels(log).values())
+        if not wait(channels):
+            yield None
+            return
+        with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
+            log.step(
+                "connected", f"{run.party} asks {', '.join(one.peer for one in channels)} until it is told to stop"
+            )
+            yield asking
+
+
+class ScoreService:
+    """One service: its models, and what is read again at SIGHUP.
+
+    Parameters
+    ----------
+    path : Path
+        The run file.
+    data : Path, optional
+    insecure : bool
+    log : RunLog
+
+    Raises
+    ------
+    PartyError
+    """
+
+    def __init__(self, path: Path, *, data: Path | None, insecure: bool, log: RunLog) -> None:
+        self._path = path
+        self._data = data
+        self._insecure = insecure
+        self._log = log
+        self._metrics = ServiceMetrics()
+        self._reading = asyncio.Lock()
+        self.http, answering, shadow = self._read(())
+        http = self.http
+        self.versions = Versions(answering, shadow, metrics=self._metrics, timeout_s=http.timeout)
+        self._gate = Gate(
+            make_app(self.versions, http, lifespan=self._lifespan, note=log.step),
+            tokens=Tokens(http.tokens),
+            body_s=http.timeout,
+            metrics=self._metrics,
+        )
+        self._config = uvicorn.Config(
+            self._gate,
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CALLERS,
+            timeout_graceful_shutdown=math.ceil(http.grace),
+            ssl_certfile=http.certificate,
+            ssl_keyfile=http.private_key,
+        )
+        with _naming_certificate(http):
+            self._config.load()
+        self.server = uvicorn.Server(self._config)
+
+    def _read(self, current: Sequence[Version]) -> tuple[HttpSection, Version, Version | None]:
+        """Read the run file, and that of the shadow; a model that is served already keeps its conversation."""
+        run = read_run(self._path, ActiveRun)
+        if run.http is None:
+            raise ConfigError(f"{self._path} has no section `http`, which says where and to whom scores are served")
+        shadow = None if run.http.shadow is None else read_run(run.http.shadow, ActiveRun)
+        if shadow is not None and shadow.listen == run.listen:
+            raise ConfigError(
+                f"{run.http.shadow}: the passive parties of the shadow need another `listen` than {run.listen}"
+            )
+        answering = self._version(run, run.http, current)
+        return run.http, answering, None if shadow is None else self._version(shadow, run.http, current)
+
+    def _version(self, run: ActiveRun, http: HttpSection, current: Sequence[Version]) -> Version:
+        run = run.model_copy(update={"http": None})
+        schema, ignore = read_schema(run.table_schema)
+        model = RunFolder(run.run_folder).load_joint_model()
+        run.reveal.check(model.ensemble.loss)
+        if run.reveal.top is not None:
+            raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")
+        records = OwnRecords.read(self._data or run.data, schema, ignore, run.align.duplicates)
+        for known in current:
+            if known.run == run:
+                return replace(known, records=records)
+        # Compiled loops are loaded before the first request.
+        model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
+        scorer = Scorer(
+            partial(converse, run, model, self._insecure),
+            desensitized=http.mode == "desensitized",
+            patience_s=http.timeout,
+            max_waiting=http.max_waiting,
+            on_batch=lambda n_records: self._metrics.count_batch(run.run_id, n_records),
+        )
+        return Version(run=run, model=model, records=records, scorer=scorer)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        for version in self.versions.all:
+            version.scorer.start()
+        tasks = set[asyncio.Task[None]]()
+
+        def hang_up() -> None:
+            task = asyncio.create_task(self._read_again())
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
+        self._log.step("serving", f"scores are served at {self.http.listen} until this process is told to stop")
+        yield
+        for version in self.versions.all:
+            await asyncio.to_thread(version.scorer.stop)
+
+    async def _read_again(self) -> None:
+        """SIGHUP: take over models, data file, tokens and certificate from the files as they are now, or nothing."""
+        async with self._reading:
+            before = self.versions.all
+            try:
+                http, answering, shadow = await asyncio.to_thread(self._read, before)
+                tokens = Tokens(http.tokens)
+                with _naming_certificate(http):
+                    if self._config.ssl is not None and http.certificate is not None:
+                        self._config.ssl.load_cert_chain(http.certificate, http.private_key)
+                await self._join(answering, shadow, before)
+            except EXPECTED_ERRORS as error:
+                self._log.step("kept", f"the run file was read again and is not used: {error}. Nothing has changed")
+                return
+            self._gate.tokens = tokens
+            self.versions.swap(answering, shadow)
+            names = ", ".join(version.name for version in self.versions.all)
+            self._log.step("read again", f"run file, data file and tokens were read again; the models are {names}")
+            kept = {version.scorer for version in self.versions.all}
+            for scorer in {version.scorer for version in before} - kept:
+                await asyncio.to_thread(scorer.stop)
+
+    async def _join(self, answering: Version, shadow: Version | None, before: Sequence[Version]) -> None:
+        """Start new scorers, and wait for the passive parties of the model that is to answer."""
+        running = {version.scorer for version in before}
+        new = [version.scorer for version in (answering, shadow) if version and version.scorer not in running]
+        for scorer in new:
+            scorer.start()
+        deadline = asyncio.get_running_loop().time() + answering.run.wait
+        while refusal := answering.scorer.refusal:
+            if asyncio.get_running_loop().time() > deadline:
+                for scorer in new:
+                    await asyncio.to_thread(scorer.stop)
+                raise Unavailable(f"{answering.name} could not answer within {answering.run.wait:g} s: {refusal}")
+            await asyncio.sleep(0.05)
+
+
+@contextmanager
+def _naming_certificate(http: HttpSection) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{http.certificate} and {http.private_key} are no certificate and its key: {error}"
+        ) from None

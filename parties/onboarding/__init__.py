@@ -1,0 +1,1 @@
+"""Onboarding: schemas, keys and run files drafted from a party's data file."""

@@ -1,0 +1,110 @@
+"""Dialect of a raw data file: its encoding, separator and marks, found by what reads it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from opboost.table_format import TableFormat
+from parties.errors import TableError
+from parties.tables.cells import number_pattern
+from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
+from parties.tables.data_files import reporting_faults
+from parties.tables.parquet import read_stored
+
+# Lines that decide on a separator.
+LOOKED_AT = 100
+
+# Decimal marks and marks of thousands; the first that reads most columns is taken. Files with semicolons come from
+# places where decimals have commas.
+_MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
+
+_SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "zł")
+
+# Texts that stand for an empty cell.
+_EMPTY = {"?", "-", "--", "na", "n/a", "#n/a", "nan", "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A file's columns, whose cells are texts as far as its type allows, and the format that reads most of them."""
+
+    frame: pd.DataFrame
+    format: TableFormat
+
+
+def read_raw(path: Path) -> RawTable:
+    """Read a CSV or Parquet file without a schema.
+
+    Raises
+    ------
+    TableError
+        If it is no table.
+    """
+    if path.suffix == ".parquet":
+        frame = read_stored(path)
+        return RawTable(frame, with_marks(frame, TableFormat()))
+    with reporting_faults(path):
+        encoding = _encoding(file_content(path))
+        lines = text_of(path, encoding).decode().removeprefix("\ufeff").splitlines()[:LOOKED_AT]
+        found = TableFormat(sep=separator(lines), encoding=encoding)
+        frame = read_csv(path, next(csv.reader(lines, delimiter=found.sep)), found)
+    if frame.empty:
+        raise TableError(f"{path} has no rows")
+    return RawTable(frame, with_marks(frame, found))
+
+
+def _encoding(content: bytes) -> str:
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return "cp1252"
+    return "utf-8"
+
+
+def separator(lines: Iterable[str]) -> str:
+    """The separator that divides most lines into the same number of cells, two or more, and no quoted text."""
+    text = "\n".join(lines)
+
+    def evenness(sep: str) -> tuple[float, bool, int]:
+        rows = [row for row in csv.reader(io.StringIO(text), delimiter=sep) if row]
+        widths = [len(row) for row in rows]
+        usual = max(set(widths), key=widths.count, default=1)
+        is_whole = not any('"' in cell for row in rows for cell in row)
+        return (widths.count(usual) / len(widths) if usual > 1 else 0.0, is_whole, usual)
+
+    return max(SEPARATORS, key=evenness)
+
+
+def with_marks(frame: pd.DataFrame, found: TableFormat) -> TableFormat:
+    """The format with the marks in numbers, the symbols of currencies and the words for empty cells that are found."""
+    texts = {
+        str(name): [str(text).strip() for text in column.dropna().astype("string").unique()]
+        for name, column in frame.items()
+    }
+    present = ([text for text in unique if text.casefold() not in _EMPTY] for unique in texts.values())
+    numbers = [unique for unique in present if unique and all(map(_has_digits, unique))]
+    symbols = tuple(s for s in _SYMBOLS if any(s in text for unique in numbers for text in unique))
+    marks = sorted(_MARKS, key=lambda pair: pair[1] == ",") if found.sep == ";" else _MARKS
+    forms = [replace(found, decimal=decimal, thousands=mark, currency=symbols) for decimal, mark in marks]
+    best = max(forms, key=lambda form: sum(reads_numbers(unique, form) for unique in numbers))
+    empty = {text for unique in texts.values() for text in unique if text.casefold() in _EMPTY}
+    return replace(best, na_values=tuple(sorted(empty)))
+
+
+def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
+    """Whether all texts are numbers in this format."""
+    pattern = number_pattern(form)
+    return all((found := pattern.fullmatch(text.strip())) and found["digits"] for text in texts)
+
+
+def _has_digits(text: str) -> bool:
+    return re.search(r"\d", text) is not None and re.search(r"[^\W\d_]{4}", text) is None

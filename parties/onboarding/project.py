@@ -1,0 +1,161 @@
+"""Project: a party's folder with keys, schema and run file, or both parties' for a rehearsal on one machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from parties.config.reading import read_section
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError
+from parties.onboarding.dialect import RawTable, read_raw
+from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
+from parties.onboarding.schema_draft import Draft, Hints, draft_schema
+from parties.storage.atomic_files import copy, write_text
+from parties.tables.data_files import named
+from parties.tables.record_ids import read_ids
+from protocols.transport.keys import generate
+
+# Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
+HELD_OUT, SEED_OF_SHARE = 0.2, 7
+SCHEMA, RUN = "schema.yaml", "run.yaml"
+TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A party's part in a run: its role, name and folder, its peer, the address between them, the name of the run."""
+
+    role: Literal["active", "passive"]
+    party: str
+    peer: str
+    folder: Path
+    address: str
+    run_id: str = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made: files, and columns whose public bounds are to be written down."""
+
+    files: tuple[Path, ...]
+    to_send: Path
+    open_bounds: tuple[str, ...]
+
+
+def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
+    """Write a schema draft.
+
+    Raises
+    ------
+    ConfigError, TableError
+        Also if the target exists.
+    """
+    _check_free(target)
+    draft = draft_schema(read_raw(data), data, hints)
+    write_text(target, draft.text())
+    return draft
+
+
+def make_party(data: Path, part: Part, hints: Hints) -> Made:
+    """Make a party's keys, schema and run file in its folder; files that exist are never replaced.
+
+    Raises
+    ------
+    ConfigError, TableError, KeyFileError
+    """
+    _check(part, hints)
+    raw = read_raw(data)
+    return _make(draft_schema(raw, data, hints), raw, data, part)
+
+
+def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
+    """Make both parties' folders on one machine, with each other's public keys; returns what was made, by party.
+
+    Some records of the active party are kept for prediction.
+
+    Raises
+    ------
+    ConfigError, TableError, KeyFileError
+    """
+    names = [path.name.split(".")[0] for path in (active, passive)]
+    if names[0] == names[1]:
+        raise ConfigError(f"both data files are called {names[0]!r}, which names the parties. Nothing was made")
+    raws = [read_raw(path) for path in (active, passive)]
+    if unknown := sorted(set(hints.bounds) - {name for raw in raws for name in raw.frame.columns}):
+        raise ConfigError(f"neither file has a column {named(unknown)}, for which bounds are given. Nothing was made")
+    bounds = [{name: hints.bounds[name] for name in hints.bounds if name in raw.frame.columns} for raw in raws]
+    of_party = (replace(hints, bounds=bounds[0]), Hints(id=hints.id, bounds=bounds[1]))
+    address = f"tcp://127.0.0.1:{free_port()}"
+    first = Part(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
+    second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
+    for part, own in zip((first, second), of_party, strict=True):
+        _check(part, own)
+    drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
+    made = [_make(drafts[0], raws[0], active, first, held_out=HELD_OUT), _make(drafts[1], raws[1], passive, second)]
+    for one, peer in zip(made, (second, first), strict=True):
+        copy(one.to_send, peer.folder / "keys" / one.to_send.name)
+    return dict(zip(names, made, strict=True))
+
+
+def _check(part: Part, hints: Hints) -> None:
+    if (part.role == "active") != (hints.label is not None):
+        raise ConfigError("an active party names its label with --label, a passive party has none. Nothing was made")
+    for name in (SCHEMA, RUN):
+        _check_free(part.folder / name)
+
+
+def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: float = 0) -> Made:
+    is_active, folder, kind = part.role == "active", part.folder, ActiveRun if part.role == "active" else PassiveRun
+    peer = {"name": part.peer, "public_key": f"keys/{part.peer}.public"}
+    given: dict[str, Any] = {
+        "role": part.role,
+        "party": part.party,
+        "run_id": part.run_id,
+        "data": os.path.relpath(data.absolute(), folder.absolute()),
+        "schema": SCHEMA,
+        "secret_key": f"keys/{part.party}.secret",
+    }
+    if is_active:
+        given |= {"listen": part.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
+    else:
+        given |= {"connect": part.address, "active": peer, "desensitize": DESENSITIZE}
+    if held_out:
+        given |= {"ids": TRAIN_IDS, "align": {"method": "psi"}}
+    read_section(kind, given)
+    secret, public = generate(folder / "keys", part.party)
+    write_text(folder / SCHEMA, draft.text())
+    write_text(folder / RUN, run_file_text(kind, given))
+    files = [folder / SCHEMA, folder / RUN, secret, public]
+    if held_out:
+        is_labelled = ~raw.frame[draft.label].isin(raw.format.na_values) & raw.frame[draft.label].notna()
+        files += _write_ids(read_ids(raw.frame[is_labelled], [draft.id], data), folder, held_out)
+    return Made(tuple(files), public, tuple(draft.open_bounds))
+
+
+def free_port() -> int:
+    """A free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _check_free(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path} exists and is not replaced. Nothing was made")
+
+
+def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:
+    """Write the ids to train on and those to predict, chosen at random."""
+    order = np.random.default_rng(SEED_OF_SHARE).permutation(len(ids))
+    n_test = round(share * len(ids))
+    paths = [folder / TRAIN_IDS, folder / TEST_IDS]
+    for path, rows in zip(paths, (order[n_test:], order[:n_test]), strict=True):
+        write_text(path, "\n".join(sorted(ids[rows])) + "\n")
+    return paths

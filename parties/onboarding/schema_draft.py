@@ -1,0 +1,266 @@
+"""Schema draft: what a data file's columns look like, and a TODO for whatever only public knowledge can tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from opboost.table_format import TableFormat
+from parties.config.reader_section import TODO, is_open
+from parties.errors import ConfigError
+from parties.onboarding.dialect import RawTable, reads_numbers
+from parties.tables.data_files import named
+
+Bound = float | date
+
+WHY = (
+    "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
+    "# common sense. The lowest and the highest value of the data are two people's values, so they are not taken.\n"
+)
+LISTED = (
+    "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
+    "# `other: true` then takes in.\n"
+)
+
+# Bounds of common kinds of numbers, by words in a column's name.
+PROPOSALS: dict[str, tuple[Any, Any]] = {
+    "age": (0, 120),
+    "percent": (0, 100),
+    "percentage": (0, 100),
+    "pct": (0, 100),
+    "share": (0, 1),
+    "ratio": (0, 1),
+    "fraction": (0, 1),
+    "probability": (0, 1),
+    "year": (1900, 2100),
+    "month": (1, 12),
+    "weekday": (0, 7),
+    "hour": (0, 24),
+}
+
+# Categories with fewer records go to `other`; columns with more categories stay out.
+LEAST_RECORDS, LISTABLE = 10, 60
+
+_PATTERNS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_TRUTH = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"1", "0"}]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A schema file in the making.
+
+    Attributes
+    ----------
+    id, label : str or None
+    keys : dict
+        `reader`, `positive`, `missing_label`.
+    columns : dict of str to dict
+        Descriptions.
+    notes : dict of str to str
+        Remarks on columns, and on those of `ignore`.
+    ignore : list of str
+    objective, remark : str
+        For the label; a comment on the positive one.
+    """
+
+    id: str
+    label: str | None
+    keys: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    ignore: list[str] = field(default_factory=list)
+    objective: str = "binary:logistic"
+    remark: str = ""
+
+    @property
+    def open_bounds(self) -> list[str]:
+        """Columns with a TODO."""
+        return [name for name, column in self.columns.items() if any(map(is_open, column.values()))]
+
+    def text(self) -> str:
+        """The schema file."""
+        return "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> Iterator[str]:
+        has_lists = any("categories" in column for column in self.columns.values())
+        yield WHY + (LISTED if has_lists else "") + f"id: {flow(self.id)}"
+        if self.label is not None:
+            yield f"label: {flow(self.label)}"
+        for key, value in self.keys.items():
+            yield f"{key}: {flow(value)}{self.remark if key == 'positive' else ''}"
+        if self.ignore:
+            yield "ignore:"
+            yield from (f"  - {flow(name)}{self._note(name)}" for name in self.ignore)
+        yield "columns:"
+        yield from (f"  {flow(name)}: {flow(column)}{self._note(name)}" for name, column in self.columns.items())
+
+    def _note(self, name: str) -> str:
+        return f"  # {self.notes[name]}" if name in self.notes else ""
+
+
+def flow(value: Any) -> str:
+    """A value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What a person says about a data file: record key, label, positive label, public bounds by column."""
+
+    id: str | None = None
+    label: str | None = None
+    positive: str | None = None
+    bounds: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+
+
+def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
+    """Describe a file's columns.
+
+    Raises
+    ------
+    ConfigError
+        If there is no id, or a column that is named does not exist.
+    """
+    names = [str(name) for name in raw.frame.columns]
+    for name in (hints.id, hints.label, *hints.bounds):
+        if name is not None and name not in names:
+            raise ConfigError(f"{path} has no column {name!r}; its columns are {named(names)}")
+    texts = {name: _texts(raw.frame[name], raw.format) for name in names}
+    draft = Draft(hints.id or _id_of(texts, path), hints.label)
+    if draft.label is not None:
+        _describe_label(draft, texts[draft.label], raw.format, hints.positive)
+    cleaning: set[str] = set()
+    for name in names:
+        if name not in (draft.id, draft.label):
+            cleaning |= _describe(draft, name, texts[name], raw.format, hints.bounds.get(name))
+    form = replace(raw.format, strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
+    if reader := _reader(form):
+        draft.keys["reader"] = reader
+    return draft
+
+
+def _reader(form: TableFormat) -> dict[str, Any]:
+    """The keys of a reader section that differ from their defaults."""
+    plain = TableFormat()
+    keys = ("sep", "encoding", "decimal", "thousands", "currency", "na_values", "strip", "ignore_case")
+    found = {key: getattr(form, key) for key in keys if getattr(form, key) != getattr(plain, key)}
+    found |= {key: list(value) for key, value in found.items() if isinstance(value, tuple)}
+    return found | ({"sep": "tab"} if form.sep == "\t" else {})
+
+
+def _texts(column: pd.Series, form: TableFormat) -> pd.Series:
+    """A column's cells as texts, those that mean nothing as missing."""
+    texts = column.astype("string")
+    return texts.mask(texts.str.strip().isin(form.na_values))
+
+
+def _id_of(texts: Mapping[str, pd.Series], path: Path) -> str:
+    """The first column that tells all records apart, one whose name says so before others."""
+    unique = [name for name, column in texts.items() if column.notna().all() and column.is_unique]
+    named_so = [name for name in unique if {"id", "key", "uuid", "no", "number"} & set(_words(name))]
+    if not unique:
+        raise ConfigError(f"{path}: no column tells all records apart; name the record key with --id")
+    return (named_so or unique)[0]
+
+
+def _words(name: str) -> list[str]:
+    return [word.casefold() for word in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name) if word]
+
+
+def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive: str | None) -> None:
+    present = texts.dropna().str.strip()
+    if len(present) < len(texts):
+        draft.keys["missing_label"] = "drop"
+    is_number = reads_numbers(present.unique(), form)
+    counts = present.str.casefold().value_counts()
+    if positive is None and is_number:
+        draft.objective = "binary:logistic" if set(present.unique()) <= {"0", "1"} else "reg:squarederror"
+        return
+    if positive is None and len(counts) != 2:
+        raise ConfigError(
+            f"label column {draft.label!r} holds {len(counts)} different words: give the positive one with --positive, "
+            "or number several classes from 0"
+        )
+    truth = [word for word in counts.index if word in ("yes", "true", "y", "t")]
+    chosen = positive or present[present.str.casefold() == (truth or [counts.index[-1]])[0]].iloc[0]
+    draft.keys["positive"] = chosen
+    if positive is None and not truth:
+        draft.remark = "  # the rarer of the two"
+
+
+def _describe(
+    draft: Draft, name: str, texts: pd.Series, form: TableFormat, bounds: tuple[Bound, Bound] | None
+) -> set[str]:
+    """Describe a column, or leave it out; returns the keys of the reader that its categories need."""
+    present = texts.dropna()
+    plain = present.str.strip().str.casefold()
+    cleaning: set[str] = set()
+    found: dict[str, Any] = {}
+    if plain.nunique() < 2:
+        _leave_out(draft, name, "a single value")
+    elif any(set(plain.unique()) <= pair for pair in _TRUTH):
+        found = {"kind": "boolean"}
+    elif reads_numbers(present.unique(), form):
+        found = {"kind": "numeric", **_bounds(draft, name, bounds)}
+    elif times := _times_of(present):
+        found = times | _bounds(draft, name, bounds)
+    elif plain.nunique() > LISTABLE:
+        _leave_out(draft, name, "text, or a key: more different values than categories can have")
+    else:
+        found, cleaning = _categories_of(present)
+    if bounds is not None and "lower" not in found:
+        raise ConfigError(f"column {name!r} holds neither numbers nor dates, so it has no bounds. Nothing was made")
+    if found:
+        draft.columns[name] = {**found, "missing": "category" if len(present) < len(texts) else "refuse"}
+    return cleaning
+
+
+def _leave_out(draft: Draft, name: str, why: str) -> None:
+    draft.ignore.append(name)
+    draft.notes[name] = why
+
+
+def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[str, Any]:
+    proposed = next((PROPOSALS[word] for word in reversed(_words(name)) if word in PROPOSALS), None)
+    lower, upper = given or proposed or (TODO, TODO)
+    if given is None:
+        draft.notes[name] = "proposed by the name: check it" if proposed else "public bounds"
+    return {"lower": lower, "upper": upper}
+
+
+def _times_of(present: pd.Series) -> dict[str, Any]:
+    """Description of a column of dates or times; empty for any other."""
+    unique = pd.Series(present.unique())
+    kind, fitting = "date", [pattern for pattern in _PATTERNS if _fits(unique, pattern)]
+    if not fitting:
+        kind, fitting = "datetime", ["ISO8601"] if _fits(unique, "ISO8601") else []
+    if not fitting:
+        return {}
+    if len(fitting) > 1:
+        return {"kind": kind, "format": f"{TODO}: {' or '.join(fitting)}"}
+    return {"kind": kind} | ({} if fitting[0] in ("ISO8601", _PATTERNS[0]) else {"format": fitting[0]})
+
+
+def _fits(texts: pd.Series, pattern: str) -> bool:
+    return bool(pd.to_datetime(texts.str.strip(), format=pattern, errors="coerce", utc=True).notna().all())
+
+
+def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:
+    """Description of a column of categories, and what brings their spellings together."""
+    stripped = present.str.split().str.join(" ")
+    spelled = {"strip": bool((stripped != present).any())}
+    spelled["ignore_case"] = stripped.str.casefold().nunique() < stripped.nunique()
+    groups = stripped.groupby(stripped.str.casefold())
+    # Of several spellings the most frequent stands for all.
+    usual = {key: group.value_counts().index[0] for key, group in groups if len(group) >= LEAST_RECORDS}
+    is_whole = len(usual) == groups.ngroups
+    found = {"kind": "unordered", "categories": sorted(usual.values())}
+    return found | ({} if is_whole else {"other": True}), {key for key, holds in spelled.items() if holds}

@@ -1,0 +1,113 @@
+"""Run status: what a run does now, as far as its folder and its ledger tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parties.config.party_run import HORIZONTAL_ROLES
+from parties.config.reading import read_any_run, read_role
+from parties.config.record_runs import read_record_run
+from parties.errors import RunFolderError
+from parties.reports.ledger_statement import read_statement
+from parties.reports.plain import plain
+from parties.reports.run_history import read_lines
+from parties.runs.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTraffic:
+    """Messages to and from a peer since the log was begun, and when the last one came from it."""
+
+    sent: int
+    sent_bytes: int
+    received: int
+    received_bytes: int
+    last_received: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStatus:
+    """What a run does now.
+
+    Attributes
+    ----------
+    run_id, party, role : str
+    state : str
+        ``not begun``, ``running``, ``finished`` or ``interrupted``.
+    phase : dict or None
+        Time, event and sentence of the last step.
+    progress : dict or None
+        Time, step, done and total of what is under way.
+    peers : dict of str to PeerTraffic
+    spent : dict or None
+        Of a passive party: by column, spent epsilon per unit and its limit, over all runs.
+    """
+
+    run_id: str
+    party: str
+    role: str
+    state: str
+    phase: dict[str, Any] | None = None
+    progress: dict[str, Any] | None = None
+    peers: dict[str, PeerTraffic]
+    spent: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Status as plain values for JSON."""
+        return dict(plain(self))
+
+
+def run_status(path: Path) -> RunStatus:
+    """Read the status of a run of any role; nothing is changed.
+
+    Raises
+    ------
+    ConfigError, RunFolderError, LedgerError
+    """
+    role = read_role(path)
+    run = read_record_run(path) if role in HORIZONTAL_ROLES else read_any_run(path)
+    folder = RunFolder(run.run_folder)
+    known: dict[str, Any] = {"run_id": run.run_id, "party": run.party, "role": role}
+    if not (folder.path / "meta.json").exists():
+        return RunStatus(**known, state="not begun", peers={})
+    is_running = _is_locked(folder)
+    lines = read_lines(folder.path / "log.jsonl")
+    steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
+    has_progress = is_running and (folder.path / "progress.json").exists()
+    return RunStatus(
+        **known,
+        state="running" if is_running else "finished" if folder.is_finished else "interrupted",
+        phase=steps[-1] if steps else None,
+        progress=folder.read_json("progress.json") if has_progress else None,
+        peers={peer.name: _traffic(lines, peer.name) for peer in run.wiring.peers},
+        spent=_spent(path) if role == "passive" else None,
+    )
+
+
+def _is_locked(folder: RunFolder) -> bool:
+    try:
+        with folder.locked():
+            return False
+    except RunFolderError:
+        return True
+
+
+def _traffic(lines: list[dict[str, Any]], peer: str) -> PeerTraffic:
+    of_peer = [line for line in lines if line.get("peer") == peer]
+    sent, received = ([line for line in of_peer if line["event"] == event] for event in ("sent", "received"))
+    return PeerTraffic(
+        len(sent),
+        sum(one["bytes"] for one in sent),
+        len(received),
+        sum(one["bytes"] for one in received),
+        received[-1]["time"] if received else None,
+    )
+
+
+def _spent(path: Path) -> dict[str, Any]:
+    return {
+        column.column: {"epsilon": column.epsilon.spent, "limit": column.epsilon.limit}
+        for column in read_statement(path, None).columns
+    }

@@ -1,0 +1,114 @@
+"""The HTTP interface: routes, status codes and the OpenAPI page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel
+
+from opboost.errors import OpBoostError
+from parties.config.http_section import HttpSection
+from parties.errors import PartyError, Unavailable
+from parties.service.requests import ScoresAnswer, ScoresBody
+from parties.service.versions import Versions
+
+
+class Refusal(BaseModel):
+    """Why there is no answer."""
+
+    detail: str
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Refusal, "description": "No token of the file."},
+    408: {"model": Refusal, "description": "The body came too slowly."},
+    413: {"model": Refusal, "description": "Too many records, or too large a body."},
+    422: {"model": Refusal, "description": "The request does not fit the model. Nothing was asked."},
+    503: {"model": Refusal, "description": "A passive party is away, or too many requests wait."},
+    504: {"model": Refusal, "description": "No answer in time."},
+}
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def make_app(
+    versions: Versions, limits: HttpSection, *, lifespan: Lifespan, note: Callable[[str, str], None]
+) -> FastAPI:
+    """The application of a service; access to it is checked by `parties.service.access.Gate`, `note` logs defects."""
+    app = FastAPIOffline(title="opboost", redoc_url=None, lifespan=lifespan, max_body_size=limits.max_body_bytes)
+
+    @app.post("/v1/scores", response_model=ScoresAnswer, responses=REFUSALS)
+    async def scores(body: ScoresBody) -> Response:
+        """Score records."""
+        if len(body.records) > limits.max_records:
+            return _refusal(413, f"{len(body.records)} records; at most {limits.max_records} are scored at once")
+        return JSONResponse(await versions.score(body))
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        """Names of the model that answers and of its shadow, and why one of them could not score now."""
+        return {
+            role: {"model": version.name, "away": version.scorer.refusal or None}
+            for role, version in zip(("answering", "shadow"), versions.all, strict=False)
+        }
+
+    @app.get("/health", responses={503: REFUSALS[503]})
+    async def health() -> Response:
+        """Whether the process works; otherwise it should be started again."""
+        if all(version.scorer.is_alive for version in versions.all):
+            return JSONResponse({"status": "ok"})
+        return _refusal(503, "a scorer has stopped")
+
+    @app.get("/ready", responses={503: REFUSALS[503]})
+    async def ready() -> Response:
+        """Whether a request would be scored now."""
+        refusal = versions.answering.scorer.refusal
+        return _refusal(503, refusal) if refusal else JSONResponse({"status": "ok"})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Metrics in Prometheus's text format."""
+        found = {version.name: not version.scorer.refusal for version in versions.all}
+        return Response(versions.metrics.text(found), media_type="text/plain; version=0.0.4")
+
+    _handle_errors(app, note)
+    return app
+
+
+def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:
+    """Expected errors as one sentence; what a request held is not repeated."""
+
+    @app.exception_handler(Unavailable)
+    async def unavailable(request: Request, error: Unavailable) -> Response:
+        return _refusal(503, f"{error}. No score was computed")
+
+    @app.exception_handler(TimeoutError)
+    async def late(request: Request, error: TimeoutError) -> Response:
+        return _refusal(504, "the scores did not come in time")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        found = error.errors()[0]
+        place = ".".join(str(part) for part in found["loc"] if part != "body" and len(str(part)) <= 40)
+        return _refusal(422, f"{place or 'the body'}: {found['msg']}. Nothing was asked")
+
+    @app.exception_handler(Exception)
+    async def defect(request: Request, error: Exception) -> Response:
+        note("defect", f"a request ended with {type(error).__name__}, which is a defect of this program")
+        return _refusal(500, "a defect of the service; no score was computed")
+
+    async def unfit(request: Request, error: Exception) -> Response:
+        return _refusal(422, str(error))
+
+    app.add_exception_handler(PartyError, unfit)
+    app.add_exception_handler(OpBoostError, unfit)
+
+
+def _refusal(status: int, detail: str) -> Response:
+    return JSONResponse({"detail": detail}, status, {"Retry-After": "1"} if status == 503 else None)

@@ -1,0 +1,135 @@
+"""Requests and responses of the HTTP service, and the active party's own columns of the records in a request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from opboost.arrays import Mask, Values
+from opboost.preprocess import own_features
+from opboost.schema import TableSchema
+from parties.errors import TableError
+from parties.tables.data_files import named
+from parties.tables.party_table import own_columns, read_table
+from parties.tables.record_ids import canonical, join
+from parties.tables.sorted_ids import Duplicates
+
+IdPart = Annotated[str, Field(min_length=1, max_length=200)] | int
+Cell = int | float | str | None
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class RecordBody(_Document):
+    """One record: its id, and the service owner's columns of it unless its data file is to be looked in."""
+
+    id: IdPart | Annotated[list[IdPart], Field(min_length=2, max_length=20)] = Field(
+        description="The id, or the parts of an id of several columns."
+    )
+    columns: dict[str, Cell] | None = Field(
+        None, description="The service owner's columns, null for a missing cell; without it, those of its data file."
+    )
+
+
+class ScoresBody(_Document):
+    """Records to be scored."""
+
+    records: Annotated[list[RecordBody], Field(min_length=1)]
+    reasons: Annotated[int, Field(ge=0, le=100)] = Field(
+        0, description="Name so many columns that raised each score most."
+    )
+
+
+class ScoreBody(BaseModel):
+    """A record's score; several classes, quantiles or bins have further keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: IdPart | list[IdPart]
+    status: str = Field(description="`ok`, or why there is no prediction.")
+    prediction: Cell
+    reasons: list[str] | None = None
+
+
+class ScoresAnswer(BaseModel):
+    """Scores in the order of the request."""
+
+    model: str = Field(description="The run whose model computed the scores.")
+    scores: list[ScoreBody]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRecords:
+    """The active party's columns of the records that it knows.
+
+    Attributes
+    ----------
+    schema : TableSchema
+    ids : Index of str
+    values : dict of str to ndarray, each of shape (n_rows,)
+    """
+
+    schema: TableSchema
+    ids: pd.Index
+    values: dict[str, Values]
+
+    @classmethod
+    def read(cls, path: Path, schema: TableSchema, ignore: Sequence[str], duplicates: Duplicates) -> OwnRecords:
+        """Read a data file.
+
+        Raises
+        ------
+        TableError, DataError
+        """
+        table = read_table(path, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
+        own = {column.name: column.values for column in own_columns(table, schema)}
+        return cls(schema=schema, ids=table.index, values=own)
+
+    def of(self, records: Sequence[RecordBody]) -> tuple[list[str], dict[str, Values], Mask]:
+        """Ids and own columns of the records in a request, and which of them are known or came with columns.
+
+        Raises
+        ------
+        TableError
+            If an id has other parts than the schema's, or columns are absent or not in the schema.
+        DataError
+            If a cell does not fit the schema.
+        """
+        ids = [self._id(record.id) for record in records]
+        brought = [i for i, record in enumerate(records) if record.columns is not None]
+        rows = self.ids.get_indexer(pd.Index(ids, dtype=object))
+        own = {name: values[rows] for name, values in self.values.items()}
+        is_there = rows >= 0
+        if brought:
+            cells = [records[i].columns or {} for i in brought]
+            for name, values in self._parsed(cells).items():
+                own[name][brought] = values
+            is_there[brought] = True
+        return ids, own, is_there
+
+    def _id(self, found: str | int | list[Any]) -> str:
+        parts = found if isinstance(found, list) else [found]
+        if len(parts) != len(self.schema.id_columns):
+            raise TableError(
+                f"an id has {len(parts)} parts; the schema has {len(self.schema.id_columns)}: "
+                f"{', '.join(self.schema.id_columns)}. Nothing was asked"
+            )
+        texts = [canonical(str(part)) for part in parts]
+        return texts[0] if len(texts) == 1 else join(texts)
+
+    def _parsed(self, cells: Sequence[dict[str, Cell]]) -> dict[str, Values]:
+        wanted = set(self.schema.names)
+        for columns in cells:
+            if missing := sorted(wanted - columns.keys()):
+                raise TableError(f"`columns` lacks {', '.join(missing)}. Nothing was asked")
+            if unknown := sorted(columns.keys() - wanted):
+                raise TableError(f"`columns` has {named(unknown)}, which the schema does not know. Nothing was asked")
+        frame = pd.DataFrame({name: [one[name] for one in cells] for name in self.schema.names}, dtype=object)
+        return own_features(frame, self.schema.columns)

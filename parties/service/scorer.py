@@ -1,0 +1,218 @@
+"""Scorer: a thread with one lasting conversation with all passive parties, which scores waiting requests together.
+
+Whatever waits when an answer has come is asked for in one message (micro-batch), so a request never waits for others to
+come. While a passive party is away, or owes an answer for longer than requests may take, new requests are refused at
+once (circuit breaker); its return, or its answer, lets them through again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from queue import Empty, Full, Queue
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.errors import OpBoostError
+from opboost.trees.tree import Ensemble
+from parties.errors import PartyError, Unavailable
+from parties.vertical.prediction_client import BATCH_ROWS, Session, Statuses
+from parties.vertical.reasons import predicted_and_explained
+from protocols.errors import ProtocolError
+from protocols.transport.channel import Channel
+
+# How often an idle scorer looks after its connections, and how often a missing passive party is looked for.
+_IDLE_S = 0.1
+
+# Pause before a broken conversation is begun again, and the longest after several that answered nothing.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+
+Scored = tuple[Values, Statuses]
+"""Predictions, with contributions behind them where reasons were asked for, and a status per record."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreQuery:
+    """Records to be scored, and where the scores go; one that is cancelled before its turn is not asked for.
+
+    Attributes
+    ----------
+    ids : tuple of str
+    own : mapping of str to ndarray, each of shape (n_rows,)
+        The active party's columns.
+    explains : bool
+        Whether contributions are wanted, too.
+    scored : Future
+    """
+
+    ids: tuple[str, ...]
+    own: Mapping[str, Values]
+    explains: bool = False
+    scored: Future[Scored] = field(default_factory=Future)
+
+
+Connect = Callable[[Callable[[Sequence[Channel]], bool]], AbstractContextManager[Session | None]]
+"""Opens channels to all passive parties, calls what waits until they are there, and begins a conversation.
+
+There is none if that returns False.
+"""
+
+
+class Scorer:
+    """Scores queries in a thread of its own, from `start` to `stop`.
+
+    Parameters
+    ----------
+    connect : callable
+    desensitized : bool
+        Whether passive parties desensitize the records.
+    patience_s : float
+        How long passive parties may owe an answer until further queries are refused.
+    max_waiting : int
+        Queries that may wait.
+    on_batch : callable
+        Called with the number of records of every micro-batch.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        desensitized: bool,
+        patience_s: float,
+        max_waiting: int,
+        on_batch: Callable[[int], None] = lambda n_records: None,
+    ) -> None:
+        self._connect = connect
+        self._desensitized = desensitized
+        self._patience_s = patience_s
+        self._on_batch = on_batch
+        self._queue: Queue[ScoreQuery] = Queue(max_waiting)
+        self._away = "the passive parties have not been reached yet"
+        self._asked_at: float | None = None
+        self._pause_s = _PAUSE_S
+        self._stopping = threading.Event()
+        # A passive party that hangs holds up this thread, but not the end of the process.
+        self._thread = threading.Thread(target=self._run, name="opboost scorer", daemon=True)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._thread.start()
+
+    def stop(self, wait_s: float = 5.0) -> None:
+        """End the conversation, and fail what waits."""
+        self._stopping.set()
+        self._thread.join(wait_s)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs: it ends by `stop`, or by a defect."""
+        return self._thread.is_alive()
+
+    @property
+    def refusal(self) -> str:
+        """Why a query would not be scored now; empty if it would be."""
+        asked_at = self._asked_at
+        if not self._away and asked_at is not None and time.monotonic() - asked_at > self._patience_s:
+            return f"a passive party has not answered for more than {self._patience_s:g} s"
+        return self._away
+
+    def submit(self, query: ScoreQuery) -> None:
+        """Let a query wait for its turn.
+
+        Raises
+        ------
+        Unavailable
+            At once, if it would wait in vain. Nothing was asked then.
+        """
+        if refusal := self.refusal:
+            raise Unavailable(refusal)
+        try:
+            self._queue.put_nowait(query)
+        except Full:
+            raise Unavailable(f"{self._queue.maxsize} requests wait already") from None
+
+    def _run(self) -> None:
+        reason = "the scorer has stopped"
+        try:
+            while not self._stopping.is_set():
+                # What ended a conversation is in the log.
+                with suppress(OpBoostError, PartyError, ProtocolError):
+                    self._converse()
+                self._give_up("the connection to the passive parties broke and is made again")
+                self._stopping.wait(self._pause_s)
+                self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        except Exception as error:
+            reason = f"the scorer has stopped with {type(error).__name__}"
+            raise
+        finally:
+            self._give_up(reason)
+
+    def _converse(self) -> None:
+        """One conversation: wait until all passive parties are there, then answer until stopped or one is lost."""
+        with self._connect(self._wait_for_all) as session:
+            if session is None:
+                return
+            self._away = ""
+            while not self._stopping.is_set():
+                batch = self._next_batch()
+                for explains in (False, True):
+                    if group := [query for query in batch if query.explains is explains]:
+                        self._score(session, group)
+                if not batch:
+                    session.check()
+
+    def _wait_for_all(self, channels: Sequence[Channel]) -> bool:
+        """Whether all passive parties came before the end of the service."""
+        while absent := [channel.peer for channel in channels if not channel.is_ready()]:
+            self._away = f"waiting for {', '.join(absent)}"
+            if self._stopping.wait(_IDLE_S):
+                return False
+        return True
+
+    def _next_batch(self) -> list[ScoreQuery]:
+        """All queries that wait, up to a message's worth of records; none after a while without any."""
+        batch, n_rows = list[ScoreQuery](), 0
+        with suppress(Empty):
+            query = self._queue.get(timeout=_IDLE_S)
+            while True:
+                if query.scored.set_running_or_notify_cancel():
+                    batch.append(query)
+                    n_rows += len(query.ids)
+                if n_rows >= BATCH_ROWS:
+                    break
+                query = self._queue.get_nowait()
+        return batch
+
+    def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
+        ids = tuple(record_id for query in batch for record_id in query.ids)
+        own = {name: np.concatenate([query.own[name] for query in batch]) for name in batch[0].own}
+        evaluate = predicted_and_explained if batch[0].explains else Ensemble.predict
+        self._asked_at = time.monotonic()
+        try:
+            scores, statuses = session.predict(ids, own, desensitized=self._desensitized, evaluate=evaluate)
+        except BaseException:
+            for query in batch:
+                query.scored.set_exception(Unavailable("a passive party did not answer"))
+            raise
+        finally:
+            self._asked_at = None
+        ends = np.cumsum([len(query.ids) for query in batch])[:-1]
+        for query, mine, status in zip(batch, np.split(scores, ends), np.split(statuses, ends), strict=True):
+            query.scored.set_result((mine, status))
+        self._pause_s = _PAUSE_S
+        self._on_batch(len(ids))
+
+    def _give_up(self, reason: str) -> None:
+        """Refuse what waits, and what comes until a conversation is on."""
+        self._away = reason
+        with suppress(Empty):
+            while True:
+                query = self._queue.get_nowait()
+                if query.scored.set_running_or_notify_cancel():
+                    query.scored.set_exception(Unavailable(reason))

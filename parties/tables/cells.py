@@ -1,0 +1,137 @@
+"""Cells of a data file: texts read as numbers, times, truth values, categories and labels by the schema's table format.
+
+No cell is checked here. A text that cannot be read becomes `UNREADABLE`, which is no number and no category, so that
+the checks by the schema count it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opboost.schema import ColumnSchema, Kind, TableSchema
+from opboost.table_format import OTHER, ColumnFormat, TableFormat
+from parties.errors import TableError
+
+UNREADABLE = "?"
+
+
+def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataFrame:
+    """Read the cells of a table that holds some of the schema's columns.
+
+    Raises
+    ------
+    TableError
+        If labels are none of two.
+    """
+    if not schema.format.changes_cells:
+        return frame
+    read = {name: column_cells(frame[name], schema) for name in schema.names if name in frame.columns}
+    if schema.label is not None and schema.label in frame.columns and schema.format.positive:
+        read[schema.label] = _labels(frame[schema.label], schema.format, path)
+    return frame.assign(**read)
+
+
+def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
+    """Read the cells of one of the schema's columns."""
+    described = next(one for one in schema.columns if one.name == column.name)
+    own, form = schema.format.of(described.name), schema.format
+    if own.unit_s is not None:
+        return _times(column, own, form)
+    if own.is_boolean:
+        words = {word.casefold(): "true" for word in ("true", *form.true_values)}
+        words |= {word.casefold(): "false" for word in ("false", *form.false_values)}
+        return _by_text(column, form, lambda text: words.get(text.strip().removesuffix(".0").casefold(), UNREADABLE))
+    if described.kind is not Kind.NUMERIC:
+        return _categories(column, described, form)
+    if not _holds_texts(column):
+        return column
+    return _numbers(column, form)
+
+
+def _holds_texts(column: pd.Series) -> bool:
+    return column.dtype.kind == "O" or isinstance(column.dtype, (pd.StringDtype, pd.CategoricalDtype))
+
+
+def _by_text(column: pd.Series, form: TableFormat, read: Callable[[str], object]) -> pd.Series:
+    """Read every different text once."""
+    codes, texts = pd.factorize(column.astype("string"))
+    is_empty = {text.strip() for text in form.na_values}
+    values = [None if text.strip() in is_empty else read(text) for text in texts]
+    is_number = all(value is None or isinstance(value, float) for value in values)
+    known = np.array([*values, None], dtype=np.float64 if is_number else object)
+    return pd.Series(known[codes], index=column.index, name=column.name, dtype=None if is_number else "object")
+
+
+def number_pattern(form: TableFormat) -> re.Pattern[str]:
+    """What a number looks like in a table: groups ``sign`` and ``digits``."""
+    symbols = "|".join(map(re.escape, form.currency)) or "(?!)"
+    mark = r"[ \u00a0\u202f]" if form.thousands == " " else re.escape(form.thousands)
+    whole = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
+    digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
+    return re.compile(rf"(?:{symbols})?\s*(?P<sign>[+-]?)\s*(?:{symbols})?\s*(?P<digits>{digits})\s*(?:{symbols})?")
+
+
+def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
+    pattern = number_pattern(form)
+
+    def read(text: str) -> object:
+        found = pattern.fullmatch(text.strip())
+        if found is None:
+            return UNREADABLE
+        digits = re.sub(r"\s", "", found["digits"].replace(form.thousands, "")).replace(form.decimal, ".")
+        try:
+            return float(found["sign"] + digits)
+        except ValueError:
+            return UNREADABLE
+
+    return _by_text(column, form, read)
+
+
+def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series:
+    """Times as whole units since 1970."""
+    assert own.unit_s is not None
+    if column.dtype.kind != "M" and not isinstance(column.dtype, pd.DatetimeTZDtype):
+        texts = _by_text(column, form, str.strip)
+        # Dates that a Parquet file holds as such become ISO texts.
+        is_typed = pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")
+        pattern = "ISO8601" if is_typed else own.pattern or "ISO8601"
+        times = pd.to_datetime(texts, format=pattern, errors="coerce", utc=True)
+    else:
+        texts, times = column, pd.to_datetime(column, utc=True)
+    seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")
+    units = (seconds // own.unit_s).astype(np.float64).where(times.notna())
+    return (
+        units
+        if units.notna().equals(texts.notna())
+        else units.astype(object).mask(times.isna() & texts.notna(), UNREADABLE)
+    )
+
+
+def _categories(column: pd.Series, described: ColumnSchema, form: TableFormat) -> pd.Series:
+    has_other = form.of(described.name).has_other
+    if not (has_other or form.strip or form.ignore_case or form.na_values):
+        return column
+    listed = {form.words(category): category for category in described.categories}
+    return _by_text(column, form, lambda text: listed.get(form.words(text), OTHER if has_other else text))
+
+
+def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
+    def words(text: str) -> str:
+        return " ".join(text.split()).removesuffix(".0").casefold()
+
+    known = {words(text): 0.0 for text in form.negative} | {words(text): 1.0 for text in form.positive}
+    if form.negative:
+        return _by_text(column, form, lambda text: known.get(words(text), UNREADABLE))
+    read = _by_text(column, form, lambda text: known.get(words(text), words(text)))
+    others = {text for text in read.unique() if isinstance(text, str)}
+    if len(others) > 1:
+        raise TableError(
+            f"{path}: label column {column.name!r} holds {len(others)} different values beside the `positive` ones; "
+            "list those that mean 0 under `negative`"
+        )
+    return read.map(lambda value: 0.0 if isinstance(value, str) else value).astype(np.float64)

@@ -1,0 +1,93 @@
+"""The grid of cells that a passive party answers with: made once of a release, entered into the ledger, kept for good.
+
+The cuts of a column stay what they were in the first run of a grid of so many cells, whatever is released later: two
+grids together would tell more of a value than either. A run whose column lacks codes around a cut goes without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.cell_grid import cell_tests, grid_cuts, within
+from opboost.denoise.channel import ColumnRelease
+from opboost.desensitize import ColumnMechanism
+from opboost.noise_correction import LEAST_ROWS
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.local import RandomisedResponse
+from opboost.routing import SplitTests
+from parties.ledger.ledger_lines import GridKey, digest_of, grid_fields
+from parties.ledger.pricing import unpriced
+from parties.vertical.release_offer import OfferedRanks
+from parties.vertical.resolution_limit import ResolvedTests
+
+
+def agree_grid(
+    columns: Sequence[OfferedRanks],
+    mechanisms: Sequence[ColumnMechanism],
+    book: ResolvedTests,
+    *,
+    n_cells: int,
+    share_codes: bool,
+) -> tuple[list[list[int]], SplitTests]:
+    """Cuts of released columns, as ranks for the active party, and the tests that number a record's cells.
+
+    Parameters
+    ----------
+    columns : sequence of OfferedRanks
+    mechanisms : sequence of ColumnMechanism
+    book : ResolvedTests
+        Has the ledger where cuts are kept.
+    n_cells : int
+        Of a column, at most.
+    share_codes : bool
+        Whether the active party can learn through the noise: then cells hold equal shares of the exact codes.
+
+    Notes
+    -----
+    Privacy: a function of releases, this one or, where cuts were kept, the one that they were made of.
+    """
+    found, ledger = [], book.ledger
+    with nullcontext() if ledger is None else ledger.changing() as add:
+        for column in columns:
+            mechanism, key = mechanisms[column.number], _key(column, mechanisms[column.number], n_cells)
+            kept = ledger.grids.get(key) if ledger is not None else None
+            if kept is None:
+                counts = _counts(column)
+                is_learnt = share_codes and counts.sum() >= LEAST_ROWS
+                release = _release(column, mechanism) if is_learnt else None
+                domain = mechanism.settings.domain if column.category is None else IntegerDomain(0, 1)
+                cuts = grid_cuts(counts, column.table, domain, n_cells=n_cells, release=release)
+                kept = [column.table.threshold(rank) for rank in cuts.tolist()]
+                if add is not None:
+                    add(grid_fields(key, kept, book.occasion))
+            found.append(within(column.table, np.array(kept, np.float64)))
+    thresholds: list[Values] = [own for _, own in found]
+    return [cuts.tolist() for cuts, _ in found], cell_tests(columns, thresholds)
+
+
+def _key(column: OfferedRanks, mechanism: ColumnMechanism, n_cells: int) -> GridKey:
+    domain = mechanism.settings.domain
+    described = digest_of([unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi])
+    return column.source, described, column.category, n_cells
+
+
+def _counts(column: OfferedRanks) -> NDArray[np.int64]:
+    """How often each rank was released, and a missing cell."""
+    counts = np.zeros(column.table.n_ranks + 1, np.int64)
+    for ranks in column.ranks():
+        counts += np.bincount(ranks, minlength=len(counts))
+    return counts
+
+
+def _release(column: OfferedRanks, mechanism: ColumnMechanism) -> ColumnRelease | None:
+    """What the active party knows of the noise of a column that it learns through."""
+    value = mechanism.value
+    if isinstance(value, RandomisedResponse) or math.isinf(value.epsilon):
+        return None
+    return ColumnRelease(value, mechanism.missingness, column.table.codes - value.domain.lo)

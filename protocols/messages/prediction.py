@@ -1,0 +1,60 @@
+"""Messages of joint prediction, one round trip per batch; the greetings are those of training::
+
+    A                                    B
+    │ ◄──────────── Hello ────────────── │
+    │ ───────────── Hello ─────────────► │
+    │ ────────────── Ask ──────────────► │   ids of a batch, and whether to desensitize them
+    │ ◄───────────── Answers ─────────── │   per record whether it is answered, and a bit per test or its cells, packed
+    │ ───────────── Done ──────────────► │
+
+A party that serves says so in its `Hello`, and looks for A again after `Done`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Annotated, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from protocols.messages.fields import PackedBits, StatusArray
+from protocols.messages.message import Message
+
+
+class RecordStatus(IntEnum):
+    """What a passive party did with a record that it was asked for. Where several differ, the highest counts."""
+
+    ANSWERED = 0
+    UNKNOWN = 1
+    REFUSED_ROUTED = 2
+    REFUSED_RATE_LIMIT = 3
+    REFUSED_DAILY_LIMIT = 4
+    REFUSED_TRAINING = 5
+
+
+class Ask(Message):
+    """Records to be scored."""
+
+    kind: ClassVar[str] = "ask"
+    ids: Annotated[tuple[str, ...], Field(strict=False)]
+    desensitized: bool
+
+
+class Answers(Message):
+    """Per record of an `Ask`: its `RecordStatus`, and its bits; 0 where it was not answered.
+
+    These are one per test, True for left; or, with an agreed grid, per column the number of the cell, in binary, the
+    highest bit first: from 0, with one more number for a missing cell.
+
+    The status tells whether the sender's data file holds the id.
+    """
+
+    kind: ClassVar[str] = "answers"
+    status: StatusArray
+    bits: PackedBits
+
+    @model_validator(mode="after")
+    def _check_status(self) -> Self:
+        if self.status.max(initial=0) > max(RecordStatus):
+            raise ValueError("a status that this version does not know")
+        return self

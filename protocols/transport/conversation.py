@@ -1,0 +1,152 @@
+"""Conversation that outlives its connections: messages that may be lost with one, and the number that have come.
+
+Both ends count the messages that they send and receive, those of the transport apart (`Heartbeat`, `Received`). A
+connection that takes the place of a broken one begins with `Received` from the end that connects; the other end answers
+with its own, and each sends again what the other has not received: the same bytes, for which nothing is computed anew.
+They are acknowledgements of the transport like TCP's own: in no log, in no count of messages.
+Between programs that run on, a broken connection so costs time and nothing else. A program that was started again knows
+nothing of the conversation and says so.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from protocols.errors import DecodeError, UnexpectedMessage
+from protocols.messages.signs_of_life import Received
+from protocols.transport.codec import Frame, decode, encode, size_bytes
+
+# Messages, or bytes, after which the other end is told that they have come, so that it need not keep them.
+CONFIRM_EVERY, CONFIRM_BYTES = 16, 8 << 20
+
+# Messages that may wait for a connection to come back before their sender waits, too; and their bytes.
+MAX_UNSENT, MAX_UNSENT_BYTES = 64, 64 << 20
+
+FORGOTTEN = "was started again, or gave this conversation up"
+
+# A `Received` is no longer than this.
+_MAX_WORD_BYTES = 128
+
+
+def connection_id(name: str, token: str, number: int) -> bytes:
+    """What a connection goes by: the party's name, its conversation, and how many connections that had before."""
+    return b"\0".join([name.encode(), token.encode(), str(number).encode()])
+
+
+def read_connection_id(route: bytes) -> tuple[str, bytes, int]:
+    """Party's name, conversation and number of a connection; those that ZeroMQ names itself, from 0 on, have none."""
+    name, _, rest = route.partition(b"\0")
+    token, _, number = rest.partition(b"\0")
+    is_ours = bool(name) and number.isdigit() and len(number) < 10
+    return name.decode(errors="replace"), token if is_ours else b"", int(number) if is_ours else 0
+
+
+def new_token() -> str:
+    """Name of a new conversation, which no other party can guess."""
+    return secrets.token_hex(16)
+
+
+def received_word(frames: Sequence[Frame]) -> Received | None:
+    """Decode a `Received`; None for any other message."""
+    if len(frames) != 1 or len(frames[0]) > _MAX_WORD_BYTES or Received.kind.encode() not in bytes(frames[0]):
+        return None
+    try:
+        message = decode(frames)
+    except DecodeError:
+        return None
+    return message if isinstance(message, Received) else None
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What one end knows of a conversation.
+
+    Attributes
+    ----------
+    n_received : int
+        Messages that came.
+    """
+
+    n_received: int = 0
+    _n_confirmed: int = 0
+    _n_sent: int = 0
+    _kept: deque[Sequence[Frame]] = field(default_factory=deque)
+    _n_told: int = 0
+    _untold_bytes: int = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a message may be kept while there is no connection."""
+        n_bytes = sum(map(size_bytes, self._kept))
+        return self.n_unsent < MAX_UNSENT and n_bytes < MAX_UNSENT_BYTES
+
+    @property
+    def n_unsent(self) -> int:
+        """Messages that no connection took yet."""
+        return self._n_confirmed + len(self._kept) - self._n_sent
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the other end has received everything."""
+        return not self._kept
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether messages came of which the other end was not told."""
+        return self.n_received > self._n_told
+
+    @property
+    def is_word_due(self) -> bool:
+        """Whether the other end keeps more than a few messages that have come."""
+        return self.n_received - self._n_told >= CONFIRM_EVERY or self._untold_bytes >= CONFIRM_BYTES
+
+    def keep(self, frames: Sequence[Frame]) -> None:
+        """Keep a message until the other end has received it."""
+        self._kept.append(frames)
+
+    def next_unsent(self) -> Sequence[Frame] | None:
+        """The message to be sent next; None if there is none."""
+        return self._kept[self._n_sent - self._n_confirmed] if self.n_unsent else None
+
+    def sent(self) -> None:
+        """The next message was sent."""
+        self._n_sent += 1
+
+    def received(self, frames: Sequence[Frame]) -> None:
+        """A message came."""
+        self.n_received += 1
+        self._untold_bytes += size_bytes(frames)
+
+    def word(self, *, is_last: bool = False) -> list[Frame]:
+        """Make the `Received` for the other end, which is then told."""
+        self._n_told, self._untold_bytes = self.n_received, 0
+        return encode(Received(count=self.n_received, is_last=is_last))
+
+    def hurry(self) -> None:
+        """The other end leaves when it knows that its messages have come."""
+        self._untold_bytes = CONFIRM_BYTES
+
+    def confirm(self, count: int) -> None:
+        """The other end has received so many messages.
+
+        Raises
+        ------
+        UnexpectedMessage
+            If that cannot be.
+        """
+        if not self._n_confirmed <= count <= self._n_sent:
+            raise UnexpectedMessage(
+                f"the peer says that it has received {count} messages; {self._n_confirmed} to {self._n_sent} can be"
+            )
+        for _ in range(count - self._n_confirmed):
+            self._kept.popleft()
+        self._n_confirmed = count
+
+    def resume(self, count: int) -> int:
+        """Begin anew after so many messages, on another connection; returns how many will be sent again."""
+        self.confirm(count)
+        n_again, self._n_sent = self._n_sent - count, count
+        return n_again

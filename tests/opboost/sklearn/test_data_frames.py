@@ -1,0 +1,128 @@
+"""Data frames as users have them: categories, texts, truth values, dates, empty cells; of pandas, polars and Arrow."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+
+from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.schema import Kind
+from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, as_frame
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SMALL: dict[str, Any] = {"n_estimators": 8, "max_depth": 3, "random_state": 0}
+COLOURS = ["red", "green", "blue"]
+
+
+def _table(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "age": pd.array(rng.integers(18, 80, n), dtype="Int64"),
+            "colour": pd.Categorical(rng.choice(COLOURS, n), categories=COLOURS),
+            "town": rng.choice(["Aachen", "Bonn", "Celle"], n),
+            "owner": rng.random(n) < 0.5,
+            "since": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
+        }
+    )
+    signal = (
+        frame["age"].to_numpy(float) / 20
+        + (frame["colour"] == "green") * 2.0
+        - (frame["town"] == "Bonn") * 1.0
+        + (frame["since"] > "2021-06-01") * 1.5
+    )
+    frame.loc[::17, ["age", "colour", "since"]] = None
+    return frame, np.asarray(signal + rng.normal(size=n) / 4)
+
+
+def test_columns_become_numbers_by_their_kind() -> None:
+    frame = pd.DataFrame(
+        {
+            "n": pd.array([1, None], dtype="Int64"),
+            "flag": [True, False],
+            "text": ["b", None],
+            "sized": pd.Categorical(["s", "l"], categories=["s", "m", "l"]),
+            "day": pd.to_datetime(["1970-01-03 12:00", None]),
+            "zoned": pd.to_datetime(["1970-01-02", "1970-01-03"]).tz_localize("UTC"),
+            "span": pd.to_timedelta([1.5, 2], unit="D"),
+            "digits": np.array(["1", 2], dtype=object),
+        }
+    )
+    found = FrameEncoder.learn(frame, None).encode(frame)
+    expected = [[1, 1, 0, 0, 2.5, 1, 1.5, 1], [np.nan, 0, np.nan, 2, np.nan, 2, 2, 2]]
+    np.testing.assert_array_equal(found.to_numpy(), expected)
+    assert list(found.columns) == list(frame.columns)
+
+
+def test_a_category_that_training_lacked_goes_with_none_that_it_had() -> None:
+    train = pd.DataFrame({"town": ["Bonn", "Aachen"]})
+    encoder = FrameEncoder.learn(train, None)
+    assert encoder.encode(pd.DataFrame({"town": ["Celle", "Aachen", None]}))["town"].tolist()[:2] == [2, 0]
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "polars"])
+def test_frames_of_every_library_train_alike(form: str) -> None:
+    frame, labels = _table()
+    given: Any = {
+        "pandas": lambda: frame,
+        "arrow": lambda: pyarrow.Table.from_pandas(frame, preserve_index=False),
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+    }[form]()
+    by_hand = FrameEncoder.learn(frame, None).encode(frame)
+    expected = OpBoostRegressor(categorical_features=["colour", "town"], **SMALL).fit(by_hand, labels).predict(by_hand)
+    model = OpBoostRegressor(**SMALL).fit(given, labels)
+    np.testing.assert_array_equal(model.predict(given), expected)
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    assert np.corrcoef(expected, labels)[0, 1] > 0.9
+
+
+def test_passive_columns_have_public_categories_and_dates() -> None:
+    frame, labels = _table()
+    bounds: dict[Any, Any] = {
+        "colour": COLOURS,
+        "town": pd.CategoricalDtype(["Aachen", "Bonn", "Celle"], ordered=True),
+        "since": (date(2020, 1, 1), pd.Timestamp("2022-12-31")),
+    }
+    model = OpBoostRegressor(bounds=bounds, missing="category", epsilon=np.inf, category_epsilon=np.inf, **SMALL)
+    model.fit(frame, labels, eval_set=[(frame, labels)])
+    assert np.corrcoef(model.predict(frame), labels)[0, 1] > 0.85
+    kinds = {one.schema.name: one.schema.kind for one in model._mechanisms}
+    assert kinds == {"colour": Kind.UNORDERED, "town": Kind.ORDERED, "since": Kind.NUMERIC}
+    with pytest.raises(DataError, match="'colour' has 1 cells whose category is not among the 3 public ones"):
+        model.predict(frame.iloc[:2].assign(colour=["red", "mauve"]))
+
+
+def test_what_is_not_public_is_refused() -> None:
+    frame, labels = _table()
+    with pytest.raises(SchemaError, match="need a public list of their categories as `bounds`: town"):
+        OpBoostRegressor(bounds={"town": (0, 2)}, **SMALL).fit(frame, labels)
+    with pytest.raises(SchemaError, match="need public bounds, and these have none: colour"):
+        OpBoostRegressor(passive_columns=["colour"], **SMALL).fit(frame, labels)
+    with pytest.raises(ParameterError, match="list categories, which need a data frame"):
+        OpBoostRegressor(bounds={0: COLOURS}, **SMALL).fit(np.zeros((300, 2)), labels)
+    with pytest.raises(ParameterError, match="'hue' does not exist"):
+        OpBoostRegressor(bounds={"hue": COLOURS}, **SMALL).fit(frame, labels)
+
+
+def test_a_classifier_takes_text_labels_and_an_own_category() -> None:
+    frame, signal = _table()
+    labels = np.where(signal > np.median(signal), "high", "low")
+    model = OpBoostClassifier(**SMALL).fit(frame, labels)
+    assert model.score(frame, labels) > 0.85
+
+
+@pytest.mark.parametrize("table", [[[1.0]], np.zeros((2, 2)), {"a": [1]}])
+def test_what_is_no_data_frame_stays(table: Any) -> None:
+    assert as_frame(table) is None
+
+
+def test_bounds_of_numbers_list_no_categories() -> None:
+    assert PublicCategories.of((0, 1)) is None
+    assert PublicCategories.of(["a", "b"]) == PublicCategories(("a", "b"), Kind.UNORDERED)

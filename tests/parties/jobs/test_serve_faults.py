@@ -1,0 +1,152 @@
+"""`opboost serve` when a passive party hangs or leaves, at its stop, when models change, and when it cannot begin."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from tests.support.processes import Command, finish
+from tests.support.score_services import WAIT_S, Trained, answering, certificate, place, serving, trained, until
+
+__all__ = ["trained"]
+
+
+def test_while_the_passive_party_hangs_or_is_away_callers_are_told_and_afterwards_served(trained: Trained) -> None:
+    run_file = trained.serving_run("spring", listen=place(), timeout=0.4)
+    with serving(run_file) as service:
+        service.wait_for("/health", 200)
+        until(lambda: service.get("/ready") == (503, {"detail": "waiting for shop"}))
+        away = service.score("k0001")
+        assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+        assert away.json() == {"detail": "waiting for shop. No score was computed"}
+        with answering(trained, "spring") as shop:
+            service.wait_for("/ready", 200, shop)
+            shop.send_signal(signal.SIGSTOP)
+            assert service.score("k0001").status_code == 504
+            assert "has not answered" in service.wait_for("/ready", 503)["detail"]
+            assert service.score("k0001").status_code == 503
+            shop.send_signal(signal.SIGCONT)
+            service.wait_for("/ready", 200, shop)
+            assert service.score("k0001").status_code == 200
+        assert service.wait_for("/ready", 503)["detail"]
+        assert service.get("/health")[0] == 200
+        with answering(trained, "spring") as shop:
+            service.wait_for("/ready", 200, shop)
+            expected = trained.expected["spring"].loc["k0001", "prediction"]
+            assert service.score("k0001").json()["scores"][0]["prediction"] == expected
+
+
+def test_a_service_that_is_told_to_stop_answers_the_request_at_hand(trained: Trained) -> None:
+    run_file = trained.serving_run("spring", listen=place(), timeout=20)
+    with answering(trained, "spring") as shop, serving(run_file) as service:
+        service.wait_for("/ready", 200, shop)
+        shop.send_signal(signal.SIGSTOP)
+        found: list[httpx.Response] = []
+        thread = threading.Thread(target=lambda: found.append(service.score("k0001")))
+        thread.start()
+        time.sleep(0.3)
+        service.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert (service.process.poll(), found) == (None, [])
+        shop.send_signal(signal.SIGCONT)
+        thread.join(WAIT_S)
+        assert found[0].status_code == 200
+        ((code, out, error),) = finish(service.process, seconds=WAIT_S)
+        assert (code, out, error) == (0, "", "")
+        shop.send_signal(signal.SIGTERM)
+        assert finish(shop, seconds=WAIT_S)[0][0] == 0
+
+
+def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trained: Trained) -> None:
+    where = place()
+    run_file = trained.serving_run("spring", listen=where, shadow="summer.yaml")
+    expected = {run_id: table["prediction"] for run_id, table in trained.expected.items()}
+    difference = (expected["spring"] - expected["summer"]).abs()
+    with answering(trained, "spring") as one, answering(trained, "summer") as two, serving(run_file) as service:
+        service.wait_for("/ready", 200, one, two)
+        until(lambda: service.get("/models") and service.get("/v1/models")[1]["shadow"]["away"] is None)
+        assert {service.score(record_id).json()["model"] for record_id in difference.index[:20]} == {"spring"}
+        total = 'opboost_shadow_difference_sum{model="summer"} '
+        text = until(lambda: 'difference_count{model="summer"} 20.0' in (found := service.get("/metrics")[1]) and found)
+        assert np.isclose(float(text.split(total)[1].split("\n")[0]), difference[:20].sum())
+
+        answers: list[tuple[int, str, float]] = []
+        is_over = threading.Event()
+
+        def ask() -> None:
+            with httpx.Client(base_url=service.url, headers=service.client.headers, timeout=WAIT_S) as client:
+                while not is_over.is_set():
+                    answer = client.post("/v1/scores", json={"records": [{"id": "k0007"}]})
+                    found = answer.json()
+                    answers.append((answer.status_code, found["model"], found["scores"][0]["prediction"]))
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            run_file.write_text("role: active\n")
+            service.process.send_signal(signal.SIGHUP)
+            until(lambda: "is not used" in (trained.bank.path / "runs/spring/log.txt").read_text())
+            assert service.score("k0001").json()["model"] == "spring"
+            trained.serving_run("summer", listen=where)
+            service.process.send_signal(signal.SIGHUP)
+            until(lambda: service.get("/v1/models")[1] == {"answering": {"model": "summer", "away": None}})
+            until(lambda: answers[-1][1] == "summer")
+        finally:
+            is_over.set()
+            for thread in threads:
+                thread.join(WAIT_S)
+        assert {status for status, _, _ in answers} == {200}
+        assert all(prediction == expected[model]["k0007"] for _, model, prediction in answers)
+        assert {model for _, model, _ in answers} == {"spring", "summer"}
+        # The model that left has said goodbye to its passive party.
+        log = trained.shop.path / "runs" / "spring" / "log.txt"
+        until(lambda: log.read_text().rstrip().endswith("; done"))
+
+
+def test_with_a_certificate_the_service_speaks_tls_alone(trained: Trained) -> None:
+    trust = certificate(trained.bank.path)
+    run_file = trained.serving_run("spring", listen=place(), certificate="cert.pem", private_key="key.pem")
+    with answering(trained, "spring") as shop, serving(run_file, verify=trust) as service:
+        service.wait_for("/ready", 200, shop)
+        assert service.score("k0001").status_code == 200
+        with pytest.raises(httpx.TransportError):
+            httpx.get(service.url.replace("https", "http") + "/health", timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("http", "sentence"),
+    [
+        ({"listen": "0.0.0.0:9000"}, "0.0.0.0:9000 is not on loopback, where certificate and private_key are needed"),
+        ({"listen": "127.0.0.1"}, "http.listen: must be host:port"),
+        ({"listen": "127.0.0.1:9000", "certificate": "c.pem"}, "give both certificate and private_key"),
+        ({"listen": "127.0.0.1:9000", "tokens": "absent"}, "absent cannot be read as a file of tokens"),
+        (
+            {"listen": "127.0.0.1:9000", "certificate": "tokens.txt", "private_key": "tokens.txt"},
+            "are no certificate and its key",
+        ),
+        ({"listen": "127.0.0.1:9000", "shadow": "spring.yaml"}, "the shadow need another `listen`"),
+    ],
+)
+def test_a_service_that_cannot_begin_says_why(trained: Trained, http: dict[str, Any], sentence: str) -> None:
+    ((code, _, error),) = finish(Command("serve", str(trained.serving_run("spring", **http))), seconds=WAIT_S)
+    assert code == 1
+    assert sentence in error.replace("\n", " ")
+    assert "Traceback" not in error
+
+
+def test_a_taken_port_and_a_run_file_without_the_section_are_refused(trained: Trained) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        run_file = trained.serving_run("spring", listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        ((code, _, error),) = finish(Command("serve", str(run_file)), seconds=WAIT_S)
+    assert (code, f"cannot listen on 127.0.0.1:{taken.getsockname}"[:24] in error) == (1, True)
+    ((code, _, error),) = finish(Command("serve", str(trained.bank.path / "spring.yaml")), seconds=WAIT_S)
+    assert code == 1
+    assert "has no section `http`" in error.replace("\n", " ")

@@ -1,0 +1,70 @@
+"""Drafted run files: given keys count, every other key stands there as a comment that can be taken up."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from parties.config.chain import OwnerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.onboarding.key_words import keys_of
+from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
+
+COMMON = {"party": "bank", "run_id": "first", "data": "bank.csv", "schema": "schema.yaml"}
+GIVEN: dict[type[BaseModel], dict[str, Any]] = {
+    ActiveRun: {
+        "role": "active",
+        **COMMON,
+        "listen": "tcp://127.0.0.1:1",
+        "passive": [{"name": "shop", "public_key": "keys/shop.public"}],
+        "model": {"objective": "reg:squarederror", **MODEL},
+    },
+    PassiveRun: {
+        "role": "passive",
+        **COMMON,
+        "connect": "tcp://127.0.0.1:1",
+        "active": {"name": "shop"},
+        "desensitize": DESENSITIZE,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_drafted_run_file_says_what_was_given_and_is_valid(kind: type[BaseModel]) -> None:
+    document = yaml.safe_load(run_file_text(kind, GIVEN[kind]))
+    assert document == GIVEN[kind]
+    kind.model_validate(document)
+
+
+@pytest.mark.parametrize("kind", [ActiveRun, PassiveRun, WorkerRun, CoordinatorRun, OwnerRun])
+def test_every_key_stands_in_a_drafted_run_file_with_its_meaning(kind: type[BaseModel]) -> None:
+    lines = run_file_text(kind, GIVEN.get(kind, {})).splitlines()
+    for key, field in keys_of(kind):
+        (line,) = (line for line in lines if re.match(rf"(# )?{key}:", line))
+        assert field.description
+        assert field.description in line
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_comment_can_be_taken_up_by_removing_its_mark(kind: type[BaseModel]) -> None:
+    """Of all lines with a default, one at a time, with the lines of the sections that they stand in."""
+    lines = run_file_text(kind, GIVEN[kind]).splitlines()[1:]
+    taken = 0
+    for place, line in enumerate(lines):
+        found = re.match(r"# ( *)(\w+): (?!\s*#)[^ ]", line)
+        if found is None or found[2] in ("engine", "folder", "scheduler", "workers", "partition_rows"):
+            continue
+        opened, depth = {place}, len(found[1])
+        for above in range(place, -1, -1):
+            header = re.match(r"(?:# )?( *)\w+:", lines[above])
+            if header is not None and len(header[1]) < depth:
+                opened, depth = opened | {above}, len(header[1])
+        text = "\n".join(one.removeprefix("# ") if number in opened else one for number, one in enumerate(lines))
+        kind.model_validate(yaml.safe_load(text))
+        taken += 1
+    assert taken > 15

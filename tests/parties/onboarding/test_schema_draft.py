@@ -1,0 +1,202 @@
+"""Drafted schemas: kinds and formats are found, bounds never are, and a run reads the file by the draft."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parties.config.reading import read_schema
+from parties.errors import ConfigError, TableError
+from parties.onboarding.dialect import read_raw, separator
+from parties.onboarding.project import write_schema
+from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
+from parties.tables.party_table import read_table
+
+N_ROWS = 120
+
+
+def table(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"id": [f"k{number:03}" for number in range(N_ROWS)], **columns})
+
+
+def drafted(folder: Path, frame: pd.DataFrame, hints: Hints | None = None) -> dict[str, dict[str, object]]:
+    path = folder / "data.csv"
+    frame.to_csv(path, index=False)
+    return draft_schema(read_raw(path), path, hints or Hints()).columns
+
+
+def cycle(*cells: object) -> list[object]:
+    return [cells[row % len(cells)] for row in range(N_ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "found"),
+    [
+        ("age", [31, 45], {"kind": "numeric", "lower": 0, "upper": 120}),
+        ("AgeAtEntry", [31, 45], {"kind": "numeric", "lower": 0, "upper": 120}),
+        ("average", [31, 45], {"kind": "numeric", "lower": "TODO", "upper": "TODO"}),
+        ("stage", [31, 45], {"kind": "numeric", "lower": "TODO", "upper": "TODO"}),
+        ("year", [1999, 2004], {"kind": "numeric", "lower": 1900, "upper": 2100}),
+        ("amount", ["1.5", "", "2"], {"kind": "numeric", "lower": "TODO", "upper": "TODO", "missing": "category"}),
+        ("member", ["Yes", "no"], {"kind": "boolean"}),
+        ("flag", [0, 1], {"kind": "boolean"}),
+        ("since", ["2020-01-31", "2021-12-01"], {"kind": "date"}),
+        ("since", ["31.01.2020", "01.12.2021"], {"kind": "date", "format": "%d.%m.%Y"}),
+        ("since", ["31/01/2020", "01/12/2021"], {"kind": "date", "format": "%d/%m/%Y"}),
+        ("since", ["02/01/2020", "01/12/2021"], {"kind": "date", "format": "TODO: %d/%m/%Y or %m/%d/%Y"}),
+        ("seen", ["2020-01-31T10:00:00", "2021-12-01T11:30:00Z"], {"kind": "datetime"}),
+        ("town", ["Bern", " bern", "Genf"], {"kind": "unordered", "categories": ["Bern", "Genf"]}),
+    ],
+)
+def test_a_column_is_described_by_what_its_cells_look_like(
+    tmp_path: Path, name: str, cells: list[object], found: dict[str, object]
+) -> None:
+    described = drafted(tmp_path, table(other=cycle(1, 2, 3), **{name: cycle(*cells)}))[name]
+    assert {key: described[key] for key in found} == found
+    assert described["missing"] == found.get("missing", "refuse")
+
+
+@given(st.integers(1, 10**6), st.integers(-(10**6), 10**6), st.randoms(use_true_random=False))
+def test_a_draft_is_the_same_whatever_the_extremes_of_the_data_are(
+    tmp_path_factory: pytest.TempPathFactory, width: int, shift: int, random: object
+) -> None:
+    folder = tmp_path_factory.mktemp("draft")
+    texts = []
+    for scale, offset in ((1, 0), (width, shift)):
+        path = folder / f"{scale}-{offset}.csv"
+        numbers = {name: np.arange(N_ROWS) * scale + offset for name in ("amount", "age", "percentage", "year")}
+        table(**numbers).to_csv(path, index=False)
+        texts.append(draft_schema(read_raw(path), path, Hints(id="id")).text())
+    assert texts[0] == texts[1]
+
+
+def test_a_bound_that_follows_the_data_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: proposals made from the cells."""
+    texts = []
+    for scale in (1, 7):
+        path = tmp_path / f"{scale}.csv"
+        cells = np.arange(N_ROWS) * scale
+        table(amount=cells).to_csv(path, index=False)
+        monkeypatch.setitem(PROPOSALS, "amount", (int(cells.min()), int(cells.max())))
+        texts.append(draft_schema(read_raw(path), path, Hints(id="id")).text())
+    assert texts[0] != texts[1]
+
+
+def test_rare_categories_and_their_spelling_are_not_told(tmp_path: Path) -> None:
+    towns = pd.Series(cycle("Bern", "Genf")).mask(np.arange(N_ROWS) < 9, "Witnessed")
+    columns = drafted(tmp_path, table(town=towns))
+    assert columns["town"] == {"kind": "unordered", "categories": ["Bern", "Genf"], "other": True, "missing": "refuse"}
+
+
+def test_what_cannot_serve_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    table(note=[f"said {row}" for row in range(N_ROWS)], same=1, town=cycle("a", "b")).to_csv(path, index=False)
+    draft = draft_schema(read_raw(path), path, Hints())
+    assert draft.ignore == ["note", "same"]
+    assert list(draft.columns) == ["town"]
+    assert "note  # text, or a key" in draft.text()
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_separator_and_encoding_are_found(tmp_path: Path, sep: str, encoding: str) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(town=cycle("Zürich", "Genève"), amount=cycle(1, 2.5)).to_csv(path, index=False, sep=sep, encoding=encoding)
+    write_schema(path, target, Hints(bounds={"amount": (0, 10)}))
+    schema, ignore = read_schema(target)
+    assert schema.format.sep == sep
+    read = read_table(path, schema, ignore=ignore, needs_label=False)
+    assert read.frame["town"].tolist() == cycle("Zürich", "Genève")
+    assert read.frame["amount"].tolist() == cycle(1, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("cells", "sep", "values"),
+    [
+        (["1,234.5", "7"], ";", [1234.5, 7]),
+        (["1.234,5", "7"], ";", [1234.5, 7]),
+        (["1.234,5", "7"], ",", [1234.5, 7]),
+        (["1 234,5", "7,0"], ";", [1234.5, 7]),
+        (["0,5", "7"], ";", [0.5, 7]),
+        (["$1,234", "-$7"], ",", [1234, -7]),
+        (["1.234,00 €", "7,00 €"], ";", [1234, 7]),
+        (["1'234.5", "7"], ";", [1234.5, 7]),
+        (["0.5", "7"], ",", [0.5, 7]),
+    ],
+)
+def test_the_way_numbers_are_written_is_found(tmp_path: Path, cells: list[str], sep: str, values: list[float]) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(amount=cycle(*cells)).to_csv(path, index=False, sep=sep)
+    write_schema(path, target, Hints(bounds={"amount": (-10, 10_000)}))
+    schema, ignore = read_schema(target)
+    assert read_table(path, schema, ignore=ignore, needs_label=False).frame["amount"].tolist() == cycle(*values)
+
+
+@pytest.mark.parametrize(
+    ("cells", "positive", "keys"),
+    [
+        (["yes", "no", "no"], None, {"positive": "yes"}),
+        ([">50K", "<=50K", "<=50K"], None, {"positive": ">50K"}),
+        ([">50K", "<=50K", "<=50K"], "<=50K", {"positive": "<=50K"}),
+        (["bad", "good", ""], "bad", {"positive": "bad", "missing_label": "drop"}),
+        ([0, 1], None, {}),
+        ([1.5, 2.5, 3.5], None, {}),
+    ],
+)
+def test_labels_of_words_are_described(
+    tmp_path: Path, cells: list[object], positive: str | None, keys: dict[str, str]
+) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(y=cycle(*cells), town=cycle("a", "b")).to_csv(path, index=False)
+    draft = write_schema(path, target, Hints(label="y", positive=positive))
+    assert {key: draft.keys[key] for key in draft.keys if key != "reader"} == keys
+    schema, ignore = read_schema(target)
+    labels = read_table(path, schema, ignore=ignore, needs_label=True).labels
+    assert labels is not None
+    number = {"yes": 1.0, "no": 0.0, ">50K": 1.0, "<=50K": 0.0, "bad": 1.0, "good": 0.0}
+    if positive == "<=50K":
+        number |= {">50K": 0.0, "<=50K": 1.0}
+    expected = [float(number.get(str(cell), cell)) for cell in cycle(*cells) if cell != ""]  # type: ignore[arg-type]
+    assert labels.tolist() == expected
+    assert draft.objective == ("reg:squarederror" if 3.5 in cells else "binary:logistic")
+
+
+@pytest.mark.parametrize(
+    ("frame", "hints", "words"),
+    [
+        (table(y=cycle("a", "b", "c")), Hints(label="y"), "3 different words: give the positive one with --positive"),
+        (table(), Hints(label="colour"), "no column 'colour'; its columns are id"),
+        (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "neither numbers nor dates"),
+        (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
+    ],
+)
+def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hints: Hints, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        drafted(tmp_path, frame, hints)
+
+
+def test_a_parquet_file_is_described_too(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    dates = pd.Series(pd.date_range("2020-01-01", periods=N_ROWS)).dt.date
+    table(age=cycle(30, 40), since=dates, is_new=cycle(True, False)).to_parquet(path)
+    draft = draft_schema(read_raw(path), path, Hints())
+    assert {name: column["kind"] for name, column in draft.columns.items()} == {
+        "age": "numeric",
+        "since": "date",
+        "is_new": "boolean",
+    }
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("id,age\n")
+    with pytest.raises(TableError, match="has no rows"):
+        read_raw(tmp_path / "data.csv")
+
+
+def test_a_separator_inside_quotes_does_not_count() -> None:
+    assert separator(['a;b;"c, d, e"', '1;2;"x, y, z"']) == ";"

@@ -1,0 +1,69 @@
+"""`opboost status` before, during and after a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from parties.cli import main
+from parties.jobs.life_cycle import Terminal
+from parties.jobs.train_vertical import train_active, train_passive
+from parties.reports.run_status import run_status
+
+SILENT = Terminal()
+
+
+def test_the_status_tells_phase_progress_peers_and_what_is_spent(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    before = run_status(bank)
+    assert (before.state, before.phase, before.peers) == ("not begun", None, {})
+    seen = []
+
+    def look(step: str, done: int, total: int) -> None:
+        seen.append(run_status(bank))
+
+    calls: dict[str, Callable[[], Any]] = {
+        "bank": lambda: train_active(bank, insecure=False, terminal=Terminal(progress=look)),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+    }
+    found = outcomes(60, calls)
+    assert not [one for one in found.values() if isinstance(one, BaseException)], found
+    during = seen[-1]
+    assert {one.state for one in seen} == {"running"}
+    assert during.phase is not None
+    assert during.progress is not None
+    assert {"time", "step", "done", "total"} == set(during.progress)
+    assert during.peers["shop"].received > 0
+    assert during.spent is None
+
+    after = run_status(shop)
+    assert (after.state, after.progress) == ("finished", None)
+    assert after.phase is not None
+    assert after.phase["event"] == "finished"
+    assert after.peers["bank"].sent_bytes > 0
+    assert after.spent == {
+        "spend": {"epsilon": pytest.approx(5), "limit": None},
+        "visits": {"epsilon": pytest.approx(10), "limit": None},
+    }
+    main_ends(["status", str(shop), "--format", "json"])
+    assert json.loads(capsys.readouterr().out) == after.to_dict()
+    main_ends(["status", str(shop)])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "run spring of shop (passive): finished"
+    assert "visits: epsilon 10 spent of no limit" in shown
+
+    (sites.bank.run_folder / "meta.json").write_text(
+        json.dumps({**json.loads((sites.bank.run_folder / "meta.json").read_text()), "finished": None})
+    )
+    assert run_status(bank).state == "interrupted"
+
+
+def main_ends(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0

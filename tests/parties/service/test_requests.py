@@ -1,0 +1,129 @@
+"""The active party's columns of the records in a request are those that a data file would give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from pydantic import ValidationError
+
+from opboost.errors import OpBoostError
+from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
+from parties.errors import PartyError
+from parties.service.requests import OwnRecords, RecordBody, ScoresBody
+
+SCHEMA = TableSchema(
+    columns=(
+        ColumnSchema(name="age", kind=Kind.NUMERIC, lower=0, upper=100, missing=Missing.CATEGORY),
+        ColumnSchema(name="region", kind=Kind.UNORDERED, categories=("north", "south", "3")),
+    ),
+    id="id",
+)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> OwnRecords:
+    path = tmp_path_factory.mktemp("own") / "data.csv"
+    frame = pd.DataFrame({"id": ["k1", "k2", "k3"], "age": [31, np.nan, 4.5], "region": ["south", "north", "3"]})
+    frame.to_csv(path, index=False)
+    return OwnRecords.read(path, SCHEMA, (), "refuse")
+
+
+def parsed(*records: dict[str, Any]) -> list[RecordBody]:
+    return ScoresBody.model_validate({"records": list(records)}).records
+
+
+def test_an_id_alone_takes_the_data_files_columns_and_columns_that_were_sent_come_first(records: OwnRecords) -> None:
+    sent = {"age": 7, "region": 3}
+    ids, own, is_there = records.of(
+        parsed(
+            {"id": " k3 "}, {"id": "new"}, {"id": "k1", "columns": sent}, {"id": 5, "columns": {**sent, "age": None}}
+        )
+    )
+    assert ids == ["k3", "new", "k1", "5"]
+    assert is_there.tolist() == [True, False, True, True]
+    np.testing.assert_array_equal(own["age"][is_there], [4.5, 7, np.nan])
+    np.testing.assert_array_equal(own["region"][is_there], [2, 2, 2])
+
+
+@given(
+    rows=st.lists(
+        st.tuples(st.none() | st.floats(-1e6, 1e6, width=32), st.sampled_from(["north", "south", "3"])), min_size=1
+    )
+)
+def test_columns_in_json_are_read_as_those_of_a_data_file(
+    rows: list[tuple[float | None, str]], records: OwnRecords, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("twin") / "data.parquet"
+    ids = [f"k{i:03}" for i in range(len(rows))]
+    ages = pd.array([age for age, _ in rows], dtype="Float64")
+    pd.DataFrame({"id": ids, "age": ages, "region": [region for _, region in rows]}).to_parquet(path)
+    twin = OwnRecords.read(path, SCHEMA, (), "refuse")
+    bodies = parsed(*({"id": i, "columns": {"age": a, "region": r}} for i, (a, r) in zip(ids, rows, strict=True)))
+    _, own, is_there = records.of(bodies)
+    assert is_there.all()
+    for name, values in twin.values.items():
+        np.testing.assert_array_equal(own[name], values)
+
+
+@pytest.mark.parametrize(
+    ("record", "sentence"),
+    [
+        ({"id": ["k1", "x"]}, "an id has 2 parts; the schema has 1: id"),
+        ({"id": "k1", "columns": {"age": 3}}, "`columns` lacks region"),
+        ({"id": "k1", "columns": {}}, "`columns` lacks age, region"),
+        ({"id": "k1", "columns": {"age": 3, "region": "north", "y": 1}}, "`columns` has y, which the schema"),
+        ({"id": "k1", "columns": {"age": "secret", "region": "north"}}, "1 cells are not numbers"),
+        ({"id": "k1", "columns": {"age": 3, "region": "secret"}}, "1 cells whose category is not among the 3"),
+        ({"id": "k1", "columns": {"age": 3, "region": None}}, "missing cells"),
+        ({"id": "k1", "columns": {"age": 10**400, "region": "north"}}, "not numbers"),
+    ],
+)
+def test_a_record_that_does_not_fit_is_refused_without_its_cells(
+    records: OwnRecords, record: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises((PartyError, OpBoostError), match=sentence) as caught:
+        records.of(parsed(record))
+    assert "secret" not in str(caught.value)
+    assert "k1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"records": []},
+        {"records": [{"id": ""}]},
+        {"records": [{"id": "k" * 201}]},
+        {"records": [{"id": "\ud800"}]},
+        {"records": [{"id": True}]},
+        {"records": [{"id": 1.5}]},
+        {"records": [{"id": ["k1"]}]},
+        {"records": [{"id": "k1", "column": {}}]},
+        {"records": [{"id": "k1", "columns": {"age": float("nan")}}]},
+        {"records": [{"id": "k1", "columns": {"age": True}}]},
+        {"records": [{"id": "k1", "columns": {"age": [1]}}]},
+        {"records": [{"id": "k1"}], "reasons": -1},
+        {"records": [{"id": "k1"}], "mode": "routed"},
+    ],
+)
+def test_a_malformed_request_is_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        ScoresBody.model_validate(document)
+
+
+def test_ids_of_several_columns_come_in_parts(tmp_path: Path) -> None:
+    schema = TableSchema(columns=SCHEMA.columns, id=("branch", "number"))
+    path = tmp_path / "data.csv"
+    pd.DataFrame({"branch": ["a", "ab"], "number": [1, 2], "age": [1, 2], "region": ["3", "3"]}).to_csv(
+        path, index=False
+    )
+    own = OwnRecords.read(path, schema, (), "refuse")
+    _, values, is_there = own.of(parsed({"id": ["ab", 2]}, {"id": ["ab", "1"]}))
+    assert is_there.tolist() == [True, False]
+    assert values["age"][0] == 2

@@ -1,0 +1,315 @@
+"""Cells: numbers, times, truth values, categories and labels as files have them, read by a schema's table format."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opboost.errors import DataError
+from opboost.preprocess import own_features
+from parties.config.reading import read_schema
+from parties.errors import EXPECTED_ERRORS, TableError, notes_on
+from parties.tables.misfits import masked, showing_misfits
+from parties.tables.party_table import PartyTable, own_columns, read_table
+
+
+def read(
+    folder: Path, text: str, document: dict[str, Any], *, needs_label: bool = False, encoding: str = "utf-8"
+) -> PartyTable:
+    (folder / "schema.yaml").write_text(yaml.safe_dump(document))
+    (folder / "data.csv").write_bytes(text.encode(encoding))
+    schema, ignore = read_schema(folder / "schema.yaml")
+    with showing_misfits(folder / "data.csv", schema):
+        table = read_table(folder / "data.csv", schema, ignore=ignore, needs_label=needs_label)
+        own_columns(table, schema)
+    return table
+
+
+def values(folder: Path, cells: list[str], column: dict[str, Any], **reader: Any) -> list[float]:
+    """Numbers of a column's cells, as trees see them."""
+    text = "\n".join(["id;x", *(f"{row:03};{cell}" for row, cell in enumerate(cells))])
+    document = {"columns": {"x": column}, "reader": {"sep": ";", **reader}}
+    table = read(folder, text, document)
+    schema, _ = read_schema(folder / "schema.yaml")
+    return own_features(table.features, schema.columns)["x"].tolist()
+
+
+NUMBER = {"lower": -1e9, "upper": 1e9, "missing": "category"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "reader", "numbers"),
+    [
+        (["1.234,5", "-7", "12"], {"decimal": ",", "thousands": "."}, [1234.5, -7, 12]),
+        (["1,234.5", "1234.5", "+3"], {"thousands": ","}, [1234.5, 1234.5, 3]),
+        (["1 234,5", "1\u00a0234", "1\u202f234"], {"decimal": ",", "thousands": " "}, [1234.5, 1234, 1234]),
+        (["€ 5", "5 €", "-€5", "€-5", "5"], {"currency": "€"}, [5, 5, -5, -5, 5]),
+        (["$1,000", "2 USD"], {"currency": ["$", "USD"], "thousands": ","}, [1000, 2]),
+        (["1e3", ".5", "5."], {"thousands": ","}, [1000, 0.5, 5]),
+        (["?", "n/a", "1", ""], {"na_values": ["?", "n/a"]}, [np.nan, np.nan, 1, np.nan]),
+    ],
+)
+def test_numbers_are_read_as_they_are_written(
+    tmp_path: Path, cells: list[str], reader: dict[str, Any], numbers: list[float]
+) -> None:
+    np.testing.assert_array_equal(values(tmp_path, cells, NUMBER, **reader), numbers)
+
+
+@pytest.mark.parametrize(
+    ("cell", "reader"),
+    [
+        ("1.5", {"decimal": ","}),
+        ("1,23", {"thousands": ","}),
+        ("1,2345", {"thousands": ","}),
+        ("12,34,567", {"thousands": ","}),
+        ("1.5.5", {"thousands": ","}),
+        ("€", {"currency": "€"}),
+        ("$5", {"currency": "€"}),
+        ("--5", {"thousands": ","}),
+        ("1.234.5", {"decimal": ",", "thousands": "."}),
+        ("1_000", {"thousands": ","}),
+        ("٣", {"thousands": ","}),
+        ("nan", {"thousands": ","}),
+    ],
+)
+def test_what_is_not_written_so_is_no_number(tmp_path: Path, cell: str, reader: dict[str, Any]) -> None:
+    """A number that is read as another one would be worse than none."""
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        values(tmp_path, ["7", cell], NUMBER, **reader)
+
+
+@given(
+    numbers=st.lists(st.decimals(-(10**9), 10**9, places=2), min_size=2, max_size=20),
+    marks=st.sampled_from([(".", ","), (",", "."), (",", " "), (".", "'")]),
+)
+def test_any_number_comes_back_from_the_text_it_was_written_as(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[Any], marks: tuple[str, str]
+) -> None:
+    decimal, thousands = marks
+    swap = {",": thousands, ".": decimal}
+    cells = ["".join(swap.get(one, one) for one in f"{number:,.2f}") for number in numbers]
+    found = values(tmp_path_factory.mktemp("n"), cells, NUMBER, decimal=decimal, thousands=thousands)
+    assert found == [float(number) for number in numbers]
+
+
+DATE = {"kind": "date", "lower": "2000-01-01", "upper": "2030-01-01", "missing": "category"}
+DAY, SECOND = 19_723, 1_704_067_200  # 2024-01-01
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "numbers"),
+    [
+        (["2024-01-01", "2024-01-02", ""], {"kind": "date"}, [DAY, DAY + 1, np.nan]),
+        (["01.01.2024", "31.12.2023"], {"kind": "date", "format": "%d.%m.%Y"}, [DAY, DAY - 1]),
+        (["2024-01-01T00:00:05", "2024-01-01 01:00:00+01:00"], {"kind": "datetime"}, [SECOND + 5, SECOND]),
+        (["2024-01-01T23:59:59"], {"kind": "datetime", "unit": "hour"}, [24 * DAY + 23]),
+        (["1969-12-31T23:00:00"], {"kind": "datetime", "unit": "day"}, [-1]),
+    ],
+)
+def test_times_are_whole_units_since_1970(
+    tmp_path: Path, cells: list[str], column: dict[str, Any], numbers: list[float]
+) -> None:
+    bounds = {"lower": datetime.date(1950, 1, 1), "upper": datetime.date(2050, 1, 1), "missing": "category"}
+    np.testing.assert_array_equal(values(tmp_path, cells, {**bounds, **column}), numbers)
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    assert schema.columns[0].own_step == 1
+
+
+@pytest.mark.parametrize("cell", ["2024-13-01", "01.02.2024", "soon", "20240101x"])
+def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        values(tmp_path, ["2024-01-01", cell], DATE)
+
+
+def test_truth_values_are_two_categories(tmp_path: Path) -> None:
+    column = {"kind": "boolean", "missing": "category"}
+    found = values(tmp_path, ["Yes", " no", "TRUE", "0", "", "f"], column)
+    np.testing.assert_array_equal(found, [1, 0, 1, 0, np.nan, 0])
+    assert values(tmp_path, ["ja", "NEIN"], column, true_values="ja", false_values="nein") == [1, 0]
+    with pytest.raises(DataError, match="1 cells whose category is not among the 2 listed"):
+        values(tmp_path, ["yes", "maybe"], column)
+
+
+def test_categories_are_cleaned_up(tmp_path: Path) -> None:
+    column = {"kind": "unordered", "categories": ["New York", "Bern"]}
+    cells = ["New York", " new   york ", "BERN"]
+    assert values(tmp_path, cells, column, strip=True, ignore_case=True) == [0, 0, 1]
+    with pytest.raises(DataError, match="2 cells whose category"):
+        values(tmp_path, cells, column)
+    assert values(tmp_path, [*cells, "Genf"], {**column, "other": True}, strip=True, ignore_case=True) == [0, 0, 1, 2]
+
+
+LABELLED = {"label": "y", "columns": {"x": {"lower": 0, "upper": 9}}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys", "found"),
+    [
+        (["yes", "no", "YES "], {"positive": "yes"}, [1, 0, 1]),
+        (["yes", "no", "true"], {"positive": True, "negative": False}, [1, 0, 1]),
+        (["2", "1", "2"], {"positive": 2}, [1, 0, 1]),
+        (["good", "bad", "poor"], {"positive": "good", "negative": ["bad", "poor"]}, [1, 0, 0]),
+        (["a", "", "b"], {"positive": "a", "missing_label": "drop"}, [1, 0]),
+        (["1", "", "0"], {"missing_label": "drop"}, [1, 0]),
+    ],
+)
+def test_labels_of_words_are_read(tmp_path: Path, labels: list[str], keys: dict[str, Any], found: list[float]) -> None:
+    text = "\n".join(["id,x,y", *(f"{row},{row},{label}" for row, label in enumerate(labels))])
+    table = read(tmp_path, text, {**LABELLED, **keys}, needs_label=True)
+    assert table.labels is not None
+    assert table.labels.tolist() == found
+    assert table.frame["x"].tolist() == [row for row, label in enumerate(labels) if label]
+
+
+@pytest.mark.parametrize(
+    ("labels", "keys", "words"),
+    [
+        (["a", "b", "c"], {"positive": "a"}, "2 different values beside the `positive` ones"),
+        (["a", "b", "c"], {"positive": "a", "negative": "b"}, "not a number in 1 rows"),
+        (["a", "", "b"], {"positive": "a"}, "not a number in 1 rows"),
+        (["a", "zz", "b"], {"positive": "a", "negative": "b", "missing_label": "drop"}, "not a number in 1 rows"),
+        (["", "", ""], {"missing_label": "drop"}, "'y' is empty"),
+    ],
+)
+def test_other_labels_are_refused(tmp_path: Path, labels: list[str], keys: dict[str, Any], words: str) -> None:
+    """A label that is misspelled must neither become a negative one nor be left out."""
+    text = "\n".join(["id,x,y", *(f"{row},{row},{label}" for row, label in enumerate(labels))])
+    with pytest.raises(TableError, match=words):
+        read(tmp_path, text, {**LABELLED, **keys}, needs_label=True)
+
+
+def test_records_without_a_label_are_left_out_of_training_alone(tmp_path: Path) -> None:
+    text, document = "id,x,y\na,1,1\nb,2,\nc,3,0\n", {**LABELLED, "missing_label": "drop"}
+    assert list(read(tmp_path, text, document, needs_label=True).index) == ["a", "c"]
+    assert list(read(tmp_path, text, document, needs_label=False).index) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_parquet_file_is_read_by_the_same_format(tmp_path: Path, by_column: bool) -> None:
+    frame = pd.DataFrame(
+        {
+            "id": ["a", "b", "c"],
+            "amount": ["$1,000", "?", "$2"],
+            "since": [datetime.date(2024, 1, 1), None, datetime.date(2024, 1, 3)],
+            "seen": pd.to_datetime(["2024-01-01T00:00:05", None, "2024-01-01T00:00:00"]),
+            "is_new": [True, False, None],
+            "town": ["bern", " Genf", "Basel"],
+            "y": ["good", None, "bad"],
+        }
+    )
+    frame.to_parquet(tmp_path / "data.parquet")
+    times = {"lower": "2000-01-01", "upper": "2030-01-01", "missing": "category"}
+    document = {
+        "label": "y",
+        "positive": "good",
+        "missing_label": "drop",
+        "reader": {"thousands": ",", "currency": "$", "na_values": "?", "strip": True, "ignore_case": True},
+        "columns": {
+            "amount": {"lower": 0, "upper": 10_000, "missing": "category"},
+            "since": {"kind": "date", **times},
+            "seen": {"kind": "datetime", **times},
+            "is_new": {"kind": "boolean", "missing": "category"},
+            "town": {"kind": "unordered", "categories": ["Bern", "Genf"], "other": True},
+        },
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(document))
+    schema, ignore = read_schema(tmp_path / "schema.yaml")
+    path = tmp_path / "data.parquet"
+    for needs_label, rows in ((True, [0, 2]), (False, [0, 1, 2])):
+        table = read_table(path, schema, ignore=ignore, needs_label=needs_label, by_column=by_column)
+        found = own_features(table.features, schema.columns)
+        expected = {
+            "amount": [1000, np.nan, 2],
+            "since": [DAY, np.nan, DAY + 2],
+            "seen": [SECOND + 5, np.nan, SECOND],
+            "is_new": [1, 0, np.nan],
+            "town": [0, 1, 2],
+        }
+        for name, cells in expected.items():
+            np.testing.assert_array_equal(found[name], np.array(cells)[rows], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("cells", "column", "line", "shape", "cure"),
+    [
+        (["1", "12,345.60"], NUMBER, 3, "99,999.99", "thousands: ','"),
+        (["1", "12.345,60"], NUMBER, 3, "99.999,99", "thousands: '.', decimal: ','"),
+        (["1,5", "2"], NUMBER, 2, "9,9", "decimal: ','"),
+        (["1", "€5"], NUMBER, 3, "€9", "currency"),
+        (["1", "31.12.2024"], NUMBER, 3, "99.99.9999", "kind: date"),
+        (["1", "n/a"], NUMBER, 3, "a/a", "na_values"),
+        (["1", '"a\nb"', "x7"], NUMBER, 4, "a?a", "na_values"),
+        (["Bern", "bern "], {"kind": "unordered", "categories": ["Bern", "Genf"]}, 3, "aaaa ", "ignore_case: true"),
+        (["Bern", "Witnessed"], {"kind": "unordered", "categories": ["Bern", "Genf"]}, 3, "Aaaaaaaaa", "other: true"),
+        (["yes", "perhaps"], {"kind": "boolean"}, 3, "aaaaaaa", "true_values"),
+        (
+            ["2024-01-01", "1.1.24"],
+            {"kind": "date", "lower": "2000-01-01", "upper": "2030-01-01"},
+            3,
+            "9.9.99",
+            "format",
+        ),
+    ],
+)
+def test_the_owner_is_shown_where_a_cell_does_not_fit(
+    tmp_path: Path, cells: list[str], column: dict[str, Any], line: int, shape: str, cure: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        values(tmp_path, cells, column)
+    note = notes_on(caught.value)[0]
+    assert note.startswith(f"data.csv, line {line}, column 'x': {shape}: ")
+    assert cure in note
+    # What may leave is the sentence, which tells neither line nor shape.
+    assert shape.strip() not in str(caught.value)
+    assert "line" not in str(caught.value)
+
+
+def test_a_label_of_words_is_shown_with_its_cure(tmp_path: Path) -> None:
+    with pytest.raises(TableError) as caught:
+        read(tmp_path, "id,x,y\na,1,Good\nb,2,bad\n", LABELLED, needs_label=True)
+    assert notes_on(caught.value)[0] == (
+        "data.csv, line 2, column 'y': Aaaa: a word? `positive:` in the schema names the label that means 1"
+    )
+
+
+@given(st.text(max_size=60))
+def test_a_mask_shows_no_letter_and_no_digit_of_a_cell(text: str) -> None:
+    shape = masked(text)
+    assert {one for one in shape if one.isalnum()} <= {
+        "9",
+        "a",
+        "A",
+        *(o for o in text if not o.isalpha() and not o.isdigit()),
+    }
+    assert shape.isprintable()
+    assert len(shape) <= 25
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_an_encoding_is_read_where_it_is_named(tmp_path: Path, encoding: str) -> None:
+    column = {"kind": "unordered", "categories": ["Zürich", "Genève"]}
+    text, document = "id,x\na,Zürich\nb,Genève\n", {"columns": {"x": column}}
+    table = read(tmp_path, text, {**document, "reader": {"encoding": encoding}}, encoding=encoding)
+    assert table.frame["x"].tolist() == ["Zürich", "Genève"]
+    with pytest.raises(EXPECTED_ERRORS, match="not text in UTF-8"):
+        read(tmp_path, text, document, encoding=encoding)
+
+
+def test_the_first_error_stays_where_the_file_cannot_be_read_again(tmp_path: Path) -> None:
+    pd.DataFrame({"id": ["a"], "x": [1]}).to_parquet(tmp_path / "data.parquet")
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(LABELLED))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    with (
+        pytest.raises(TableError, match="has no label column 'y'") as caught,
+        showing_misfits(tmp_path / "data.parquet", schema),
+    ):
+        read_table(tmp_path / "data.parquet", schema, needs_label=True)
+    assert notes_on(caught.value) == []

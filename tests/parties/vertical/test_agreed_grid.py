@@ -1,0 +1,307 @@
+"""Answers by cells: the grid is a function of the release, is kept for good, and nothing that B reads tells labels."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.cell_grid import cell_tests, grid_cuts, within
+from opboost.desensitize import ColumnMechanism, exact
+from opboost.mechanism_settings import MechanismSettings
+from opboost.preprocess import encode
+from opboost.privacy.domain import IntegerDomain
+from opboost.ranking import RankTable
+from opboost.schema import ColumnSchema
+from opboost.trees.binning import choose_cuts
+from opboost.trees.boosting import BoostingParameters
+from parties.errors import Disagreement
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+from parties.vertical.agreed_grid import agree_grid
+from parties.vertical.party_a import train_jointly
+from parties.vertical.party_b import PassiveShare, train
+from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.resolution_limit import ResolvedTests
+from parties.vertical.simulation import serve, simulate
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import Offer, SplitRanks
+from protocols.transport.channel import Channel
+from tests.support.processes import finish
+
+MECHANISM = ColumnMechanism(ColumnSchema(name="spend", lower=1, upper=1000), MechanismSettings(epsilon=0.5))
+
+
+class Column:
+    """A released column of codes without missing cells, as its owner keeps it."""
+
+    def __init__(self, codes: np.ndarray) -> None:
+        self.source, self.category, self.has_missing, self.number = "spend", None, False, 0
+        self.table = RankTable(np.unique(codes))
+        self._ranks = np.searchsorted(self.table.codes, codes)
+
+    def ranks(self) -> Iterator[np.ndarray]:
+        yield self._ranks
+
+
+def thresholds_of(codes: np.ndarray, book: ResolvedTests, n_cells: int) -> list[float]:
+    cuts, tests = agree_grid([Column(codes)], [MECHANISM], book, n_cells=n_cells, share_codes=True)  # type: ignore[list-item]
+    found: list[float] = tests.thresholds.tolist()
+    ends = [np.unique(codes)[rank : rank + 2] for rank in cuts[0]]
+    assert all(low <= threshold < high for (low, high), threshold in zip(ends, found, strict=False))
+    assert len(found) == len(cuts[0]) + 1 <= n_cells
+    return found
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[ResolvedTests]:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        yield ResolvedTests(ledger, Occasion(run_id="spring", task="train", peer="bank"))
+
+
+def test_cuts_stay_for_good_whatever_is_released_later(book: ResolvedTests, tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    first = thresholds_of(draw.integers(1, 1001, 2000), book, 16)
+    assert len(first) == 16
+    later = [thresholds_of(draw.integers(1, 600, 3000), book, 16) for _ in range(3)]
+    assert all(set(found) <= set(first) for found in later)
+    assert book.ledger is not None
+    assert book.ledger.n_lines == 2
+    with Ledger(tmp_path / "ledger.sqlite") as again:
+        assert again.grids == book.ledger.grids
+        ((column, _, category, n_cells),) = again.grids
+        assert (column, category, n_cells) == ("spend", None, 16)
+
+
+def test_without_a_ledger_every_release_has_cuts_of_its_own() -> None:
+    """The twin: what the grid would tell over runs if it were not kept."""
+    draw, book = np.random.default_rng(1), ResolvedTests()
+    found = {cut for _ in range(4) for cut in thresholds_of(draw.integers(1, 1001, 2000), book, 16)}
+    assert len(found) > 40
+
+
+def test_cells_hold_equal_shares_of_the_exact_codes_where_the_noise_is_known() -> None:
+    draw = np.random.default_rng(3)
+    mechanism = ColumnMechanism(MECHANISM.schema, MechanismSettings(epsilon=0.01))
+    codes = np.clip(np.round(draw.exponential(120, 20_000)), 1, 1000).astype(np.int64)
+    noised = mechanism.value.randomise(codes, rng=_bits())
+    column, book = Column(noised), ResolvedTests()
+    spread = {}
+    for share_codes in (True, False):
+        _, tests = agree_grid([column], [mechanism], book, n_cells=16, share_codes=share_codes)  # type: ignore[list-item]
+        shares = np.bincount(np.searchsorted(tests.thresholds[:-1], codes), minlength=16) / len(codes)
+        spread[share_codes] = float(shares.max())
+    assert spread[True] < 0.14 < 0.15 < spread[False]
+
+
+def _bits() -> Any:
+    from opboost import rng
+
+    return rng.seeded(5)
+
+
+def test_a_grid_of_no_or_too_many_cells_is_refused() -> None:
+    for n_cells in (1, 256):
+        with pytest.raises(ValueError, match=r"2 to 255 cells per column; got \d+\. Nothing was sent"):
+            grid_cuts(
+                np.ones(10, np.int64), RankTable(np.arange(9)), IntegerDomain(0, 8), n_cells=n_cells, release=None
+            )
+
+
+@pytest.mark.parametrize("n_zeros", [200, 500, 50_000])
+def test_a_records_cell_has_as_many_codes_on_average_as_an_even_cell(n_zeros: int) -> None:
+    """Whatever is asked over all runs, so many codes are left; the twin are cuts of equal counts, value by value."""
+    draw, domain = np.random.default_rng(6), IntegerDomain(1, 1000)
+    codes = np.concatenate([np.ones(n_zeros, np.int64), np.clip(draw.geometric(0.01, 2000), 1, 1000)])
+    table = RankTable(np.unique(codes))
+    counts = np.append(np.unique(codes, return_counts=True)[1], 0)
+    cuts = grid_cuts(counts, table, domain, n_cells=16, release=None)
+    assert len(cuts) > 3
+    assert codes_left(codes, table, cuts) >= 1000 / 16
+    assert codes_left(codes, table, choose_cuts(counts[:-1], max_bin=16)) < 1000 / 16
+
+
+def codes_left(codes: np.ndarray, table: RankTable, cuts: np.ndarray) -> float:
+    """By counting: how many codes are answered alike, averaged over records."""
+    cell = np.searchsorted([table.threshold(rank) for rank in cuts.tolist()], np.arange(1, 1001))
+    return float(np.bincount(cell)[cell[codes - 1]].mean())
+
+
+def test_kept_cuts_that_no_longer_divide_a_column_are_left_out() -> None:
+    table = RankTable(np.array([10, 20, 30]))
+    cuts, thresholds = within(table, np.array([5.0, 12.0, 17.0, 25.0, 30.0, 99.0]))
+    assert (cuts.tolist(), thresholds.tolist()) == ([0, 1], [12.0, 25.0])
+    assert cell_tests([Column(np.array([10, 20, 30]))], [thresholds]).n_bits == 2
+
+
+def train_by_cells(trial: Any, *parties: str, **changes: Any) -> tuple[Any, dict[str, PassiveShare]]:
+    shares: dict[str, PassiveShare] = {}
+
+    def passive(party: str, channel: Channel) -> None:
+        shares[party] = train(trial.passive(party, n_cells=5, **changes), channel)
+
+    calls = {party: lambda channel, party=party: passive(party, channel) for party in parties}
+    model = simulate(lambda channels: train_jointly(trial.active(by_cells=True), channels), calls, name="bank")
+    return model, shares
+
+
+@pytest.mark.parametrize("parties", [("shop",), ("shop", "post")])
+def test_cells_are_all_that_is_answered_and_score_like_shared_thresholds(trial: Any, parties: tuple[str, ...]) -> None:
+    model, shares = train_by_cells(trial, *parties, share_thresholds=True)
+    calls = {
+        party: lambda channel, party=party: serve(
+            shares[party].router,
+            trial.ids,
+            trial.tables[party],
+            channel,
+            party=party,
+            run_id="spring",
+            rng=_bits(),
+            may_route=True,
+        )
+        for party in parties
+    }
+    predictions, _ = simulate(
+        lambda channels: predict_jointly(
+            model, trial.ids, {"age": trial.age}, channels, party="bank", run_id="spring", desensitized=False
+        ),
+        calls,
+        name="bank",
+    )
+    in_clear = pd.concat([trial.tables[party] for party in parties], axis=1)
+    np.testing.assert_array_equal(predictions, predict_locally(model, {"age": trial.age}, in_clear))
+    # The oracle: own code that reads the cells off the thresholds.
+    matrix = np.column_stack(list(_oracle({party: shares[party] for party in parties}, trial)))
+    np.testing.assert_array_equal(predictions, model.ensemble.predict(matrix))
+    assert {feature.n_cells for feature in model.ensemble.features if feature.owner} == {2, 5}
+
+
+def _oracle(shares: dict[str, PassiveShare], trial: Any) -> Iterator[np.ndarray]:
+    yield trial.age
+    for party, share in shares.items():
+        tests = share.router.tests
+        exactly = {
+            one.schema.name: exact(
+                one, encode(trial.tables[party][one.schema.name], one.schema, domain=one.settings.domain)
+            )
+            for one in share.router.mechanisms
+        }
+        for source, category in dict.fromkeys(tests.sources):
+            mine = [i for i, one in enumerate(tests.sources) if one == (source, category)]
+            column = exactly[source]
+            codes = column.codes if category is None else column.codes == category
+            cells = (codes[:, None] > tests.thresholds[mine][None]).sum(axis=1).astype(float)
+            yield np.where(column.is_missing, math.nan, cells)
+
+
+def test_without_noise_trees_are_those_on_the_same_bins_that_are_asked_for_tests(trial: Any) -> None:
+    """Five bins of equal counts are the same bins, whoever chooses them."""
+    model, _ = train_by_cells(trial, "post", epsilon=math.inf)
+    tested = simulate(
+        lambda channels: train_jointly(
+            trial.active(parameters=BoostingParameters(n_estimators=4, max_depth=3, max_bin=5)), channels
+        ),
+        {"post": lambda channel: train(trial.passive("post", epsilon=math.inf), channel)},
+        name="bank",
+    )
+    own = BoostingParameters(n_estimators=4, max_depth=3, max_bin=5)
+    by_cells = simulate(
+        lambda channels: train_jointly(trial.active(parameters=own, by_cells=True), channels),
+        {"post": lambda channel: train(trial.passive("post", epsilon=math.inf, n_cells=5), channel)},
+        name="bank",
+    )
+    values = [[tree.values.tolist() for tree in one.ensemble.trees] for one in (tested, by_cells)]
+    assert values[0] == values[1]
+    assert model.ensemble.trees
+    assert model.routers == {}
+
+
+@pytest.mark.parametrize(("by_cells", "n_cells"), [(True, None), (False, 5)])
+def test_both_sides_must_say_the_same(trial: Any, by_cells: bool, n_cells: int | None) -> None:
+    with pytest.raises(Disagreement, match=r"answers: it plans (cells|tests), this party (cells|tests); both must say"):
+        simulate(
+            lambda channels: train_jointly(trial.active(by_cells=by_cells), channels),
+            {"shop": lambda channel: train(trial.passive("shop", n_cells=n_cells), channel)},
+            name="bank",
+        )
+
+
+@pytest.mark.parametrize("cuts", [None, (0, 40)])
+def test_a_bank_refuses_an_offer_without_a_grid_or_with_cuts_out_of_range(
+    trial: Any, monkeypatch: pytest.MonkeyPatch, cuts: tuple[int, ...] | None
+) -> None:
+    from parties.vertical import party_b
+
+    made = party_b.make_offer
+
+    def broken(*arguments: Any, **changes: Any) -> Offer:
+        offer: Offer = made(*arguments, **changes)
+        columns = [one.model_copy(update={"cuts": cuts}) for one in offer.columns]
+        return offer.model_copy(update={"columns": tuple(columns)})
+
+    monkeypatch.setattr(party_b, "make_offer", broken)
+    with pytest.raises(UnexpectedMessage, match=r"than `answers: cells` allows\. Nothing was asked"):
+        train_by_cells(trial, "post")
+
+
+def test_a_shop_that_answers_by_cells_resolves_no_split_rank(trial: Any) -> None:
+    def bank(channels: Any) -> None:
+        job = trial.active(by_cells=True)
+        (channel,) = channels
+        send, channel_send = SplitRanks, channel.send
+        empty = np.zeros(0, np.uint32)
+        channel.send = lambda message: channel_send(
+            send(columns=empty, ranks=empty, missing_left=np.zeros(0, np.bool_)) if message.kind == "done" else message
+        )
+        train_jointly(job, channels)
+
+    with pytest.raises(Exception, match="'split ranks'"):
+        simulate(bank, {"post": lambda channel: train(trial.passive("post", n_cells=5), channel)}, name="bank")
+
+
+# What both sides make of fresh keys: its size stays the same.
+FRESH = ("hello", "id confirmation")
+
+
+def heard(site: Any, run: str) -> list[tuple[str, int, str]]:
+    lines = map(json.loads, (site.path / "runs" / run / "log.jsonl").read_text().splitlines())
+    return [
+        (line["kind"], line["bytes"], "" if line["kind"] in FRESH else line["sha256"])
+        for line in lines
+        if line["event"] == "received"
+    ]
+
+
+@pytest.mark.parametrize("answers", ["cells", "tests"])
+def test_what_the_shop_reads_in_a_process_of_its_own_is_the_same_for_all_labels(sites: Any, answers: str) -> None:
+    """Every byte of training, of tuning once more and of prediction in both modes; the twin are split tests."""
+    views = []
+    draw = np.random.default_rng(4)
+    labels = [sites.bank.table["y"].to_numpy(), draw.integers(0, 2, len(sites.bank.table))]
+    (sites.bank.path / "asked.txt").write_text("\n".join(sites.bank.table["id"][:50]))
+    for number, y in enumerate(labels):
+        view = []
+        for run, depth in (("first", 3), ("tuned", 5)):
+            for site in (sites.bank, sites.shop):
+                site.run |= {"run_id": run, "folder": f"runs/{run}{number}", "answers": answers}
+            sites.shop.run |= {"seed": 7, "ledger": {"path": f"runs/{number}.sqlite"}, "no_privacy": True}
+            sites.bank.run["model"] = {"n_estimators": 5, "max_depth": depth}
+            sites.bank.table = sites.bank.table.assign(y=y)
+            ends = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
+            for mode in ("routed", "desensitized"):
+                out = str(sites.bank.path / f"{run}{number}{mode}.csv")
+                asked = str(sites.bank.path / "asked.txt")
+                bank = sites.bank.start("predict", "--ids", asked, "--mode", mode, "--out", out)
+                ends += finish(bank, sites.shop.start("predict"))
+            assert [code for code, _, _ in ends] == [0] * 6, ends
+            view.append(heard(sites.shop, f"{run}{number}"))
+        views.append(view)
+    assert [len(part) for part in views[0]] == [len(part) for part in views[1]]
+    assert (views[0] == views[1]) is (answers == "cells")
+    assert ("split ranks" in {kind for part in views[0] for kind, _, _ in part}) is (answers == "tests")

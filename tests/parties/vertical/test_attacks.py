@@ -1,0 +1,141 @@
+"""Attacks on what the other side learns, with the bounds that hold them and the twins without these that succeed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opboost import rng
+from opboost.desensitize import ColumnMechanism, desensitize, exact
+from opboost.mechanism_settings import MechanismSettings
+from opboost.preprocess import EncodedColumn
+from opboost.routing import PackedAnswers, Router
+from opboost.schema import ColumnSchema
+from opboost.split_tests import list_tests
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.losses import Logistic
+from opboost.vertical import OwnColumn, RankColumn, train
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+from parties.session.differences import MOST_OFFERED
+from parties.vertical.resolution_limit import ResolvedTests
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import SplitRanks
+from tests.support.ranked_columns import RankedColumn, rank
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+N_RECORDS, N_TRIALS = 300, 5
+TREES = BoostingParameters(n_estimators=30, max_depth=3)
+
+
+def guessed_labels(n_columns: int, label_epsilon: float | None, trial: int) -> float:
+    """Share of labels that a passive party guesses which offers so many random columns of 0 and 1.
+
+    Columns that trees split on agree with the labels, or with their opposite, more often than others do. So what these
+    columns have most in common is the labels; which of the two classes is 1 is given to the attacker.
+    """
+    draw = np.random.default_rng(trial)
+    labels = (draw.random(N_RECORDS) < 0.5).astype(np.float64)
+    noised = labels
+    if label_epsilon is not None:
+        is_kept = draw.random(N_RECORDS) < 1 / (1 + np.exp(-label_epsilon))
+        noised = np.where(is_kept, labels, 1 - labels)
+    offered = draw.integers(0, 2, (n_columns, N_RECORDS)).astype(np.uint32)
+    columns = [OwnColumn("own", labels + draw.normal(size=N_RECORDS))]
+    columns += [RankColumn("b", j, f"c{j}", ranks, 2) for j, ranks in enumerate(offered)]  # type: ignore[misc]
+    leaf_labels = None if label_epsilon is None else labels
+    trained = train(
+        columns, noised, np.ones(N_RECORDS), loss=Logistic(), parameters=TREES, seed=0, leaf_labels=leaf_labels
+    )
+    seen = offered[np.unique(list_tests(trained)["b"].columns)].astype(np.float64)
+    directions = np.linalg.svd((seen - seen.mean(axis=1, keepdims=True)).T, full_matrices=False)[0]
+    right = float(((directions[:, 0] > 0) == labels).mean())
+    return max(right, 1 - right)
+
+
+def test_random_columns_that_trees_split_on_tell_labels() -> None:
+    """The broken twin of the two tests below: many columns, and trees that are grown on the true labels."""
+    found = [guessed_labels(6000, None, trial) for trial in range(N_TRIALS)]
+    assert np.mean(found) > 0.75
+
+
+def test_under_label_epsilon_no_more_labels_are_guessed_than_it_allows() -> None:
+    found = [guessed_labels(6000, 1.0, trial) for trial in range(N_TRIALS)]
+    # With the noised labels themselves e / (1 + e) = 73 % would be right.
+    n_labels = N_TRIALS * N_RECORDS
+    bound = np.e / (1 + np.e)
+    assert np.mean(found) <= bound + 2 * np.sqrt(bound * (1 - bound) / n_labels)
+    exact_labels = [guessed_labels(6000, None, trial) for trial in range(2)]
+    assert np.mean(found) < np.mean(exact_labels) - 0.05
+
+
+def test_as_many_columns_as_are_taken_without_an_agreement_tell_less() -> None:
+    found = [guessed_labels(MOST_OFFERED, None, trial) for trial in range(N_TRIALS)]
+    assert np.mean(found) < 0.7
+
+
+DOMAIN, RUNS, TESTS = 1000, 9, 100
+MECHANISM = ColumnMechanism(
+    ColumnSchema(name="spend", lower=0, upper=999), MechanismSettings(epsilon=0.08, domain_size=DOMAIN)
+)
+
+
+def released_column() -> RankedColumn:
+    codes = np.random.default_rng(1).integers(1, DOMAIN + 1, 3000)
+    released = desensitize(MECHANISM, EncodedColumn(codes, np.zeros(len(codes), np.bool_), 0), rng=rng.seeded(1))
+    (column,) = rank(released)
+    return column
+
+
+def codes_left(ledger: Ledger, agreed: int | None) -> tuple[float, int]:
+    """Codes of a value that answers leave possible, on average, to an A that asks for other tests in every run.
+
+    Returns
+    -------
+    codes : float
+    n_refused : int
+        Runs whose tests were not resolved.
+    """
+    column, n_refused, thresholds = released_column(), 0, set[float]()
+    every = np.random.default_rng(2).permutation(column.table.n_ranks - 1)
+    values = np.arange(1, DOMAIN + 1)
+    asked = exact(MECHANISM, EncodedColumn(values, np.zeros(DOMAIN, np.bool_), 0))
+    answers: list[np.ndarray] = []
+    for run in range(RUNS):
+        ranks = np.sort(every[run * TESTS : (run + 1) * TESTS]).astype(np.uint32)
+        wanted = SplitRanks(
+            columns=np.zeros(len(ranks), np.uint32), ranks=ranks, missing_left=np.zeros(len(ranks), np.bool_)
+        )
+        resolved = ResolvedTests(ledger, Occasion(run_id=f"run{run}", task="train", peer="bank"))
+        try:
+            tests = resolved.resolve(
+                wanted, [column], [MECHANISM], is_secure=True, most=TESTS, agreed=agreed, peer="bank"
+            )
+        except UnexpectedMessage:
+            n_refused += 1
+            continue
+        thresholds.update(tests.thresholds.tolist())
+        packed = PackedAnswers(Router((MECHANISM,), tests)).of({"spend": asked}, DOMAIN)
+        answers.append(packed)
+    # Values with the same answers in all runs are what A cannot tell apart.
+    _, which, counts = np.unique(np.concatenate(answers, axis=1), axis=0, return_inverse=True, return_counts=True)
+    return float(counts[which.ravel()].mean()), n_refused
+
+
+def test_many_runs_leave_as_many_codes_as_the_tests_that_were_agreed_on(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        left, n_refused = codes_left(ledger, agreed=TESTS)
+    assert n_refused == RUNS - 1
+    # So many thresholds leave a value so many codes on average, at least, wherever they lie.
+    assert left >= DOMAIN / (TESTS + 1)
+
+
+def test_without_an_agreement_many_runs_tell_values_to_a_code_or_two(tmp_path: Path) -> None:
+    """The broken twin: every run has a number of tests of its own."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        left, n_refused = codes_left(ledger, agreed=None)
+    assert n_refused == 0
+    assert left < 2

@@ -1,0 +1,85 @@
+"""Records that were released for training get no exact answer, in any run on a ledger, unless B allows it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.errors import RecordsRefused
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
+from parties.vertical.release_accounts import TrainingRecords
+from tests.support.partitioned_sites import Outcomes, predict_both, train_both
+
+N_TRAINED = 300
+
+
+def predicted(sites: Any, outcomes: Outcomes, out: Path, *, mode: str = "routed") -> pd.Series:
+    """The statuses of all customers by id."""
+    found = predict_both(sites, outcomes, out=out, mode=mode)
+    errors = [error for error in found.values() if isinstance(error, Exception)]
+    assert all(isinstance(error, RecordsRefused) for error in errors), errors
+    return pd.read_csv(out).set_index("id")["status"]
+
+
+@pytest.mark.parametrize("answers", ["tests", "cells"])
+def test_training_records_are_refused_and_new_ones_are_answered(
+    sites: Any, outcomes: Outcomes, tmp_path: Path, answers: str
+) -> None:
+    trained = sites.bank.table["id"][:N_TRAINED].tolist()
+    for site in (sites.bank, sites.shop):
+        site.run |= {"answers": answers, "ids": "ids.txt"}
+        (site.path / "ids.txt").write_text("\n".join(trained))
+    del sites.shop.run["allow_routed"]
+    assert train_both(sites, outcomes) == {}
+    limit = {"routed_bits_per_day": 10**6}
+    sites.shop.run["serve"] = limit
+    status = predicted(sites, outcomes, tmp_path / "1.csv")
+    assert set(status[trained]) == {"refused_training"}
+    assert set(status.drop(trained)) == {"ok"}
+    said = (sites.bank.run_folder / "log.txt").read_text()
+    assert "which the model was trained on: passive parties refuse exact answers about those that were released" in said
+    assert set(predicted(sites, outcomes, tmp_path / "2.csv", mode="desensitized")) == {"ok"}
+    # The twin: an owner who says so answers for all of them.
+    sites.shop.run["allow_routed"] = {"training_records": True}
+    assert set(predicted(sites, outcomes, tmp_path / "3.csv")) == {"ok"}
+    sites.shop.run["allow_routed"] = False
+    assert set(predicted(sites, outcomes, tmp_path / "4.csv")) == {"refused_routed"}
+
+
+class OnePeer:
+    """An account of which only ledger and peer are looked at."""
+
+    def __init__(self, ledger: Ledger, peer: str) -> None:
+        self.ledger, self.occasion = ledger, Occasion(run_id="spring", task="predict", peer=peer)
+
+
+def test_a_release_counts_for_its_peer_alone_and_as_soon_as_another_process_made_it(
+    sites: Any, outcomes: Outcomes
+) -> None:
+    """What was released to somebody else must not show: its mark would tell the other bank's customers."""
+    trained = sites.bank.table["id"][:N_TRAINED].tolist()
+    for site in (sites.bank, sites.shop):
+        site.run["ids"] = "ids.txt"
+        (site.path / "ids.txt").write_text("\n".join(trained))
+    assert train_both(sites, outcomes) == {}
+    ids = pd.Index(sites.shop.table["id"], dtype=object)
+    with Ledger(sites.shop.path / "runs" / "ledger.sqlite") as ledger:
+        mine, theirs = (TrainingRecords(OnePeer(ledger, peer)) for peer in ("bank", "other"))  # type: ignore[arg-type]
+        np.testing.assert_array_equal(mine.among(ids), ids.isin(trained))
+        assert not theirs.among(ids).any()
+        assert mine.among(ids) is mine.among(ids)
+        with Ledger(ledger.path) as elsewhere:
+            elsewhere.note_released(elsewhere._records(sorted(elsewhere._trained["bank"])[0])[:7], _train("other"))
+        head = ledger.path.with_suffix(".head.json")
+        os.utime(head, (head.stat().st_atime + 1, head.stat().st_mtime + 1))
+        assert theirs.among(ids).sum() == 7
+
+
+def _train(peer: str) -> Occasion:
+    return Occasion(run_id="summer", task="train", peer=peer)

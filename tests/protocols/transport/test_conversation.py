@@ -1,0 +1,239 @@
+"""A conversation outlives its connections: every message comes once and in order, however often the link breaks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
+from protocols.messages.signs_of_life import Received
+from protocols.messages.vertical import Done, RankChunk
+from protocols.transport import conversation, zmq_channel
+from protocols.transport.channel import Channel, Timing, expect
+from protocols.transport.codec import encode
+from protocols.transport.conversation import Conversation, connection_id, read_connection_id, received_word
+from tests.support.broken_link import BrokenLink, broken_link
+
+Within = Callable[[float, Callable[[], Any]], Any]
+
+TIMING = Timing(timeout_s=3, wait_s=5)
+
+
+def chunk(start: int, n_bytes: int = 3) -> RankChunk:
+    return RankChunk(column=0, start=start, ranks=np.full(n_bytes, start % 251, np.uint8))
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def exchange(a: Channel, b: Channel, within: Within, n: int, n_bytes: int = 20_000) -> tuple[list[int], list[int]]:
+    """Both send and read in turn; what each has heard."""
+    heard: dict[str, list[int]] = {"a": [], "b": []}
+
+    def talk(name: str, channel: Channel) -> None:
+        with suppress(ProtocolError, zmq.ZMQError):
+            for i in range(n):
+                channel.send(chunk(i, n_bytes))
+                heard[name].append(expect(channel, RankChunk).start)
+                time.sleep(0.002)
+
+    thread = threading.Thread(target=talk, args=("b", b), daemon=True)
+    thread.start()
+    within(15, lambda: talk("a", a))
+    thread.join(10)
+    return heard["a"], heard["b"]
+
+
+def test_every_message_comes_once_and_in_order_however_often_the_link_breaks(network: Any, within: Within) -> None:
+    listener = network.listen("b", timing=TIMING)
+    with broken_link(port_of(listener.address), 0.4) as link:
+        b, n = network.connect(f"tcp://127.0.0.1:{link.port}", timing=TIMING), 200
+        returns: list[str] = []
+        b.traffic.on_return = returns.append
+        # Who connects speaks first; the listener is spoken to only then.
+        b.send(Done())
+        a = listener.channel("b")
+        assert within(5, a.receive) == Done()
+        assert exchange(a, b, within, n) == (list(range(n)), list(range(n)))
+        assert link.n_breaks >= 2
+        assert returns[0].startswith("a was reached over another connection; ")
+
+
+def test_without_what_is_kept_messages_are_lost(network: Any, within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: after a break both go on with the next message."""
+
+    def resume(talk: Conversation, count: int) -> int:
+        while talk._kept:
+            talk._kept.popleft()
+            talk._n_confirmed += 1
+        talk._n_sent = talk._n_confirmed
+        return 0
+
+    monkeypatch.setattr(conversation.Conversation, "resume", resume)
+    monkeypatch.setattr(conversation.Conversation, "confirm", lambda talk, count: None)
+    with pytest.raises(AssertionError):
+        test_every_message_comes_once_and_in_order_however_often_the_link_breaks(
+            network, lambda seconds, call: within(min(seconds, 4), call)
+        )
+
+
+def test_a_link_that_stays_away_for_a_while_is_waited_for_and_not_longer(network: Any, within: Within) -> None:
+    timing = Timing(timeout_s=2, wait_s=2)
+    listener = network.listen("b", timing=timing)
+    with broken_link(port_of(listener.address), 60) as link:
+        b, a = network.connect(f"tcp://127.0.0.1:{link.port}", timing=timing), listener.channel("b")
+        b.send(Done())
+        assert within(5, a.receive) == Done()
+        link.is_down = True
+        time.sleep(0.3)
+        a.send(chunk(1))
+        b.send(chunk(2))
+        threading.Timer(0.7, setattr, (link, "is_down", False)).start()
+        reading = threading.Thread(target=lambda: expect(b, RankChunk), daemon=True)
+        reading.start()
+        assert within(5, lambda: expect(a, RankChunk)).start == 2
+        reading.join(5)
+        link.is_down = True
+        started = time.monotonic()
+        with pytest.raises(PeerLost, match=r"^b .* did not come back within 2 s$"):
+            within(6, a.receive)
+        with pytest.raises(PeerLost, match=r"^a .* could not be reached again within 2 s$"):
+            within(6, b.receive)
+        assert time.monotonic() - started < 6
+
+
+def test_a_forwarder_that_reaches_nobody_yet_is_no_wrong_key(network: Any, within: Within) -> None:
+    listener = network.listen("b", timing=TIMING)
+    with broken_link(port_of(listener.address), 60) as link:
+        link.is_down = True
+        b = network.connect(f"tcp://127.0.0.1:{link.port}", timing=Timing(timeout_s=0.5, wait_s=10))
+        threading.Timer(2, setattr, (link, "is_down", False)).start()
+        within(8, lambda: b.send(Done()))
+        assert within(5, listener.channel("b").receive) == Done()
+
+
+def test_a_program_that_was_started_again_is_told_from_a_broken_link(network: Any, within: Within) -> None:
+    listener = network.listen("b", timing=TIMING)
+    port = port_of(listener.address)
+    b = network.connect(listener.address, timing=TIMING)
+    b.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    # What a kill leaves behind: no word, and nobody at the port.
+    listener._peers.words = lambda **_: iter(())
+    listener._peers.are_told = lambda: True
+    network.leave(listener)
+    again = zmq_channel_listener(network, port)
+    with pytest.raises(PeerRestarted, match=r"^a was started again"):
+        within(5, lambda: answering(again, b))
+    b.begin_again()
+    b.send(Done())
+    assert within(5, again.channel("b").receive) == Done()
+    again.close()
+
+
+def zmq_channel_listener(network: Any, port: int) -> Any:
+    from protocols.transport.zmq_listener import Listener
+
+    peers = {"b": network.keys["b"].public}
+    return Listener(f"tcp://127.0.0.1:{port}", peers, keys=network.keys["a"], timing=TIMING)
+
+
+def answering(listener: Any, b: Channel) -> Any:
+    """What b hears while the listener looks at its connections."""
+    while not b.is_ready():
+        listener.channel("b").is_ready()
+        time.sleep(0.01)
+    return b.receive()
+
+
+def test_what_is_said_over_a_stolen_name_of_a_conversation_is_refused(network: Any, within: Within) -> None:
+    """c names b's conversation as its own: it is c's by its key, and has no conversation of that name."""
+    listener = network.listen("b", "c", timing=TIMING)
+    b = network.connect(listener.address, timing=TIMING)
+    b.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    c = network.connect(listener.address, own="c", timing=TIMING)
+    c._attempt.close(is_lost=True)
+    c._token, c._number, c._was_joined = b._token, 7, True
+    c._connect()
+    with pytest.raises(PeerRestarted):
+        within(5, lambda: answering(listener, c))
+    b.send(chunk(1))
+    assert within(5, listener.channel("b").receive).start == 1
+
+
+@given(st.lists(st.sampled_from(["keep", "send", "confirm", "break"]), max_size=60), st.randoms())
+def test_the_other_end_gets_every_kept_message_once_and_in_order(steps: list[str], random: Any) -> None:
+    """Against a twin that holds a list of all messages, and a link that loses any number of the last ones."""
+    ours, said, heard, on_the_way = Conversation(), 0, list[bytes](), list[bytes]()
+    for step in [*steps, "break", *["send"] * len(steps)]:
+        if step == "keep":
+            ours.keep([b"%d" % said])
+            said += 1
+        elif step == "send" and (frames := ours.next_unsent()) is not None:
+            on_the_way.append(bytes(frames[0]))
+            ours.sent()
+        elif step == "confirm":
+            heard += on_the_way
+            on_the_way = []
+            ours.confirm(len(heard))
+        elif step == "break":
+            heard += on_the_way[: random.randint(0, len(on_the_way))]
+            on_the_way = []
+            ours.resume(len(heard))
+    heard += on_the_way
+    assert heard == [b"%d" % i for i in range(said)]
+    ours.confirm(said)
+    assert ours.is_confirmed
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_a_count_that_cannot_be_is_refused(count: int) -> None:
+    ours = Conversation()
+    for _ in range(2):
+        ours.keep([b""])
+        ours.sent()
+    ours.confirm(1)
+    with pytest.raises(UnexpectedMessage, match=f"has received {count} messages; 1 to 2 can be"):
+        ours.resume(count)
+
+
+def test_a_word_is_told_from_every_other_message() -> None:
+    word = Received(count=7, is_last=True)
+    assert received_word(encode(word)) == word
+    assert received_word(encode(Done())) is None
+    assert received_word([b"received"]) is None
+    assert received_word([*encode(word), b""]) is None
+
+
+def test_a_connection_goes_by_party_conversation_and_number() -> None:
+    assert read_connection_id(connection_id("b", "abc", 3)) == ("b", b"abc", 3)
+    assert read_connection_id(b"b") == ("b", b"", 0)
+    assert read_connection_id(b"b\0abc\0-1") == ("b", b"", 0)
+    assert read_connection_id(b"\0\1\0\2\3") == ("", b"", 0)
+
+
+def test_nothing_is_said_over_a_connection_before_both_know_from_where_on(network: Any, within: Within) -> None:
+    """A message that comes before the answer to `Received` is dropped: it comes again."""
+    b = network.connect(network.listen("b", timing=TIMING).address, timing=TIMING)
+    b._was_joined, b._is_joined = True, False
+    b._attempt.take = lambda: encode(Done())
+    b._take_next()
+    assert not b._inbox
+    assert b._conversation.n_received == 0
+
+
+def test_constants_leave_room_for_the_window_of_ranks() -> None:
+    assert conversation.MAX_UNSENT >= conversation.CONFIRM_EVERY
+    assert zmq_channel.RETRY_S < zmq_channel.LONGEST_RETRY_S
+    assert BrokenLink.__doc__
