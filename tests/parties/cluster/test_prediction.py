@@ -31,7 +31,7 @@ def test_bits_are_read_as_they_were_written(tmp_path: Path, n_tests: int) -> Non
 def test_answers_to_something_else_are_refused(tmp_path: Path, n_rows: int, n_tests: int) -> None:
     write_bits(tmp_path / "bits.parquet", np.zeros((5, 2), np.uint8))
     with pytest.raises(
-        DataError, match=rf"does not answer {n_tests} tests on {n_rows} records\. No score was computed"
+        DataError, match=rf"does not answer {n_rows} records with {n_tests} bits each\. No score was computed"
     ):
         read_bits(tmp_path / "bits.parquet", n_rows, n_tests)
 

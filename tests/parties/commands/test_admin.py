@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parties.cli import app
+from parties.commands.exit_codes import ExitCode
 from protocols.transport.keys import read_secret, read_shared
 from tests.support.modes import exposed
 from tests.support.released_cells import on_account, train
@@ -43,7 +44,7 @@ def test_a_ledger_is_shown_copied_and_put_back(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    call("ledger", "--path", str(tmp_path / "none.sqlite"), code=1)
+    call("ledger", "--path", str(tmp_path / "none.sqlite"), code=ExitCode.STORAGE)
 
 
 @pytest.mark.parametrize(("is_sound", "code"), [(True, 0), (False, 1)])

@@ -45,6 +45,7 @@ STATEMENT = Statement(
             n_releases=1,
             n_reuses=2,
             n_tests=3,
+            n_cuts=5,
             n_answered=4,
         ),
     ),
@@ -86,7 +87,7 @@ def test_a_ledger_is_told_in_words_and_per_column() -> None:
     assert "has spent 0.25 over all columns; remaining: 0.75" in spent_words(STATEMENT)
     assert spent_words(STATEMENT).endswith("remaining: no limit.")
     (row,) = spent_grid(STATEMENT).rows
-    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "1", "2", "3", "4")
+    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "1", "2", "3", "5", "4")
     (told,) = ledger_section(None).blocks
     assert isinstance(told, Prose)
     assert "no ledger yet" in told.text

@@ -43,7 +43,7 @@ def test_a_finished_run_has_its_report_and_its_plan_only_where_asked_for(finishe
 
 
 def test_an_active_party_has_nothing_to_report_before_the_end(sites: Sites) -> None:
-    with pytest.raises(ConfigError, match="releases no columns to plan; there is nothing to report yet"):
+    with pytest.raises(ConfigError, match="an active party releases no columns, so it has no plan"):
         report_of(sites.bank.write())
     with pytest.raises(RunFolderError):
         finished_report(sites.bank.path / "run.yaml")

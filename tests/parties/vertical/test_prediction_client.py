@@ -14,7 +14,8 @@ from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel
 from parties.vertical.prediction_client import Session, asking_hello, predict_locally, session
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Done, Hello, RecordStatus, Role, Task
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done, Hello, Role, Task
 from protocols.transport.channel import expect
 from protocols.transport.memory import memory_pair
 from tests.support.outcomes import outcomes_of
@@ -61,7 +62,7 @@ def test_batches_are_asked_for_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("wrong", [answered([0] * 4, [0] * 4), answered([0] * 5, [0] * 10)])
 def test_answers_to_another_request_are_refused(wrong: Answers) -> None:
-    with pytest.raises(UnexpectedMessage, match="5 records with 1 tests were asked for"):
+    with pytest.raises(UnexpectedMessage, match="5 records with 1 bits each were asked for"):
         predicted(wrong)
 
 

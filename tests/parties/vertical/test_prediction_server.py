@@ -11,7 +11,8 @@ from opboost.desensitize import exact
 from opboost.routing import PackedAnswers, Router, SplitTests
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, Tally, answer_session, prediction_hello
 from protocols.errors import UnexpectedMessage
-from protocols.messages.vertical import Answers, Ask, Hello, RecordStatus, Role, Task
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import expect
 from protocols.transport.memory import memory_pair
 from tests.support.outcomes import outcomes_of

@@ -26,7 +26,7 @@ def passive(sites: Sites) -> Any:
 
 def test_both_sides_prepare_the_same_records_and_nothing_is_written(sites: Sites) -> None:
     bank, shop = active(sites), passive(sites)
-    assert bank.n_rows == shop.table.n_rows == 400
+    assert bank.table.n_rows == shop.table.n_rows == 400
     assert bank.job().id_digest == shop.job().id_digest
     assert [column.name for column in bank.job().own] == ["age"]
     assert not bank.run.run_folder.exists()

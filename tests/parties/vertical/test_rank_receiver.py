@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opboost.privacy.guarantee import compose
-from parties.errors import Disagreement, RunFolderError
+from parties.errors import Disagreement
 from parties.tables.blocks import Block
 from parties.vertical.rank_receiver import Receipt
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer, rank_columns
@@ -113,6 +113,12 @@ def test_another_release_is_never_mixed_with_the_beginning_of_the_first(tmp_path
     Receipt("shop", 5, tmp_path).take(offer())
     with pytest.raises(Disagreement, match="offers another release than the one of which this run holds the beginning"):
         Receipt("shop", 5, tmp_path).take(offer([COLUMNS[0], COLUMNS[0]]))
-    (tmp_path / "offer").write_bytes(b"\0")
-    with pytest.raises(RunFolderError, match="written by another version of this program"):
-        Receipt("shop", 5, tmp_path)
+
+
+def test_an_offer_that_cannot_be_read_comes_again_with_all_its_ranks(tmp_path: Path) -> None:
+    receipt = Receipt("shop", 5, tmp_path / "shop")
+    for message in (offer(), *MESSAGES):
+        receipt.take(message)
+    (tmp_path / "shop" / "offer").write_bytes(b"\0")
+    assert Receipt("shop", 5, tmp_path / "shop").held() is None
+    assert not (tmp_path / "shop").exists()
