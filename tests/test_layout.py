@@ -139,9 +139,17 @@ ONLY_IN = {
 
 # Packages of which every module has a test file of its own.
 WITH_NAMESAKES = {
+    "opboost/export",
+    "opboost/horizontal",
+    "opboost/horizontal/dpboost",
+    "opboost/horizontal/inprivate",
+    "opboost/horizontal/noise",
+    "opboost/horizontal/sgbdt",
     "opboost/horizontal/splits",
+    "opboost/trees/losses",
     "parties",
     "parties/doctor",
+    "parties/horizontal",
     "parties/ledger",
     "parties/runs",
     "parties/session",
