@@ -9,7 +9,7 @@ import pytest
 from opboost.arrays import KeptCodes
 from parties.ledger.cell_store import NOT_DRAWN, Found
 from parties.ledger.due_cells import DRAWN, NEW, ORDER, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.tables.blocks import Block, exact_codes, name_records, record_keys
+from parties.tables.blocks import Block, exact_codes, named_records, record_keys
 from tests.support.released_cells import encoded, mechanisms, table
 
 IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
@@ -19,7 +19,7 @@ IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
 def block_of(*, key: bytes = bytes(32), dues: tuple[int, ...] = (NEW,)) -> Block:
     """A block of eight records whose column has orders for these charges, all under one key."""
     block: Block = {}
-    name_records(block, IDS)
+    block.update(named_records(IDS))
     (column,) = encoded([SPEND], table().iloc[: len(IDS)])
     block["0.exact"] = exact_codes(column)
     block["0.orders"] = np.array([(due, 7 if due == NEW else due, key, True) for due in dues], ORDER)
@@ -41,7 +41,7 @@ def test_what_is_due_is_drawn_alike_again_and_otherwise_under_another_key() -> N
 def test_a_draw_depends_on_the_records_and_their_exact_codes() -> None:
     block = block_of()
     before = drawn(block_of())
-    name_records(block, IDS[::-1])
+    block.update(named_records(IDS[::-1]))
     assert (drawn(block) != before).any()
     block = block_of()
     block["0.exact"] = block["0.exact"] ^ 1
