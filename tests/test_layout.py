@@ -182,8 +182,6 @@ TOP_LEVEL = {
     "docs",
     "opboost",
     "parties",
-    "parties/cluster",
-    "parties/config",
     "protocols",
     "pyproject.toml",
     "scripts",

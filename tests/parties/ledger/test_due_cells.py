@@ -72,7 +72,7 @@ def test_a_cell_is_due_to_an_earlier_charge_of_its_record_unless_drawn_under_it(
     keys = np.sort(record_keys(block["names"]))
     codes = np.full(8, NOT_DRAWN)
     codes[0] = 3
-    known = Found(codes, (), {4: np.array([1])})
+    known = Found(codes, (), {4: [np.array([1])]})
     assert due_of(known, block, []).tolist() == [DRAWN] + [NEW] * 7
     assert due_of(known, block, [(4, b"", keys), (6, b"", keys[:0])]).tolist() == [DRAWN, NEW] + [4] * 6
     assert due_of(known, block, [(4, b"", keys), (6, b"", keys)]).tolist() == [DRAWN, 6] + [4] * 6
@@ -80,7 +80,7 @@ def test_a_cell_is_due_to_an_earlier_charge_of_its_record_unless_drawn_under_it(
 
 @pytest.mark.parametrize(
     ("due", "entries"),
-    [([NEW] * 8, set()), ([DRAWN] * 8, {"0.found", "0.due", "0.codes"}), ([DRAWN, *[NEW] * 7], {"0.found", "0.due"})],
+    [([NEW] * 8, set()), ([DRAWN] * 8, {"0.due", "0.codes"}), ([DRAWN, *[NEW] * 7], {"0.found", "0.due"})],
 )
 def test_a_block_is_told_no_more_than_it_needs(due: list[int], entries: set[str]) -> None:
     block = block_of()
