@@ -79,8 +79,8 @@ class PartitionedActive:
         return self.n_rows - n_held_out(self.run.held_out, self.n_rows)
 
     @property
-    def n_workers(self) -> int:
-        return len(self.client.nthreads())
+    def partition_words(self) -> str:
+        return self.found.words(self.client)
 
     def job(self, journal: Journal | None = None) -> ActiveJob:
         """The training job; trees grow on the cluster."""

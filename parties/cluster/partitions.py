@@ -64,6 +64,10 @@ class Partitions:
     def n_rows(self) -> int:
         return sum(self.rows)
 
+    def words(self, client: Client) -> str:
+        """How the records are divided, and how many cluster processes see them."""
+        return f"{self.n_rows} records in {len(self.paths)} partitions, seen by {len(client.nthreads())} workers"
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:

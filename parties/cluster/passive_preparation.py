@@ -15,7 +15,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.file_blocks import encode_partitions
+from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.held_out_rows import answerable_rows, by_partition, digest_without, table_without
 from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
 from parties.config.reading import read_schema
@@ -64,8 +64,8 @@ class PartitionedPassive:
     client: Client
 
     @property
-    def n_workers(self) -> int:
-        return len(self.client.nthreads())
+    def partition_words(self) -> str:
+        return self.found.words(self.client)
 
     def job(self) -> PassiveJob:
         """The training job, for greetings."""
@@ -86,6 +86,7 @@ class PartitionedPassive:
             n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
+            run_blocks=on_cluster(self.client),
             redraws=not run.keeps,
         )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
@@ -22,14 +22,10 @@ from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import PreparedPassive, bits, prepare_active, prepare_passive
+from parties.vertical.preparation import bits
 from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
-
-if TYPE_CHECKING:
-    from parties.cluster.partitions import Partitions
-    from parties.cluster.passive_preparation import PartitionedPassive
 
 
 def examine(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -88,34 +84,24 @@ def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
 
 
 def _active_job(run: ActiveRun, path: Path, checks: Checklist) -> ActiveJob:
-    if run.engine != "dask":
-        return prepare_active(run, path).job()
-    from parties.cluster.active_preparation import partitioned_active
-
-    with partitioned_active(run, path) as prepared:
-        _note_partitions(prepared.found, prepared.n_workers, checks)
+    with prepared_active(run, path) as prepared:
+        _note_partitions(prepared, checks)
         return prepared.job()
 
 
 def _passive_job(run: PassiveRun, path: Path, checks: Checklist) -> PassiveJob:
-    if run.engine != "dask":
-        prepared = prepare_passive(run, path)
+    with prepared_passive(run, path) as prepared:
+        _note_partitions(prepared, checks)
         _check_ledger(run, prepared, checks)
         return prepared.job()
-    from parties.cluster.passive_preparation import partitioned_passive
-
-    with partitioned_passive(run, path) as partitioned:
-        _note_partitions(partitioned.found, partitioned.n_workers, checks)
-        _check_ledger(run, partitioned, checks)
-        return partitioned.job()
 
 
-def _note_partitions(found: Partitions, n_workers: int, checks: Checklist) -> None:
-    words = f"{found.n_rows} records in {len(found.paths)} partitions, seen by {n_workers} workers"
-    checks.add("partitions", Status.OK, words)
+def _note_partitions(prepared: ActiveInputs | PassiveInputs, checks: Checklist) -> None:
+    if prepared.partition_words is not None:
+        checks.add("partitions", Status.OK, prepared.partition_words)
 
 
-def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassive, checks: Checklist) -> None:
+def _check_ledger(run: PassiveRun, prepared: PassiveInputs, checks: Checklist) -> None:
     """Check the ledger, and whether the budget allows the release."""
     note = partial(checks.add, "ledger")
     with checks.checking("ledger"):
@@ -131,7 +117,7 @@ def _check_ledger(run: PassiveRun, prepared: PreparedPassive | PartitionedPassiv
             with account_of(run, prepared.schema, Task.TRAIN) as account:
                 ledger = account.ledger
                 ledger.verify()
-                if isinstance(prepared, PreparedPassive) and prepared.aligner.is_needed:
+                if prepared.job().id_digest is None:
                     _check_before_alignment(ledger, releases, budget, checks)
                     return
                 cells = account.look_up(prepared.mechanisms, table.blocks)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from opboost.routing import Router
+from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
-from parties.ledger.due_cells import Run, here
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -22,7 +20,6 @@ from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_server import Answerer
-from parties.vertical.preparation import PreparedActive, PreparedPassive, prepare_active, prepare_passive
 from parties.vertical.rate_limits import Allowance
 from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
 from parties.vertical.resolution_limit import ResolvedTests
@@ -30,11 +27,6 @@ from parties.vertical.warm_up import compiled_before, warm_drawing, warm_trainin
 from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
-
-if TYPE_CHECKING:
-    from parties.cluster.active_preparation import PartitionedActive
-    from parties.cluster.passive_preparation import PartitionedPassive
-
 
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
@@ -47,7 +39,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     if life.is_over():
         return folder
     with (
-        _prepared_active(run, path) as prepared,
+        prepared_active(run, path) as prepared,
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
@@ -78,7 +70,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     if life.is_over():
         return folder
     with (
-        _prepared_passive(run, path) as prepared,
+        prepared_passive(run, path, keeps=True) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
@@ -115,26 +107,8 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
     return life.report()
 
 
-def _prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[PreparedActive | PartitionedActive]:
-    """Prepare the table in memory, or partitions on the run's cluster."""
-    if run.engine != "dask":
-        return nullcontext(prepare_active(run, path))
-    from parties.cluster.active_preparation import partitioned_active
-
-    return partitioned_active(run, path)
-
-
-def _prepared_passive(run: PassiveRun, path: Path) -> AbstractContextManager[PreparedPassive | PartitionedPassive]:
-    """Prepare the table in memory, or partitions on the run's cluster."""
-    if run.engine != "dask":
-        return nullcontext(prepare_passive(run, path, keeps=True))
-    from parties.cluster.passive_preparation import partitioned_passive
-
-    return partitioned_passive(run, path)
-
-
 def _agree(
-    prepared: PreparedPassive | PartitionedPassive,
+    prepared: PassiveInputs,
     channel: Channel,
     account: Account,
     place: AlignmentPlace,
@@ -144,11 +118,6 @@ def _agree(
 ) -> PassiveJob:
     """Align records; returns the job on the common ones, which releases through the privacy ledger."""
     job, ids, held_out = prepared.agree(channel, place)
-    run: Run = here
-    if not isinstance(prepared, PreparedPassive):
-        from parties.cluster.file_blocks import on_cluster
-
-        run = on_cluster(prepared.client)
 
     def answerer(router: Router) -> Answerer:
         assert held_out is not None
@@ -164,17 +133,13 @@ def _agree(
     return replace(
         job,
         rng=account.rng,
-        release=release_once(account, ids, folder, place.log, run=run),
+        release=release_once(account, ids, folder, place.log, run=job.run_blocks),
         held_out=None if held_out is None else answerer,
     )
 
 
 def _train(
-    prepared: PreparedActive | PartitionedActive,
-    journal: Journal,
-    channels: Sequence[Channel],
-    place: AlignmentPlace,
-    folder: RunFolder,
+    prepared: ActiveInputs, journal: Journal, channels: Sequence[Channel], place: AlignmentPlace, folder: RunFolder
 ) -> int:
     """Align records and train on the common ones; returns their number."""
     if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
@@ -189,11 +154,7 @@ def _train(
 
 
 def _conclude_saved(
-    prepared: PreparedActive | PartitionedActive,
-    journal: Journal,
-    channels: Sequence[Channel],
-    place: AlignmentPlace,
-    folder: RunFolder,
+    prepared: ActiveInputs, journal: Journal, channels: Sequence[Channel], place: AlignmentPlace, folder: RunFolder
 ) -> int:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 

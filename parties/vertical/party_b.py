@@ -15,6 +15,7 @@ from opboost.preprocess import Columns
 from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
 from opboost.rng import BitSource
 from opboost.routing import Router
+from parties.ledger.due_cells import Run, here
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.session.heartbeats import heartbeats, with_heartbeats
@@ -82,6 +83,8 @@ class PassiveJob:
         Share of the common records that is held out of the release.
     held_out : callable, optional
         Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
+    run_blocks : Run
+        Calls a function on blocks of records, where these are.
     redraws : bool
         Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
@@ -106,6 +109,7 @@ class PassiveJob:
     allow_routed: bool = True
     held_out_share: float = 0.0
     held_out: Callable[[Router], Answerer] | None = None
+    run_blocks: Run = here
     redraws: bool = False
 
     @property

@@ -1,7 +1,6 @@
 """A run file and a table in, a job out: every check that needs no peer, before anything is opened or written.
 
-Cells are checked in the whole file, whichever records turn out to be listed or common: from here on nothing that a peer
-sees depends on a cell but through a release (B) or the split tests (A).
+Cells are checked in the whole file: from here on, what a peer sees depends on them through a release or tests alone.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class PreparedActive:
     loss: Loss
     parameters: BoostingParameters
     label_noise: LabelNoise | None = None
+    partition_words: ClassVar[None] = None
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
         """The training job on the aligned records; before they are found, one for greetings."""
@@ -156,6 +157,7 @@ class PreparedPassive:
     digest: str
     aligner: Aligner
     mechanisms: tuple[ColumnMechanism, ...]
+    partition_words: ClassVar[None] = None
 
     def job(self, aligned: Aligned | None = None) -> PassiveJob:
         """The same; without an account it draws for nobody."""
@@ -184,9 +186,9 @@ class PreparedPassive:
     def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, Ids, RecordsOf | None]:
         """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
-        rows = choose_passive(self.job(aligned), channel, place, are_met=self.aligner.is_needed)
-        if rows is None:
-            return self.job(aligned), aligned.table.ids, None
+        job = self.job(aligned)
+        if (rows := choose_passive(job, channel, place, are_met=self.aligner.is_needed)) is None:
+            return job, aligned.table.ids, None
         kept = aligned.without(rows)
         return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(rows))
 
@@ -264,10 +266,8 @@ def _whole_table(
             f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
             "`engine: dask`; here one file is needed"
         )
-    duplicates, needs_label = run.align.duplicates, run.role == "active"
-    return read_table(
-        run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=duplicates, by_column=True, cache=cache
-    )
+    read = partial(read_table, run.data, schema, ignore=ignore, by_column=True, cache=cache)
+    return read(needs_label=run.role == "active", duplicates=run.align.duplicates)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:

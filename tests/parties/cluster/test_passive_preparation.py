@@ -28,7 +28,7 @@ def test_the_exact_codes_are_those_of_the_table_in_one_piece(sites: Sites) -> No
     path = sites.shop.write()
     with partitioned_passive(read_run(path, PassiveRun), path) as found:
         assert found.table.rows == (150, 150, 100)
-        assert found.n_workers == 1
+        assert found.partition_words == "400 records in 3 partitions, seen by 1 workers"
         assert found.job().id_digest == found.found.id_digest == whole.id_digest
         for c, mechanism in enumerate(found.mechanisms):
             codes = [encoded_column(np.array(block[f"{c}.exact"])).is_missing for block in found.table.blocks]
