@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Literal, Self
 
+import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from opboost.errors import SchemaError, shown
@@ -159,13 +160,22 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     unit, pattern = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", None)
     if unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
-    if pattern is not None and not (isinstance(pattern, str) and re.search(r"%[a-zA-Z]", pattern)):
+    if pattern is not None and not (isinstance(pattern, str) and re.search(r"%[a-zA-Z]", pattern) and _reads(pattern)):
         raise SchemaError(f"column {name!r}: format must be a pattern such as '%d.%m.%Y'; found {shown(pattern)}")
     for key in ("lower", "upper", "fill"):
         if key in given:
             given[key] = _units(name, key, given[key], UNITS_S[unit])
     given |= {"kind": Kind.NUMERIC.value, "step": given.get("step", 1)}
     return given, ColumnFormat(unit_s=UNITS_S[unit], pattern=pattern)
+
+
+def _reads(pattern: str) -> bool:
+    """Whether a pattern of a date can be used, whatever it then makes of a text."""
+    try:
+        pd.to_datetime(["2024-05-31"], format=pattern, errors="coerce", utc=True)
+    except (ValueError, re.error):
+        return False
+    return True
 
 
 def _units(name: str, key: str, found: object, unit_s: int) -> int:

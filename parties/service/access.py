@@ -94,8 +94,11 @@ class Gate:
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or OPEN_PATHS.fullmatch(scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if OPEN_PATHS.fullmatch(scope["path"]):
+            await self._app(scope, receive, _closing(send))
             return
         began = time.perf_counter()
         caller = self.tokens.caller(Headers(scope=scope).get("authorization", ""))
@@ -107,8 +110,9 @@ class Gate:
 
         if caller is None:
             refusal = JSONResponse({"detail": "a bearer token is needed"}, 401, {"WWW-Authenticate": "Bearer"})
-            await refusal(scope, receive, counting)
+            await refusal(scope, receive, _closing(counting))
         else:
+            scope.get("state", {}).get("prove", bool)()
             await self._app(scope, self._timed(receive), counting)
 
     def _timed(self, receive: Receive) -> Receive:
@@ -127,3 +131,14 @@ class Gate:
             return message
 
         return timed
+
+
+def _closing(send: Send) -> Send:
+    """Sends one answer and ends the connection, over which anything could come of whoever has no token."""
+
+    async def last(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
+        await send(message)
+
+    return last

@@ -69,11 +69,13 @@ def _by_text(column: pd.Series, form: TableFormat, read: Callable[[str], object]
 
 def number_pattern(form: TableFormat) -> re.Pattern[str]:
     """What a number looks like in a table: groups ``sign`` and ``digits``."""
-    symbols = "|".join(map(re.escape, form.currency)) or "(?!)"
+    symbols = "|".join(re.escape(stripped) for symbol in form.currency if (stripped := symbol.strip())) or "(?!)"
     mark = r"[ \u00a0\u202f]" if form.thousands == " " else re.escape(form.thousands)
     whole = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
     digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
-    return re.compile(rf"(?:{symbols})?\s*(?P<sign>[+-]?)\s*(?:{symbols})?\s*(?P<digits>{digits})\s*(?:{symbols})?")
+    # Possessive: a cell of thousands of spaces would be divided among them in every way.
+    gap = rf"\s*+(?:{symbols})?\s*+"
+    return re.compile(rf"(?:{symbols})?\s*+(?P<sign>[+-]?){gap}(?P<digits>{digits})\s*+(?:{symbols})?")
 
 
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:

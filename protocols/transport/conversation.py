@@ -25,6 +25,10 @@ CONFIRM_EVERY, CONFIRM_BYTES = 16, 8 << 20
 # Messages that may wait for a connection to come back before their sender waits, too; and their bytes.
 MAX_UNSENT, MAX_UNSENT_BYTES = 64, 64 << 20
 
+# Messages, or bytes, that are kept for a peer which does not say that they have come; then their sender waits, too.
+# Honest peers say so for what they took, and leave no more untaken than `receive_quota.MAX_AHEAD_BYTES`.
+MAX_KEPT, MAX_KEPT_BYTES = 1024, 512 << 20
+
 FORGOTTEN = "was started again, or gave this conversation up"
 
 # A `Received` is no longer than this.
@@ -74,14 +78,19 @@ class Conversation:
     _n_confirmed: int = 0
     _n_sent: int = 0
     _kept: deque[Sequence[Frame]] = field(default_factory=deque)
+    _kept_bytes: int = 0
     _n_told: int = 0
     _untold_bytes: int = 0
 
     @property
     def has_room(self) -> bool:
         """Whether a message may be kept while there is no connection."""
-        n_bytes = sum(map(size_bytes, self._kept))
-        return self.n_unsent < MAX_UNSENT and n_bytes < MAX_UNSENT_BYTES
+        return self.n_unsent < MAX_UNSENT and self._kept_bytes < MAX_UNSENT_BYTES
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether messages were not sent, or too many are kept of which the other end does not say that they came."""
+        return self.n_unsent > 0 or len(self._kept) >= MAX_KEPT or self._kept_bytes >= MAX_KEPT_BYTES
 
     @property
     def n_unsent(self) -> int:
@@ -106,6 +115,7 @@ class Conversation:
     def keep(self, frames: Sequence[Frame]) -> None:
         """Keep a message until the other end has received it."""
         self._kept.append(frames)
+        self._kept_bytes += size_bytes(frames)
 
     def next_unsent(self) -> Sequence[Frame] | None:
         """The message to be sent next; None if there is none."""
@@ -142,7 +152,7 @@ class Conversation:
                 f"the peer says that it has received {count} messages; {self._n_confirmed} to {self._n_sent} can be"
             )
         for _ in range(count - self._n_confirmed):
-            self._kept.popleft()
+            self._kept_bytes -= size_bytes(self._kept.popleft())
         self._n_confirmed = count
 
     def resume(self, count: int) -> int:

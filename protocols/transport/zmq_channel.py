@@ -71,7 +71,7 @@ class ConnectedChannel:
                 is_kept = True
             self._transmit()
             may_wait = self._was_joined and not self._is_open and self._conversation.has_room
-            if not self._conversation.n_unsent or may_wait or time.monotonic() >= deadline:
+            if not self._conversation.is_behind or may_wait or time.monotonic() >= deadline:
                 break
             if self._is_open:
                 blocked.listen()

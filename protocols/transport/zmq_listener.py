@@ -124,12 +124,13 @@ class Listener:
         while not self._peers.are_told() and time.monotonic() < told:
             self._pump(POLL_S)
             self._tell(self._peers.words(is_last=True), is_last=True)
-        while self._connections.cut_stuck(is_over=time.monotonic() >= deadline):
+        is_over = False
+        while not is_over and self._connections.cut_stuck(is_over=(is_over := time.monotonic() >= deadline)):
             self._pump(POLL_S)
 
     def send(self, peer: str, frames: list[Frame], kind: str) -> None:
         """Send a message; while the connection is broken, it waits for the next one with some others."""
-        blocked, conversation = Blocked(self._timing), None
+        blocked, conversation, began = Blocked(self._timing), None, time.monotonic()
         while True:
             self._pump(0)
             if self._peers.route(peer) is None:
@@ -142,10 +143,10 @@ class Listener:
                 if kind == Abort.kind:
                     self._socket.linger = int(FAREWELL_S * 1000)
             self._transmit(peer)
-            is_away = self._peers.is_away(peer)
-            if not conversation.n_unsent or (is_away and (conversation.has_room or kind == Abort.kind)):
+            is_late = kind == Abort.kind and time.monotonic() > began + FAREWELL_S
+            if not conversation.is_behind or is_late or (self._peers.is_away(peer) and conversation.has_room):
                 return
-            if not is_away:
+            if not self._peers.is_away(peer):
                 blocked.listen()
             if blocked.is_stall:
                 self._peers.cut(peer, f"{blocked.reason}; a {kind!r} message was not sent")
@@ -207,8 +208,7 @@ class Listener:
         arrived = self._arrived()
         self._news.extend(self._connections.news())
         arrived += self._arrived()
-        # Of whoever spoke is known that it connected.
-        self._news.extend(self._connections.news())
+        self._news.extend(self._connections.news())  # Of whoever spoke is known that it connected.
         is_all = not self._socket.poll(0)
         if is_all:
             self._allowlist.forget()

@@ -204,6 +204,8 @@ SCHEMA: dict[str, Any] = {
         (("columns", "since"), {"kind": "date", "lower": 3, "upper": 4}, "lower must be a date such as 2024-05-31"),
         (("columns", "since"), {"kind": "date", "unit": "week"}, "unit must be one of day, hour, minute, second"),
         (("columns", "since"), {"kind": "date", "format": "DD.MM"}, "format must be a pattern"),
+        (("columns", "since"), {"kind": "date", "format": "%Y-%Q"}, "format must be a pattern"),
+        (("columns", "since"), {"kind": "date", "format": "%Y-%Y"}, "format must be a pattern"),
         (("columns", "paid"), {"kind": "boolean", "categories": ["a", "b"]}, "leave them out"),
         (
             ("columns", "size"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from opboost.preprocess import own_features
+from opboost.table_format import TableFormat
 from parties.config.reading import read_schema
 from parties.errors import EXPECTED_ERRORS, TableError, notes_on
+from parties.tables.cells import number_pattern
 from parties.tables.misfits import masked, showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 
@@ -102,6 +105,13 @@ def test_any_number_comes_back_from_the_text_it_was_written_as(
 
 DATE = {"kind": "date", "lower": "2000-01-01", "upper": "2030-01-01", "missing": "category"}
 DAY, SECOND = 19_723, 1_704_067_200  # 2024-01-01
+
+
+def test_a_cell_of_thousands_of_spaces_is_read_at_once() -> None:
+    pattern, began = number_pattern(TableFormat(currency=("€", " kr "))), time.monotonic()
+    assert pattern.fullmatch("€" + " " * 3000 + "x") is None
+    assert pattern.fullmatch("-" + " " * 3000 + "7" + " " * 3000 + "kr")
+    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.signs_of_life import Received
-from protocols.messages.vertical import Done, RankChunk
+from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import conversation, zmq_channel
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import encode
@@ -237,3 +237,124 @@ def test_constants_leave_room_for_the_window_of_ranks() -> None:
     assert conversation.MAX_UNSENT >= conversation.CONFIRM_EVERY
     assert zmq_channel.RETRY_S < zmq_channel.LONGEST_RETRY_S
     assert BrokenLink.__doc__
+
+
+class Taker:
+    """A listed peer with a socket of its own, which takes what it is sent and says nothing of it."""
+
+    def __init__(self, address: str) -> None:
+        self._context, self._address, self._number = zmq.Context(), address, 0
+        self._is_over = threading.Event()
+        self.socket = self.open()
+
+    def open(self, *, rcvhwm: int = 0) -> Any:
+        """Another connection of the same conversation."""
+        found = self._context.socket(zmq.DEALER)
+        found.linger, found.rcvhwm, found.rcvbuf = 0, rcvhwm, 4096
+        found.routing_id = connection_id("b", "t" * 32, self._number)
+        found.connect(self._address)
+        self._number += 1
+        return found
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._take)
+        thread.start()
+        yield
+        self._is_over.set()
+        thread.join()
+
+    def _take(self) -> None:
+        while not self._is_over.is_set():
+            if self.socket.poll(20):
+                self.socket.recv_multipart()
+
+    def close(self) -> None:
+        self._context.destroy(linger=0)
+
+
+@pytest.fixture
+def taker(network: Any, within: Within) -> Iterator[tuple[Channel, Any, Taker]]:
+    """The channel to a taker that has greeted, and its listener."""
+    listener = network.listen("b", encrypted=False, timing=Timing(timeout_s=1, wait_s=5, send_s=0.5))
+    peer, channel = Taker(listener.address), listener.channel("b")
+    peer.socket.send_multipart(encode(Done()))
+    assert within(5, channel.receive) == Done()
+    yield channel, listener, peer
+    peer.close()
+
+
+def send_much(channel: Channel) -> int:
+    n_sent = 0
+    with suppress(PeerLost):
+        while n_sent < 40:
+            channel.send(chunk(n_sent))
+            n_sent += 1
+    return n_sent
+
+
+def test_what_is_kept_for_a_peer_that_never_says_what_has_come_is_bounded(
+    taker: Any, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel, listener, peer = taker
+    monkeypatch.setattr(conversation, "MAX_KEPT", 20)
+    with peer.taking():
+        assert within(8, lambda: send_much(channel)) == 19
+    assert len(listener._peers.conversation("b")._kept) == 20
+
+
+def test_without_that_bound_all_is_kept(taker: Any, within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin."""
+    channel, _, peer = taker
+    monkeypatch.setattr(Conversation, "is_behind", property(lambda talk: talk.n_unsent > 0))
+    with peer.taking():
+        assert within(8, lambda: send_much(channel)) == 40
+
+
+def test_a_peer_that_says_what_has_come_is_sent_any_number(
+    network: Any, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "MAX_KEPT", 20)
+    listener = network.listen("b", timing=TIMING)
+    b, a, heard = network.connect(listener.address, timing=TIMING), listener.channel("b"), list[int]()
+    b.send(Done())
+    assert within(5, a.receive) == Done()
+    reading = threading.Thread(target=lambda: heard.extend(expect(b, RankChunk).start for _ in range(60)), daemon=True)
+    reading.start()
+    for i in range(60):
+        within(5, lambda i=i: a.send(chunk(i)))
+    reading.join(5)
+    assert heard == list(range(60))
+
+
+def test_bytes_are_bounded_as_well() -> None:
+    ours = Conversation()
+    for count in (1, 2):
+        ours.keep([memoryview(bytearray(1)).cast("B")] if count == 1 else [b"x" * 8])
+        ours.sent()
+    assert (ours.is_behind, ours._kept_bytes) == (False, 9)
+    ours.confirm(1)
+    assert ours._kept_bytes == 8
+
+
+def test_the_last_word_to_a_peer_that_reads_nothing_does_not_wait_for_it(network: Any, within: Within) -> None:
+    listener = network.listen("b", encrypted=False, timing=Timing(timeout_s=10, wait_s=5, stall_s=60))
+    peer, channel = Taker(listener.address), listener.channel("b")
+    peer.socket.close(0)
+    peer.socket = peer.open(rcvhwm=1)
+    peer.socket.send_multipart(encode(Done()))
+    assert within(5, channel.receive) == Done()
+    route = listener._peers.route("b")
+    with suppress(zmq.Again):
+        while True:
+            listener._socket.send_multipart([route, *encode(chunk(0, 1 << 20))], flags=zmq.NOBLOCK)
+    within(4, lambda: channel.send(Abort(phase="training", reason="over")))
+    peer.close()
+
+
+def test_a_peer_that_comes_back_whenever_it_is_cut_off_does_not_keep_a_listener_open(
+    taker: Any, within: Within
+) -> None:
+    _, listener, _ = taker
+    listener._connections.cut_stuck = lambda *, is_over: True
+    within(5, listener.close)

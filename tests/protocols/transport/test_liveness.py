@@ -213,7 +213,7 @@ def test_heartbeats_without_end_are_a_flood(ends: Any, within: Within, who: str)
         end = time.monotonic() + 10
         while time.monotonic() < end and not is_over.is_set():
             try:
-                (listener if who == "a" else b)._socket.send_multipart(frames, zmq.NOBLOCK)
+                (listener._socket if who == "a" else b._attempt.socket).send_multipart(frames, zmq.NOBLOCK)
             except zmq.ZMQError:
                 time.sleep(0.0001)
 

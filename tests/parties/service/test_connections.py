@@ -1,0 +1,136 @@
+"""What strangers may hold of the HTTP service over real connections: a bounded number of them, and of bytes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from parties.service import connections
+from parties.service.access import Gate, Tokens
+from parties.service.connections import CallerConnection
+from parties.service.metrics import ServiceMetrics
+from tests.support.addresses import free_addresses
+
+TOKEN = "a" * 40
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    """Answers every request."""
+    if scope["type"] == "lifespan":
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextmanager
+def running(folder: Path, protocol: Any) -> Iterator[tuple[str, int]]:
+    tokens = folder / "tokens.txt"
+    tokens.touch(0o600)
+    tokens.write_text(f"scoring {TOKEN}\n")
+    host, port = free_addresses(1)[0].removeprefix("tcp://").split(":")
+    gate = Gate(application, tokens=Tokens(tokens), body_s=1, metrics=ServiceMetrics())
+    server = uvicorn.Server(
+        uvicorn.Config(
+            gate, host=host, port=int(port), http=protocol, log_config=None, lifespan="off", limit_concurrency=20
+        )
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield host, int(port)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    monkeypatch.setattr(connections, "MAX_UNPROVEN", 10)
+    with running(tmp_path, CallerConnection) as place:
+        yield place
+
+
+def answer_among_strangers(place: tuple[str, int]) -> int:
+    """How a caller is answered while more strangers than all connections hold half of a request."""
+    with ExitStack() as stack:
+        for _ in range(25):
+            stranger = stack.enter_context(socket.create_connection(place, 5))
+            stranger.sendall(b"POST /v1/scores HTTP/1.1\r\nHost: x\r\n")
+        time.sleep(0.2)
+        with httpx.Client(base_url="http://{}:{}".format(*place), headers=BEARER, timeout=5) as client:
+            return client.get("/v1/models").status_code
+
+
+def test_strangers_who_say_nothing_do_not_keep_callers_out(service: tuple[str, int]) -> None:
+    assert answer_among_strangers(service) == 200
+
+
+def test_without_that_bound_they_do(tmp_path: Path) -> None:
+    with running(tmp_path, "httptools") as place:
+        assert answer_among_strangers(place) == 503
+
+
+def test_a_caller_that_proved_its_token_stays_connected_whoever_comes(service: tuple[str, int]) -> None:
+    with (
+        httpx.Client(base_url="http://{}:{}".format(*service), headers=BEARER, timeout=5) as client,
+        ExitStack() as many,
+    ):
+        assert client.get("/v1/models").status_code == 200
+        for _ in range(15):
+            many.enter_context(socket.create_connection(service, 5))
+        time.sleep(0.2)
+        port = client._transport._pool.connections[0]._connection._network_stream.get_extra_info("client_addr")[1]
+        assert client.get("/v1/models").status_code == 200
+        after = client._transport._pool.connections[0]._connection._network_stream.get_extra_info("client_addr")[1]
+        assert port == after
+
+
+def sent_of_a_head(place: tuple[str, int]) -> int:
+    """Bytes of a head without an end that the service takes, 20 MB at most."""
+    n_bytes = 0
+    with socket.create_connection(place, 2) as stranger:
+        stranger.sendall(b"GET /")
+        try:
+            while n_bytes < 20_000_000:
+                n_bytes += stranger.send(b"x" * 50_000)
+        except OSError:
+            pass
+    return n_bytes
+
+
+def test_a_head_without_an_end_is_cut_off(service: tuple[str, int]) -> None:
+    assert sent_of_a_head(service) < 10_000_000
+
+
+def test_without_that_bound_it_is_kept(tmp_path: Path) -> None:
+    with running(tmp_path, "httptools") as place:
+        assert sent_of_a_head(place) >= 20_000_000
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/scores"])
+def test_who_has_no_token_has_one_answer_a_connection(service: tuple[str, int], path: str) -> None:
+    """Its body could come for ever."""
+    with socket.create_connection(service, 5) as stranger:
+        stranger.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nx".encode())
+        answer = b""
+        while found := stranger.recv(4096):
+            answer += found
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_large_body_is_no_head(service: tuple[str, int]) -> None:
+    with httpx.Client(base_url="http://{}:{}".format(*service), headers=BEARER, timeout=5) as client:
+        for _ in range(3):
+            assert client.post("/v1/scores", content=b"x" * 3_000_000).status_code == 200
