@@ -4,7 +4,7 @@
 file                content
 ==================  ====================================================================================
 ``answers.json``    a digest of the rows, the last tree that was answered for, what was told up to there
-``drawing.json``    the drawing of public bits for which the worker revealed its random bytes
+``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, and how often it did
 ==================  ====================================================================================
 """
 
@@ -15,6 +15,9 @@ from collections.abc import Callable
 from parties.errors import RunFolderError
 from parties.horizontal.verified_rows import Answered
 from parties.runs.run_folder import RunFolder
+
+# Public bits that a worker draws for one run: who breaks off after it has seen them chooses among so many.
+MAX_DRAWINGS = 8
 
 
 class WorkerCheckpoint:
@@ -65,14 +68,31 @@ class WorkerCheckpoint:
         RunFolderError
             If the file is malformed.
         """
-        path = self._folder.path / "drawing.json"
-        if not path.exists():
-            return b""
-        try:
-            return bytes.fromhex(self._folder.read_json(path.name)["drawing"])
-        except (KeyError, TypeError, ValueError):
-            raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None
+        return self._drawings()[0]
 
     def note_drawing(self, drawing: bytes) -> None:
-        """Keep the digest of a drawing of public bits, before random bytes are revealed for it."""
-        self._folder.write_json("drawing.json", {"drawing": drawing.hex()})
+        """Keep the digest of a drawing of public bits, before random bytes are revealed for it.
+
+        Raises
+        ------
+        RunFolderError
+            If the run has drawn too often.
+        """
+        n_before = self._drawings()[1]
+        if n_before >= MAX_DRAWINGS:
+            raise RunFolderError(
+                f"this worker has drawn the public bits of this run {n_before} times, and whoever breaks off each time "
+                "could choose among them; ask the coordinator why, or choose another run_id. Nothing was released"
+            )
+        self._folder.write_json("drawing.json", {"drawing": drawing.hex(), "count": n_before + 1})
+
+    def _drawings(self) -> tuple[bytes, int]:
+        """The digest of the last drawing, and how many there were."""
+        path = self._folder.path / "drawing.json"
+        if not path.exists():
+            return b"", 0
+        try:
+            kept = self._folder.read_json(path.name)
+            return bytes.fromhex(kept["drawing"]), int(kept.get("count", 1))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None

@@ -26,7 +26,7 @@ WHY = (
 )
 LISTED = (
     "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
-    "# `other: true` then takes in.\n"
+    "# `other: true` then takes in. What a list tells of the data is covered by no guarantee.\n"
 )
 
 # Bounds of common kinds of numbers, by words in a column's name.

@@ -95,7 +95,10 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
 
 def _label_words(facts: ActiveFacts) -> str:
     if facts.by_cells:
-        return "Nothing that a passive party reads depends on labels: it answers by a grid made before training."
+        return (
+            "Nothing that a passive party reads depends on labels, but for which records have one: it answers by a "
+            "grid made before training."
+        )
     if (promise := facts.label_promise) is None:
         return (
             "The labels are not protected by differential privacy: which ranks the trees split on depends on them, and "
@@ -105,9 +108,9 @@ def _label_words(facts: ActiveFacts) -> str:
     return (
         f"The labels have {loss(promise.domain_loss)}-label differential privacy against the passive parties: all "
         f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
-        "Runs without label_epsilon, with another one, other classes or other bounds tell more, which adds up. That a "
-        "label was changed between two runs shows, whatever the epsilon. Leaves are fitted to the true labels, which "
-        "stay here with them."
+        "Runs without label_epsilon, with another one, other classes or other bounds tell more, which adds up. Which "
+        "records have a label shows, and that a label was changed between two runs, whatever the epsilon. Leaves are "
+        "fitted to the true labels, which stay here with them."
     )
 
 

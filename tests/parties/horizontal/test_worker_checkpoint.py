@@ -8,7 +8,7 @@ import pytest
 
 from parties.errors import OverBudget, RunFolderError
 from parties.horizontal.verified_rows import Answered
-from parties.horizontal.worker_checkpoint import WorkerCheckpoint
+from parties.horizontal.worker_checkpoint import MAX_DRAWINGS, WorkerCheckpoint
 from parties.runs.run_folder import RunFolder
 
 
@@ -60,3 +60,11 @@ def test_a_drawing_is_kept_to_the_bit_and_a_damaged_one_refused(folder: RunFolde
         (folder.path / "drawing.json").write_text(text)
         with pytest.raises(RunFolderError, match=r"drawing\.json is malformed"):
             checkpoint.drawing()
+
+
+def test_who_breaks_off_chooses_among_a_few_drawings_alone(folder: RunFolder) -> None:
+    for k in range(MAX_DRAWINGS):
+        WorkerCheckpoint(folder, "rows").note_drawing(bytes([k]))
+    with pytest.raises(RunFolderError, match=r"drawn the public bits of this run 8 times.* Nothing was released"):
+        WorkerCheckpoint(folder, "rows").note_drawing(b"another")
+    assert WorkerCheckpoint(folder, "rows").drawing() == bytes([MAX_DRAWINGS - 1])

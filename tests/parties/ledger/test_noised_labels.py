@@ -117,7 +117,7 @@ def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, 
         block.text for section in page.sections for block in section.blocks if "label differential" in str(block)
     ]
     assert words.startswith("The labels have 1-label differential privacy against the passive parties")
-    assert "That a label was changed between two runs shows" in words
+    assert "Which records have a label shows, and that a label was changed between two runs" in words
     told = json.loads((ended["bank"].path / "labels.json").read_text())
     assert (told["mechanism"], told["epsilon"]) == ("randomised_response", 1.0)
 

@@ -40,7 +40,7 @@ def test_training_records_are_refused_and_new_ones_are_answered(
     assert train_both(sites, outcomes) == {}
     page = (sites.bank.run_folder / "report.html").read_text()
     assert ("about the labels of" in page) is (answers == "tests")
-    assert ("Nothing that a passive party reads depends on labels" in page) is (answers == "cells")
+    assert ("passive party reads depends on labels, but for which records have one" in page) is (answers == "cells")
     limit = {"routed_bits_per_day": 10**6}
     sites.shop.run["serve"] = limit
     status = predicted(sites, outcomes, tmp_path / "1.csv")
