@@ -281,8 +281,8 @@ def test_a_line_that_dies_in_mid_run_ends_both_sides(sites: Any, start: Any, rel
     struck = time.monotonic()
     for running in (bank, shop):
         running.wait(10)
-    # Either side waits for the line to come back.
-    assert 3 <= time.monotonic() - struck < 3 + 2 * TIMEOUT_S + 3
+    # Either side waits for the line to come back; up to 1 s of that may have passed between two looks before.
+    assert 2 <= time.monotonic() - struck < 3 + 2 * TIMEOUT_S + 3
     lost = "closed the connection or was silent for 1 s, and"
     assert_told(bank, f"shop {lost} did not come back within 3 s, while this party was growing trees")
     assert_told(shop, f"bank {lost} could not be reached again within 3 s, while this party was waiting for the trees")

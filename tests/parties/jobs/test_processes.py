@@ -141,8 +141,9 @@ def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, sig
         struck = time.monotonic()
         (survivor,) = set(processes) - {victim}
         ((code, _, error),) = finish(processes[survivor], seconds=20)
-        # A dead peer's connection ends at once; a frozen one is silent for the timeout of 2 s. Both may come back.
-        assert 4 <= time.monotonic() - struck < 14
+        # A dead peer's connection ends at once; a frozen one is silent for the timeout of 2 s. Both may come back, for
+        # 4 s, of which up to 1 s may have passed between two looks before.
+        assert 3 <= time.monotonic() - struck < 14
     finally:
         for process in processes.values():
             process.kill()

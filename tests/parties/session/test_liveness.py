@@ -186,7 +186,8 @@ def test_a_killed_party_is_waited_for_and_not_longer_and_the_run_goes_on_when_bo
     sites: Any, victim: str, behind: str, where: str
 ) -> None:
     took, code, said = strike(sites, victim, behind, signal.SIGKILL)
-    assert WAIT_S - 0.2 < took < WAIT_S + 1.5
+    # Up to 1 s of it may have passed between two looks before.
+    assert WAIT_S - 1 < took < WAIT_S + 2.5
     assert_ended_well(sites, victim, code, said, where)
     assert_goes_on(sites)
 
