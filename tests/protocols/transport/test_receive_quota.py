@@ -16,6 +16,7 @@ import pytest
 from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Done, RankChunk
 from protocols.transport import zmq_attempt, zmq_channel, zmq_listener
+from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
 from protocols.transport.receive_quota import Arrivals, Cut
 from protocols.transport.zmq_listener import FLOODING
@@ -130,7 +131,8 @@ def test_messages_that_are_large_together_are_cut_off_and_end_the_run(
 def test_messages_that_are_large_together_are_cut_off_at_the_one_who_connects(
     network: Any, within: Within, narrow: None
 ) -> None:
-    listener = network.listen("b")
+    # Whoever was cut off is waited for as long as this.
+    listener = network.listen("b", timing=Timing(timeout_s=10, wait_s=2))
     channel = network.connect(listener.address)
     channel.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
