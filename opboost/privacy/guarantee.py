@@ -24,7 +24,8 @@ FRESH_ANSWERS = (
 # The same where they are answered by cells of an agreed grid.
 CELL_ANSWERS = (
     "new records that are scored in mode routed: in which of at most {n_cells} cells of each column a record lies, or "
-    "that it is missing, is answered exactly, without differential privacy; however often it is asked, nothing more"
+    "that it is missing, is answered exactly, without differential privacy; however often it is asked, nothing more; "
+    "cuts that were kept from an earlier run tell of its records what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.

@@ -153,7 +153,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         if self._share is None:
             return nothing_released()
-        told = exposed(allow_routed=self.prediction == "routed", redraws=False)
+        n_cells = max((one.n_cells for one in self.model_.ensemble.features if one.n_cells is not None), default=None)
+        told = exposed(allow_routed=self.prediction == "routed", redraws=False, n_cells=n_cells)
         told += (FRESH_ANSWERS,) * (self.prediction == "desensitized")
         columns, is_secure = tuple(one.guarantee() for one in self._mechanisms), self._share.guarantee.is_secure
         promise = compose(columns, is_secure=is_secure, not_protected=told)

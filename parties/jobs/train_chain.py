@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from opboost.horizontal.inprivate.training import Owner
@@ -40,12 +41,14 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         life.logged(resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
-        bits = run.bits
+        bits, begun = run.bits, count()
+        of_coins = bits.fork("coins")
 
         def make_owner() -> Owner:
-            # What a seed gives was used before this owner began again.
-            fresh = bits.fork(f"after {checkpoint.count}" if checkpoint.count else "rows")
-            coins = checkpoint.coins(rows.digest, rng=bits.fork("coins"))
+            n_begun, n_held = next(begun), checkpoint.count
+            # What a seed gives was used before this owner began again, in this process or an earlier one.
+            fresh = bits.fork(f"after {n_held}, {n_begun}" if n_begun or n_held else "rows")
+            coins = checkpoint.coins(rows.digest, rng=of_coins)
             return recipe.owner(rows.values, rows.labels, coins=coins, rng=fresh)
 
         job = ChainJob(

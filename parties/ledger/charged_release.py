@@ -167,7 +167,8 @@ class Account:
                         "another release: choose another run_id. Nothing was released"
                     )
                 orders = self._charge(cells, notes_reuse=first is None)
-                if first is None and self.occasion.task == "train" and any(one.n_found for one in cells):
+                others_paid = any(one.n_found or one.unfinished for one in cells)
+                if first is None and self.occasion.task == "train" and others_paid:
                     keys = [record_keys(block["names"]) for block in blocks]
                     self.ledger.note_released(kept_set(keys, sum(map(len, keys))), self.occasion)
             first = first or cells

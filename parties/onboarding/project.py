@@ -121,6 +121,7 @@ def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: floa
         "data": os.path.relpath(data.absolute(), folder.absolute()),
         "schema": SCHEMA,
         "secret_key": f"keys/{part.party}.secret",
+        "answers": "cells",
     }
     if is_active:
         given |= {"listen": part.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}

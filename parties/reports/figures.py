@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZE_INCHES = (4.8, 2.9)
+
+_DRAWING = Lock()
 
 # Lines whose legend finds room inside the axes; a longer one goes below.
 MOST_INSIDE = 2
@@ -122,7 +126,6 @@ class _Drawing:
     """One pair of axes in the reports' style; its settings hold while it is drawn and no longer."""
 
     def __init__(self, x: Axis, y: Axis, *, rows: int | None = None) -> None:
-        from matplotlib import rc_context
         from matplotlib.figure import Figure
         from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -142,9 +145,8 @@ class _Drawing:
             "legend.frameon": False,
             "legend.fontsize": 8,
         }
-        self._context = rc_context
         height = SIZE_INCHES[1] if rows is None else 0.7 + 0.24 * rows
-        with rc_context(self._settings):
+        with _settings_hold(self._settings):
             self._figure = Figure(figsize=(SIZE_INCHES[0], height))
             left, low = (0.14, 0.47 / height) if rows is None else (0.38, 0.47 / height)
             # Fixed margins: laying out by measuring takes several times as long as drawing.
@@ -178,7 +180,7 @@ class _Drawing:
             words.set_parse_math(False)
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
-        with self._context({**self._settings, "svg.hashsalt": alt}):
+        with _settings_hold({**self._settings, "svg.hashsalt": alt}):
             is_long = legend and len(self.axes.get_legend_handles_labels()[1]) > MOST_INSIDE
             if is_long:
                 self.axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), borderaxespad=0.0)
@@ -192,6 +194,15 @@ class _Drawing:
                 bbox_inches="tight" if is_long else None,
             )
         return _as_element(text.getvalue(), alt)
+
+
+@contextmanager
+def _settings_hold(settings: dict[Any, Any]) -> Iterator[None]:
+    """Matplotlib's settings, of which a process has one set: one thread draws at a time."""
+    from matplotlib import rc_context
+
+    with _DRAWING, rc_context(settings):
+        yield
 
 
 def _as_element(document: str, alt: str) -> str:

@@ -93,7 +93,7 @@ class ActiveFacts:
     guarantees : dict of str to Guarantee
         By passive party.
     label_leaks : dict of str to LabelLeak
-        By passive party.
+        By passive party; none where these answer with cells.
     label_promise : ColumnGuarantee or None
         Of the labels on which trees were grown; None if these were the true ones.
     objective : str
@@ -183,6 +183,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
     model, meta = folder.load_joint_model(), meta_of(folder)
     seed = run.model.seed if run.model.seed is not None else meta.get("seed")
     n_rows, promise = max(1, int(meta.get("n_rows", 1))), _label_promise(folder)
+    by_cells = any(feature.n_cells is not None for feature in model.ensemble.features)
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),
         guarantees=model.guarantees,
@@ -194,6 +195,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
                 math.inf if promise is None else promise.domain_loss,
             )
             for peer, guarantee in model.guarantees.items()
+            if not by_cells
         },
         label_promise=promise,
         objective=model.ensemble.loss.name,
@@ -204,7 +206,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         importance=importance_of(model.ensemble)[0],
         noise=_words_on_noise(folder),
         shares_thresholds=tuple(sorted(model.routers)),
-        by_cells=any(feature.n_cells is not None for feature in model.ensemble.features),
+        by_cells=by_cells,
     )
 
 

@@ -105,9 +105,9 @@ def _label_words(facts: ActiveFacts) -> str:
     return (
         f"The labels have {loss(promise.domain_loss)}-label differential privacy against the passive parties: all "
         f"that these see of labels is computed from noised ones ({drawn}), and a record keeps its noise in every run. "
-        "Runs without label_epsilon, with another one or with other bounds tell more, which adds up. That a label was "
-        "changed between two runs shows, whatever the epsilon. Leaves are fitted to the true labels, which stay here "
-        "with them."
+        "Runs without label_epsilon, with another one, other classes or other bounds tell more, which adds up. That a "
+        "label was changed between two runs shows, whatever the epsilon. Leaves are fitted to the true labels, which "
+        "stay here with them."
     )
 
 

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from opboost.arrays import Values
 from opboost.cell_grid import cell_tests, grid_cuts, within
@@ -34,6 +35,7 @@ def agree_grid(
     *,
     n_cells: int,
     share_codes: bool,
+    is_secure: bool = True,
 ) -> tuple[list[list[int]], SplitTests]:
     """Cuts of released columns, as ranks for the active party, and the tests that number a record's cells.
 
@@ -47,15 +49,19 @@ def agree_grid(
         Of a column, at most.
     share_codes : bool
         Whether the active party can learn through the noise: then cells hold equal shares of the exact codes.
+    is_secure : bool
+        Whether the noise is secret.
 
     Notes
     -----
-    Privacy: a function of releases, this one or, where cuts were kept, the one that they were made of.
+    Privacy: a function of releases, this one or, where cuts were kept, the one that they were made of. Cuts of a
+    release without secret noise serve no release that has some.
     """
     found, ledger = [], book.ledger
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
-            mechanism, key = mechanisms[column.number], _key(column, mechanisms[column.number], n_cells)
+            mechanism = mechanisms[column.number]
+            key = _key(column, mechanism, n_cells, is_noised=is_secure and math.isfinite(mechanism.value.epsilon))
             kept = ledger.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
@@ -71,10 +77,10 @@ def agree_grid(
     return [cuts.tolist() for cuts, _ in found], cell_tests(columns, thresholds)
 
 
-def _key(column: OfferedRanks, mechanism: ColumnMechanism, n_cells: int) -> GridKey:
+def _key(column: OfferedRanks, mechanism: ColumnMechanism, n_cells: int, *, is_noised: bool) -> GridKey:
     domain = mechanism.settings.domain
-    described = digest_of([unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi])
-    return column.source, described, column.category, n_cells
+    described: list[JsonValue] = [unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi]
+    return column.source, digest_of(described if is_noised else [*described, "exact"]), column.category, n_cells
 
 
 def _counts(column: OfferedRanks) -> NDArray[np.int64]:

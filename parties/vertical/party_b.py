@@ -214,8 +214,14 @@ def train(
         phase.enter("sending ranks")
         cuts, router = None, None
         if job.n_cells is not None:
-            book, n_cells, share_codes = job.resolved, job.n_cells, job.share_codes
-            cuts, tests = agree_grid(columns, job.mechanisms, book, n_cells=n_cells, share_codes=share_codes)
+            cuts, tests = agree_grid(
+                columns,
+                job.mechanisms,
+                job.resolved,
+                n_cells=job.n_cells,
+                share_codes=job.share_codes,
+                is_secure=job.rng.is_secure,
+            )
             router = Router(job.mechanisms, tests)
         opaque, shared = job.opaque_names, router_to_dict(router) if router and job.share_thresholds else None
         offer = make_offer(

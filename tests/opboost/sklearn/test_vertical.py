@@ -225,6 +225,15 @@ def test_routed_answers_stand_with_their_number_under_what_is_not_protected(pred
     assert not [words for words in model.guarantee_.not_protected if "was changed" in words]
 
 
+def test_answers_by_cells_stand_as_such_under_what_is_not_protected() -> None:
+    model = OpBoostRegressor(bounds=BOUNDS, epsilon=1.0, answers="cells", cells=7, **SMALL)
+    told = model.fit(_frame(), _numbers(_frame())).guarantee_.not_protected
+    assert not any(ROUTED_ANSWERS in words for words in told)
+    assert sum("in which of at most 7 cells of each column" in words for words in told) == 1
+    # What was fitted counts.
+    assert model.set_params(answers="tests", cells=3).guarantee_.not_protected == told
+
+
 def test_what_is_not_protected_follows_the_mode_in_which_new_records_are_scored() -> None:
     model = OpBoostRegressor(bounds=BOUNDS, epsilon=0.005, prediction="desensitized", n_estimators=5)
     model.fit(_frame(), _numbers(_frame()))

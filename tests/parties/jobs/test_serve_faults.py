@@ -98,7 +98,7 @@ def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trai
             trained.serving_run("summer", listen=where)
             service.process.send_signal(signal.SIGHUP)
             until(lambda: service.get("/v1/models")[1] == {"answering": {"model": "summer", "away": None}})
-            until(lambda: answers[-1][1] == "summer")
+            until(lambda: bool(answers) and answers[-1][1] == "summer")
         finally:
             is_over.set()
             for thread in threads:

@@ -179,6 +179,25 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
     assert after == before
 
 
+def test_owners_whose_owner_was_killed_begin_again_in_their_own_process(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 30, "max_depth": 2})
+    for name in NAMES:
+        clinics.runs[name]["timeout"] = 30
+    processes = {name: clinics.start(name) for name in NAMES}
+    deadline = time.monotonic() + 60
+    while not (clinics.folder("w1") / "turns" / "0007.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(processes["w1"].pid, signal.SIGKILL)
+    finish(processes["w1"])
+    ends = finish(clinics.start("w1"), processes["w0"], processes["w2"])
+    assert [code for code, _, _ in ends] == [0] * 3, ends
+    models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
+    assert models[0] == models[1] == models[2]
+    assert len(models[0]) == 90
+    assert "begins again" in (clinics.folder("w0") / "log.jsonl").read_text()
+
+
 def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     clinics.runs["w2"]["ledger"] = {"epsilon": 1.0}

@@ -19,7 +19,7 @@ from parties.ledger.cell_store import NOT_DRAWN, CellStore
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import NAME
+from parties.tables.blocks import NAME, Block
 from tests.support.released_cells import SPRING, mechanisms
 
 (RELEASE,) = (unpriced(one, is_secure=True) for one in mechanisms()[:1])
@@ -42,6 +42,10 @@ def draw(ledger: Ledger, rows: slice, codes: list[int], release: ChargedColumn =
     return charge
 
 
+def block_of(exact: np.ndarray) -> Block:
+    return {"0.exact": exact, "order": np.arange(len(exact))}
+
+
 @given(st.integers(1, 40).flatmap(lambda n: st.tuples(*(arrays(kind, n) for kind in (np.int16, np.int32)))))
 def test_codes_are_unpacked_as_they_were_packed(both: tuple[np.ndarray, np.ndarray]) -> None:
     np.testing.assert_array_equal(cell_store._unpacked(cell_store._packed(*both)), np.stack(both))
@@ -54,10 +58,10 @@ def test_the_first_draw_counts_and_another_value_is_served_only_where_first_draw
     first, second = draw(ledger, slice(0, 4), [10, 20, 30, -1]), draw(ledger, slice(2, 6), [31, 41, 51, 61])
     now = EXACT.copy()
     now[1] += 1
-    found = ledger.cells.find(RELEASE.family, ledger.cells.names.locate(NAMES), now, keeps=keeps)
+    found = ledger.cells.find(RELEASE.family, ledger.cells.names.locate(NAMES), block_of(now), 0, keeps=keeps)
     assert found.codes.tolist() == [10, 20 if keeps else NOT_DRAWN, 30, -1, 51, 61]
     assert found.charges == (first, second)
-    assert {charge: sorted(rows) for charge, rows in found.drawn_under.items()} == {
+    assert {charge: np.concatenate(rows).tolist() for charge, rows in found.drawn_under.items()} == {
         first: [0, 1, 2, 3],
         second: [2, 3, 4, 5],
     }
@@ -67,7 +71,7 @@ def test_the_first_draw_counts_and_another_value_is_served_only_where_first_draw
 def test_another_column_has_no_draws(ledger: Ledger) -> None:
     draw(ledger, slice(0, 6), [1] * 6)
     family = unpriced(mechanisms()[1], is_secure=True).family
-    found = ledger.cells.find(family, ledger.cells.names.locate(NAMES), EXACT, keeps=True)
+    found = ledger.cells.find(family, ledger.cells.names.locate(NAMES), block_of(EXACT), 0, keeps=True)
     assert found.codes.tolist() == [NOT_DRAWN] * 6
     assert (found.charges, found.drawn_under) == ((), {})
 
@@ -102,5 +106,5 @@ def test_a_draw_under_another_charge_is_not_what_the_ledger_says(ledger: Ledger)
     database.execute("UPDATE draws SET charge = ? WHERE charge = ?", (first, second))
     store = CellStore(ledger, database)
     with pytest.raises(LedgerError, match=f"cells that line {first} charged are not those that were drawn"):
-        store.find(RELEASE.family, store.names.locate(NAMES), EXACT, keeps=True)
+        store.find(RELEASE.family, store.names.locate(NAMES), block_of(EXACT), 0, keeps=True)
     database.close()

@@ -230,6 +230,21 @@ def test_after_a_crash_the_next_attempt_pays_nothing_and_finishes(
     assert same(first, on_account(path, job, keeps=keeps)) == [True] * 3
 
 
+@pytest.mark.parametrize("occasion", [Occasion(run_id="spring", task="predict", peer="bank"), SPRING])
+def test_records_that_another_charge_paid_for_before_a_crash_are_known_as_training_records(
+    path: Path, monkeypatch: pytest.MonkeyPatch, occasion: Occasion
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(due_cells, "desensitize", crash)
+        with pytest.raises(Crash):
+            on_account(path, predict(range(N_ROWS)), occasion=occasion)
+    peer = "bank" if occasion.task == "predict" else "post"
+    on_account(path, train(), occasion=Occasion(run_id="summer", task="train", peer=peer))
+    assert kinds(path)["charge"] == 3
+    with Ledger(path) as ledger:
+        assert [len(records) for records in ledger.trained(peer)] == [N_ROWS]
+
+
 def test_whoever_comes_after_a_crash_draws_what_was_being_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
 

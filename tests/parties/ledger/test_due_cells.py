@@ -9,7 +9,7 @@ import pytest
 from opboost.arrays import KeptCodes
 from parties.ledger.cell_store import NOT_DRAWN, Found
 from parties.ledger.due_cells import DRAWN, NEW, ORDER, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.tables.blocks import Block, exact_codes, name_records, record_keys
+from parties.tables.blocks import Block, exact_codes, named_records, record_keys
 from tests.support.released_cells import encoded, mechanisms, table
 
 IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
@@ -19,7 +19,7 @@ IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
 def block_of(*, key: bytes = bytes(32), dues: tuple[int, ...] = (NEW,)) -> Block:
     """A block of eight records whose column has orders for these charges, all under one key."""
     block: Block = {}
-    name_records(block, IDS)
+    block.update(named_records(IDS))
     (column,) = encoded([SPEND], table().iloc[: len(IDS)])
     block["0.exact"] = exact_codes(column)
     block["0.orders"] = np.array([(due, 7 if due == NEW else due, key, True) for due in dues], ORDER)
@@ -41,7 +41,7 @@ def test_what_is_due_is_drawn_alike_again_and_otherwise_under_another_key() -> N
 def test_a_draw_depends_on_the_records_and_their_exact_codes() -> None:
     block = block_of()
     before = drawn(block_of())
-    name_records(block, IDS[::-1])
+    block.update(named_records(IDS[::-1]))
     assert (drawn(block) != before).any()
     block = block_of()
     block["0.exact"] = block["0.exact"] ^ 1
@@ -72,7 +72,7 @@ def test_a_cell_is_due_to_an_earlier_charge_of_its_record_unless_drawn_under_it(
     keys = np.sort(record_keys(block["names"]))
     codes = np.full(8, NOT_DRAWN)
     codes[0] = 3
-    known = Found(codes, (), {4: np.array([1])})
+    known = Found(codes, (), {4: [np.array([1])]})
     assert due_of(known, block, []).tolist() == [DRAWN] + [NEW] * 7
     assert due_of(known, block, [(4, b"", keys), (6, b"", keys[:0])]).tolist() == [DRAWN, NEW] + [4] * 6
     assert due_of(known, block, [(4, b"", keys), (6, b"", keys)]).tolist() == [DRAWN, 6] + [4] * 6
@@ -80,7 +80,7 @@ def test_a_cell_is_due_to_an_earlier_charge_of_its_record_unless_drawn_under_it(
 
 @pytest.mark.parametrize(
     ("due", "entries"),
-    [([NEW] * 8, set()), ([DRAWN] * 8, {"0.found", "0.due", "0.codes"}), ([DRAWN, *[NEW] * 7], {"0.found", "0.due"})],
+    [([NEW] * 8, set()), ([DRAWN] * 8, {"0.due", "0.codes"}), ([DRAWN, *[NEW] * 7], {"0.found", "0.due"})],
 )
 def test_a_block_is_told_no_more_than_it_needs(due: list[int], entries: set[str]) -> None:
     block = block_of()

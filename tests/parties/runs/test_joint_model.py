@@ -18,7 +18,7 @@ def model() -> JointModel:
 
 def test_only_an_ensemble_is_needed_and_nothing_is_shared_between_models() -> None:
     first, second = model(), model()
-    assert (first.guarantees, first.routers, first.fit, first.choice) == ({}, {}, None, None)
+    assert (first.guarantees, first.routers, first.fits, first.choice) == ({}, {}, (), None)
     assert first.guarantees is not second.guarantees
     assert first.routers is not second.routers
 

@@ -10,7 +10,7 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.storage.atomic_files import copy, make_folder, replacing, write_text
-from protocols.private_files import private_folder, private_opener
+from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.modes import exposed, open_umask
 
@@ -24,14 +24,6 @@ def umask() -> Iterator[None]:
         yield
 
 
-def test_a_folder_and_those_above_it_are_private_and_one_that_is_there_stays(tmp_path: Path) -> None:
-    (tmp_path / "shared").mkdir(0o755)
-    private_folder(tmp_path / "shared" / "runs" / "spring")
-    private_folder(tmp_path / "shared" / "runs" / "spring")
-    assert exposed(tmp_path) == {f"0755 {tmp_path / 'shared'}"}
-    assert (tmp_path / "shared" / "runs" / "spring").is_dir()
-
-
 @pytest.mark.parametrize("name", ["file", "file/below", "link"])
 def test_a_folder_in_whose_place_or_way_something_is_is_an_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
@@ -40,14 +32,6 @@ def test_a_folder_in_whose_place_or_way_something_is_is_an_error(tmp_path: Path,
         private_folder(tmp_path / name)
     with pytest.raises(RunFolderError, match="cannot be written"):
         make_folder(tmp_path / name)
-
-
-def test_an_opened_file_is_private_if_it_is_new(tmp_path: Path) -> None:
-    (tmp_path / "old").touch(0o644)
-    for name in ("new", "old"):
-        with open(tmp_path / name, "a", opener=private_opener) as file:
-            file.write("x")
-    assert exposed(tmp_path) == {f"0644 {tmp_path / 'old'}"}
 
 
 def test_a_replaced_file_is_private_before_anything_is_written_to_it_and_after(tmp_path: Path) -> None:

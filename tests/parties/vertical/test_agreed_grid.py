@@ -50,8 +50,11 @@ class Column:
         yield self._ranks
 
 
-def thresholds_of(codes: np.ndarray, book: ResolvedTests, n_cells: int) -> list[float]:
-    cuts, tests = agree_grid([Column(codes)], [MECHANISM], book, n_cells=n_cells, share_codes=True)  # type: ignore[list-item]
+def thresholds_of(
+    codes: np.ndarray, book: ResolvedTests, n_cells: int, mechanism: ColumnMechanism = MECHANISM, **changes: bool
+) -> list[float]:
+    column: Any = Column(codes)
+    cuts, tests = agree_grid([column], [mechanism], book, n_cells=n_cells, share_codes=True, **changes)
     found: list[float] = tests.thresholds.tolist()
     ends = [np.unique(codes)[rank : rank + 2] for rank in cuts[0]]
     assert all(low <= threshold < high for (low, high), threshold in zip(ends, found, strict=False))
@@ -77,6 +80,19 @@ def test_cuts_stay_for_good_whatever_is_released_later(book: ResolvedTests, tmp_
         assert again.grids == book.ledger.grids
         ((column, _, category, n_cells),) = again.grids
         assert (column, category, n_cells) == ("spend", None, 16)
+
+
+@pytest.mark.parametrize(("epsilon", "is_secure"), [(math.inf, True), (0.5, False)], ids=["no noise", "a seed"])
+def test_cuts_of_a_rehearsal_without_noise_are_not_those_of_a_release(
+    book: ResolvedTests, epsilon: float, is_secure: bool
+) -> None:
+    draw = np.random.default_rng(2)
+    exactly = ColumnMechanism(MECHANISM.schema, MechanismSettings(epsilon=epsilon))
+    rehearsed = thresholds_of(draw.integers(1, 1001, 2000), book, 16, exactly, is_secure=is_secure)
+    released = thresholds_of(draw.integers(1, 1001, 2000), book, 16)
+    assert len(set(rehearsed[:-1]) & set(released[:-1])) < 5
+    again = thresholds_of(draw.integers(1, 1001, 2000), book, 16, exactly, is_secure=is_secure)
+    assert set(again) <= set(rehearsed)
 
 
 def test_without_a_ledger_every_release_has_cuts_of_its_own() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +92,7 @@ def released_column() -> RankedColumn:
     return column
 
 
-def codes_left(ledger: Ledger, agreed: int | None) -> tuple[float, int]:
+def codes_left(ledgers: Sequence[Ledger], agreed: int | None) -> tuple[float, int]:
     """Codes of a value that answers leave possible, on average, to an A that asks for other tests in every run.
 
     Returns
@@ -109,7 +111,7 @@ def codes_left(ledger: Ledger, agreed: int | None) -> tuple[float, int]:
         wanted = SplitRanks(
             columns=np.zeros(len(ranks), np.uint32), ranks=ranks, missing_left=np.zeros(len(ranks), np.bool_)
         )
-        resolved = ResolvedTests(ledger, Occasion(run_id=f"run{run}", task="train", peer="bank"))
+        resolved = ResolvedTests(ledgers[run % len(ledgers)], Occasion(run_id=f"run{run}", task="train", peer="bank"))
         try:
             tests = resolved.resolve(
                 wanted, [column], [MECHANISM], is_secure=True, most=TESTS, agreed=agreed, peer="bank"
@@ -125,17 +127,20 @@ def codes_left(ledger: Ledger, agreed: int | None) -> tuple[float, int]:
     return float(counts[which.ravel()].mean()), n_refused
 
 
-def test_many_runs_leave_as_many_codes_as_the_tests_that_were_agreed_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agreed", [TESTS, None], ids=["agreed", "of one model"])
+def test_many_runs_leave_as_many_codes_as_the_tests_of_one(tmp_path: Path, agreed: int | None) -> None:
+    """As many as were agreed on, or else as one model can make."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        left, n_refused = codes_left(ledger, agreed=TESTS)
+        left, n_refused = codes_left([ledger], agreed=agreed)
     assert n_refused == RUNS - 1
     # So many thresholds leave a value so many codes on average, at least, wherever they lie.
     assert left >= DOMAIN / (TESTS + 1)
 
 
-def test_without_an_agreement_many_runs_tell_values_to_a_code_or_two(tmp_path: Path) -> None:
-    """The broken twin: every run has a number of tests of its own."""
-    with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        left, n_refused = codes_left(ledger, agreed=None)
+def test_runs_that_count_each_for_itself_tell_values_to_a_code_or_two(tmp_path: Path) -> None:
+    """The broken twin: every run has a ledger of its own."""
+    with ExitStack() as stack:
+        ledgers = [stack.enter_context(Ledger(tmp_path / f"{run}.sqlite")) for run in range(RUNS)]
+        left, n_refused = codes_left(ledgers, agreed=TESTS)
     assert n_refused == 0
     assert left < 2

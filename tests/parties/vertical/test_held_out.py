@@ -362,7 +362,7 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
     assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == 80
-    print_trained(Format.TEXT, folder)
+    print_trained(Format.TEXT, folder, "opboost predict run.yaml")
     told = capsys.readouterr().out
     assert "bank alone" in told
     assert "uplift, 95 % bootstrap interval" in told

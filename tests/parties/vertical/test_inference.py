@@ -33,7 +33,7 @@ from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.simulation import simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.message import Message
-from protocols.messages.vertical import SplitRanks
+from protocols.messages.vertical import SplitRanks, Terms
 from protocols.transport.channel import Channel
 
 N_RECORDS, N_PROBES, N_KNOWN, N_TRIALS = 120, 1_500, 20, 2
@@ -65,6 +65,7 @@ def view_of(labels: np.ndarray, probes: np.ndarray, *, by_cells: bool) -> list[M
         loss=Logistic(),
         parameters=BoostingParameters(n_estimators=100, max_depth=1),
         by_cells=by_cells,
+        agreed={"probe": Terms(columns=probes.shape[1])},
     )
     received: list[Message] = []
 

@@ -36,7 +36,11 @@ def test_training_records_are_refused_and_new_ones_are_answered(
         site.run |= {"answers": answers, "ids": "ids.txt"}
         (site.path / "ids.txt").write_text("\n".join(trained))
     del sites.shop.run["allow_routed"]
+    sites.bank.run["report"] = True
     assert train_both(sites, outcomes) == {}
+    page = (sites.bank.run_folder / "report.html").read_text()
+    assert ("about the labels of" in page) is (answers == "tests")
+    assert ("Nothing that a passive party reads depends on labels" in page) is (answers == "cells")
     limit = {"routed_bits_per_day": 10**6}
     sites.shop.run["serve"] = limit
     status = predicted(sites, outcomes, tmp_path / "1.csv")

@@ -1,0 +1,34 @@
+"""Link functions: each turns raw scores into the loss's own predictions, and a loss without one is not exported."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from opboost.errors import ParameterError
+from opboost.export.link_functions import LinkFunction, link_function
+from opboost.trees.losses import Custom, Objective, Ordinal, loss_by_name
+
+SCORES = np.random.default_rng(1).normal(0, 1, (6, 3))
+LINKS = {
+    "identity": lambda scores: scores[:, 0],
+    "sigmoid": lambda scores: 1 / (1 + np.exp(-scores[:, 0])),
+    "softmax": lambda scores: np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True),
+    "exponential": lambda scores: np.exp(scores[:, 0]),
+}
+
+
+@pytest.mark.parametrize("name", [one for one in get_args(Objective) if one != "ordinal:logistic"])
+def test_a_link_function_gives_the_predictions(name: Objective) -> None:
+    loss = loss_by_name(name, 3 if name == "multi:softprob" else 0)
+    scores = SCORES[:, : loss.n_outputs]
+    np.testing.assert_allclose(loss.predictions(scores), LINKS[link_function(loss)](scores), rtol=1e-12)
+    assert set(LINKS) == set(get_args(LinkFunction))
+
+
+@pytest.mark.parametrize("loss", [Ordinal(3), Custom()], ids=lambda one: one.name)
+def test_a_loss_that_others_do_not_know_is_refused(loss: Ordinal | Custom) -> None:
+    with pytest.raises(ParameterError, match="No model was exported"):
+        link_function(loss)

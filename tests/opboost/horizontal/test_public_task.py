@@ -1,0 +1,25 @@
+"""Public task: numbers are scaled by public bounds and clipped to them, classes stay as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+
+GRID = PublicGrid([(0, 1)], 8)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1))
+def test_labels_lie_within_their_bounds_whatever_they_were(labels: list[float]) -> None:
+    task = PublicTask(("a",), GRID, 10.0, 4.0, 1.0, True, False)
+    scaled = task.scaled(np.array(labels))
+    assert (np.abs(scaled) <= 1).all()
+    np.testing.assert_allclose(10.0 + 4.0 * scaled, np.clip(labels, 6.0, 14.0))
+
+
+def test_classes_stay_0_and_1() -> None:
+    labels = np.array([0.0, 1.0])
+    assert PublicTask(("a",), GRID, 0.5, 0.5, 1.0, True, True).scaled(labels) is labels

@@ -1,0 +1,54 @@
+"""An active party's run file on partitions: it finds what is in the file in one piece, and labels must be there."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from parties.cluster import active_preparation
+from parties.cluster.active_preparation import partitioned_active
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError, TableError
+from parties.tables.party_table import digest_of_ids
+from tests.support.inline_client import inline_cluster
+from tests.support.sites import Sites
+
+
+@pytest.fixture(autouse=True)
+def _inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active_preparation, "cluster", inline_cluster)
+
+
+def prepared(sites: Sites, rows: int = 150) -> tuple[int, tuple[int, ...], str, str]:
+    sites.bank.run |= {"engine": "dask", "dask": {"partition_rows": rows}}
+    path = sites.bank.write()
+    with partitioned_active(read_run(path, ActiveRun), path) as found:
+        assert found.n_rows == found.found.n_rows
+        job = found.job()
+        assert (job.engine, [column.name for column in job.own]) == ("xgboost", ["age"])
+        assert job.id_digest == found.found.id_digest
+        return found.n_rows, found.found.rows, found.found.id_digest, found.digest
+
+
+def test_one_file_is_divided_and_known_by_the_same_ids_however_it_is_cut(sites: Sites) -> None:
+    n_rows, rows, id_digest, digest = prepared(sites)
+    assert (n_rows, rows) == (400, (150, 150, 100))
+    assert id_digest == digest_of_ids(pd.Index(sorted(sites.bank.table["id"]), dtype=object))
+    assert prepared(sites, 400)[2] == id_digest
+    sites.bank.table["y"] = 1 - sites.bank.table["y"]
+    assert prepared(sites)[2:] != (id_digest, digest)
+    assert not (sites.bank.path / "partitions").exists()
+
+
+def test_without_labels_nothing_is_trained(sites: Sites) -> None:
+    del sites.bank.schema["label"]
+    sites.bank.schema["ignore"] = ["y"]
+    with pytest.raises(ConfigError, match="names no `label`, which the active party needs"):
+        prepared(sites)
+
+
+def test_a_constant_column_is_refused(sites: Sites) -> None:
+    sites.bank.table["age"] = 30
+    with pytest.raises(TableError, match="constant columns age"):
+        prepared(sites)

@@ -1,0 +1,68 @@
+"""Prediction on partitions: bits and scores are those of the table in one piece, and none is made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.errors import DataError
+from opboost.routing import PackedAnswers, Router, SplitTests
+from parties.cluster.prediction import answer_partitions, check_answerable, predict_partitions, read_bits, write_bits
+from tests.support.inline_client import InlineClient
+from tests.support.released_cells import mechanisms, table
+
+CLIENT: Any = InlineClient()
+ROUTER = Router(
+    mechanisms()[:1], SplitTests((("spend", None), ("spend", None)), np.array([30.5, 60.5]), np.array([True, False]))
+)
+
+
+@pytest.mark.parametrize("n_tests", [0, 1, 8, 9, 64])
+def test_bits_are_read_as_they_were_written(tmp_path: Path, n_tests: int) -> None:
+    bits = np.random.default_rng(1).integers(0, 256, (5, -(-n_tests // 8))).astype(np.uint8)
+    write_bits(tmp_path / "bits.parquet", bits)
+    np.testing.assert_array_equal(read_bits(tmp_path / "bits.parquet", 5, n_tests), bits)
+
+
+@pytest.mark.parametrize(("n_rows", "n_tests"), [(4, 9), (6, 9), (5, 8), (5, 17)])
+def test_answers_to_something_else_are_refused(tmp_path: Path, n_rows: int, n_tests: int) -> None:
+    write_bits(tmp_path / "bits.parquet", np.zeros((5, 2), np.uint8))
+    with pytest.raises(
+        DataError, match=rf"does not answer {n_rows} records with {n_tests} bits each\. No score was computed"
+    ):
+        read_bits(tmp_path / "bits.parquet", n_rows, n_tests)
+
+
+def test_every_partitions_bits_are_those_of_the_table(tmp_path: Path) -> None:
+    from opboost.desensitize import exact
+
+    data = table()
+    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    for path, rows in zip(paths, (slice(0, 90), slice(90, None)), strict=True):
+        data.iloc[rows].to_parquet(path, index=False)
+    found = answer_partitions(ROUTER, paths, tmp_path / "bits", client=CLIENT)
+    bits = np.concatenate([read_bits(path, n, 2) for path, n in zip(found, (90, 110), strict=True)])
+    coded = {m.schema.name: exact(m, encoded) for m, encoded in ROUTER.encode(data)}
+    np.testing.assert_array_equal(bits, PackedAnswers(ROUTER).of(coded, len(data)))
+
+
+def test_a_cell_that_does_not_fit_is_found_before_anything_is_asked(tmp_path: Path) -> None:
+    data = table()
+    data.to_parquet(tmp_path / "a.parquet", index=False)
+    check_answerable(ROUTER, [tmp_path / "a.parquet"], client=CLIENT)
+    data["spend"] = np.inf
+    data.to_parquet(tmp_path / "a.parquet", index=False)
+    with pytest.raises(DataError):
+        check_answerable(ROUTER, [tmp_path / "a.parquet"], client=CLIENT)
+
+
+def test_without_all_answers_there_is_no_score(tmp_path: Path) -> None:
+    class Model:
+        owners = ("shop", "post")
+
+    for bits in ({}, {"shop": []}, {"shop": [], "post": [tmp_path]}):
+        with pytest.raises(DataError, match=r"every partition needs the answers of shop, post\. No score was computed"):
+            predict_partitions(Model(), ([], ()), bits, tmp_path / "out", client=CLIENT)  # type: ignore[arg-type]

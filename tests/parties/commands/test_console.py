@@ -1,0 +1,43 @@
+"""Console: results on standard output, errors as one sentence on the other, and a defect keeps its traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from parties.commands.console import Format, print_result, terminal_of_command
+from parties.errors import TableError
+
+
+def test_a_result_is_lines_for_people_and_json_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(Format.TEXT, run_folder="runs/spring", n=3)
+    assert capsys.readouterr().out == "run folder: runs/spring\nn: 3\n"
+    print_result(Format.JSON, run_folder="runs/spring", n=3)
+    assert json.loads(capsys.readouterr().out) == {"run_folder": "runs/spring", "n": 3}
+
+
+def test_an_expected_error_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as stopped, terminal_of_command():
+        raise TableError("data[0].csv is empty")
+    assert stopped.value.exit_code == 1
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert "error: data[0].csv is empty" in found.err
+
+
+def test_a_defect_is_no_sentence() -> None:
+    with pytest.raises(ZeroDivisionError), terminal_of_command():
+        raise ZeroDivisionError
+
+
+def test_a_warning_is_printed_where_nobody_watches_and_a_step_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    with terminal_of_command() as terminal:
+        terminal.progress("encoding", 1, 2)
+        terminal.progress("encoding", 2, 2)
+        terminal.say("a step")
+        terminal.warn("a warning [red]x[/red]")
+    found = capsys.readouterr()
+    assert found.out == ""
+    assert found.err.strip() == "a warning [red]x[/red]"

@@ -1,0 +1,58 @@
+"""The doctor of horizontal roles: a sound run is sound, agreement shows in one digest, and a budget is never spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parties.doctor.check_result import Finding, Status, is_sound
+from parties.doctor.horizontal import examine_rows
+from parties.errors import ConfigError
+from tests.support.clinics import Clinics
+from tests.support.sites import Sites
+
+
+@pytest.fixture
+def clinics(tmp_path: Path) -> Clinics:
+    return Clinics(tmp_path)
+
+
+def examined(clinics: Clinics, name: str) -> dict[str, Finding]:
+    return {one.check: one for one in examine_rows(clinics.write(name), wait_s=0.2)}
+
+
+def test_all_who_agree_see_one_digest(clinics: Clinics) -> None:
+    digests = {examined(clinics, name)["terms"].sentence for name in ("hub", "w0", "w1")}
+    assert len(digests) == 1
+    clinics.training = {**clinics.training, "epsilon": 1.5}
+    assert examined(clinics, "w0")["terms"].sentence not in digests
+
+
+def test_nobody_listens_yet_and_nothing_is_charged(clinics: Clinics) -> None:
+    found = examined(clinics, "w0")
+    assert is_sound(list(found.values())), found
+    assert found["peer"].status is Status.SKIPPED
+    assert found["seed"].status is Status.WARNING
+    assert not list((clinics.root / "w0").rglob("ledger*"))
+    assert "data" not in examined(clinics, "hub")
+
+
+def test_a_run_over_the_budget_is_a_problem_before_it_begins(clinics: Clinics) -> None:
+    del clinics.runs["w0"]["seed"]
+    clinics.runs["w0"]["ledger"] = {"epsilon": 0.1}
+    assert examined(clinics, "w0")["budget"].status is Status.PROBLEM
+
+
+def test_a_taken_address_is_a_problem(clinics: Clinics) -> None:
+    import socket
+
+    address = clinics.runs["hub"]["listen"]
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        assert examined(clinics, "hub")["address"].status is Status.PROBLEM
+        assert examined(clinics, "w0")["peer"].status is Status.OK
+
+
+def test_a_vertical_run_file_is_refused(sites: Sites) -> None:
+    with pytest.raises(ConfigError):
+        examine_rows(sites.bank.write())

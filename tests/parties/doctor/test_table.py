@@ -1,0 +1,82 @@
+"""Check of a data file: every column is looked at, what a run refuses is a problem, what looks odd a warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.schema import ColumnSchema, Kind, TableSchema
+from parties.doctor.check_result import Checklist, Finding, Status
+from parties.doctor.table import MIN_ROWS_OF_IDS, TableUse, check_table
+
+SCHEMA = TableSchema(
+    columns=(
+        ColumnSchema(name="age", lower=18, upper=90),
+        ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("x", "y", "z")),
+    ),
+    id="id",
+    label="y",
+)
+N = MIN_ROWS_OF_IDS
+DRAW = np.random.default_rng(3)
+DATA = pd.DataFrame(
+    {
+        "id": [f"r{i}" for i in range(N)],
+        "age": DRAW.uniform(20, 80, N).round(2),
+        "town": DRAW.choice(["x", "y", "z"], N),
+        "y": DRAW.integers(0, 2, N),
+    }
+)
+
+
+def checked(folder: Path, data: pd.DataFrame, **use: Any) -> dict[str, Finding]:
+    path = folder / "data.csv"
+    data.to_csv(path, index=False)
+    given = {"needs_label": True, "is_released": False, "outside": "they stay", **use}
+    checks = Checklist()
+    is_usable = check_table(TableUse(path=path, **given), SCHEMA, (), checks)
+    assert is_usable is checks.is_sound
+    return {one.check: one for one in checks.findings}
+
+
+def test_a_sound_table_has_a_line_per_column(tmp_path: Path) -> None:
+    found = checked(tmp_path, DATA)
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert set(found) == {"data", "header", "ids", "label", "column age", "column town"}
+
+
+@pytest.mark.parametrize(
+    ("data", "check", "status", "words"),
+    [
+        (DATA.assign(age=30), "column age", Status.PROBLEM, "is constant"),
+        (DATA.assign(age=["old"] * N), "column age", Status.PROBLEM, "age"),
+        (DATA.assign(age=DATA["age"] + 50), "column age", Status.WARNING, "lie outside the public bounds; they stay"),
+        (DATA.assign(age=range(20, 20 + N)), "column age", Status.WARNING, "is it an id?"),
+        (DATA.assign(town=["x", "y"] * (N // 2)), "column town", Status.WARNING, "1 of its 3 categories do not occur"),
+        (DATA.assign(y=1), "label", Status.PROBLEM, "holds a single value"),
+        (DATA.assign(y=range(N)), "label", Status.WARNING, "is it an id?"),
+        (DATA.assign(id=["a", "b"] * (N // 2)), "ids", Status.PROBLEM, "is it a label or a category?"),
+        (DATA.drop(columns="age"), "header", Status.PROBLEM, "lacks columns of the schema: age"),
+    ],
+)
+def test_each_fault_is_found_under_its_check_and_the_others_are_still_looked_at(
+    tmp_path: Path, data: pd.DataFrame, check: str, status: Status, words: str
+) -> None:
+    found = checked(tmp_path, data)
+    assert found[check].status is status
+    assert words in found[check].sentence
+    assert found["column town"].check == "column town"
+
+
+def test_where_rows_are_divided_a_single_value_is_no_problem(tmp_path: Path) -> None:
+    found = checked(tmp_path, DATA.assign(age=30, y=1), needs_variety=False)
+    assert [found[check].status for check in ("column age", "label")] == [Status.WARNING] * 2
+
+
+def test_a_first_line_of_numbers_is_told(tmp_path: Path) -> None:
+    numbers = DATA[["age", "y"]].rename(columns={"age": "1.5", "y": "2"})
+    assert "the first line holds numbers, not the names of columns" in checked(tmp_path, numbers)["header"].sentence

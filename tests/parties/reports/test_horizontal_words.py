@@ -1,0 +1,90 @@
+"""Observers of horizontal training: what holds against each, and the caveats that go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.config.horizontal import WorkerRun
+from parties.config.reading import read_run
+from parties.ledger.model_ledger import LedgerPosition
+from parties.reports.horizontal_words import (
+    observers_of,
+    observers_section,
+    position_section,
+    settings_section,
+    unknown_workers,
+)
+from parties.reports.page import FigureGrid, Prose
+from tests.support.clinics import Clinics
+
+
+def seen(folder: Path, **training: Any) -> dict[str, Any]:
+    clinics = Clinics(folder, **training)
+    run = read_run(clinics.write("w0"), WorkerRun)
+    promise = clinics.recipe().guarantee(is_secure=True)
+    found = {one.who: one for one in observers_of(run.training, promise)}
+    assert observers_section(tuple(found.values()), promise).blocks
+    return found
+
+
+def test_noise_in_shares_holds_against_the_coordinator_as_long_as_enough_workers_add_theirs(tmp_path: Path) -> None:
+    found = seen(tmp_path)
+    assert set(found) == {"the coordinator", "other workers", "whoever reads the model", "the network"}
+    assert "as long as 2 of the workers in every sum add their share" in found["the coordinator"].promise
+    assert "it knows its own" in found["other workers"].promise
+    assert "epsilon" in found["whoever reads the model"].promise
+
+
+def test_an_aggregator_is_trusted_with_exact_sums_and_the_page_says_so(tmp_path: Path) -> None:
+    found = seen(tmp_path, noise="aggregator", honest=None)
+    assert found["the coordinator"].promise.startswith("no differential privacy")
+    assert found["the coordinator"].gradients.startswith("exact sums over at least 2 workers")
+    assert found["the coordinator"].histograms == "none are asked for"
+
+
+def test_histograms_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+    federated = {"n_estimators": 4, "split_method": "hist"}
+    found = seen(tmp_path, recipe="federated", noise="aggregator", honest=None, federated=federated)
+    assert found["the coordinator"].histograms.startswith("exact sums")
+
+
+def test_a_coordinator_that_could_make_up_workers_is_warned_of(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    promise = clinics.recipe().guarantee(is_secure=True)
+    run = read_run(clinics.write("w0"), WorkerRun)
+    assert unknown_workers(run, promise) == ""
+    training = run.training.model_copy(update={"known_workers": False})
+    warning = unknown_workers(run.model_copy(update={"training": training}), promise)
+    assert "a coordinator that makes up workers sees the sums of one worker alone" in warning
+
+
+@pytest.mark.parametrize(
+    ("is_charged", "is_over", "words"),
+    [(True, True, "is charged"), (False, True, "was not charged"), (False, False, "would be charged")],
+)
+@pytest.mark.parametrize("left", [None, 1.0, -1.0])
+def test_a_position_says_what_is_left_and_that_a_run_would_be_refused(
+    is_charged: bool, is_over: bool, words: str, left: float | None
+) -> None:
+    position = LedgerPosition(
+        path=Path("/home/x/ledger.sqlite"),
+        n_runs=3,
+        spent=(1.0, 0.0),
+        cost=(2.0, 1e-6),
+        remaining=(left, None),
+        is_charged=is_charged,
+    )
+    section = position_section(position, is_over=is_over)
+    texts = [block.text for block in section.blocks if isinstance(block, Prose)]
+    assert texts[0].startswith("ledger.sqlite has 3 runs")
+    assert words in texts[0]
+    assert any("would be refused" in text for text in texts) is (left == -1.0 and not is_over)
+
+
+def test_settings_are_listed_one_by_one() -> None:
+    (grid,) = settings_section({"epsilon": 2.0, "sgbdt": {"max_depth": 3}}, 7).blocks
+    assert isinstance(grid, FigureGrid)
+    assert grid.rows == (("trees", "7"), ("epsilon", "2.0"), ("sgbdt.max_depth", "3"))

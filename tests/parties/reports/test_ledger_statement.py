@@ -1,0 +1,63 @@
+"""Ledger statement: what the ledger says, against the limits of a run file, which only a passive party has."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from parties.errors import ConfigError, LedgerError
+from parties.reports.ledger_statement import DEFAULT_PATH, Spending, ledger_path, read_statement
+from tests.support.clinics import Clinics
+from tests.support.released_cells import on_account, train
+from tests.support.sites import Sites
+
+
+@pytest.mark.parametrize(
+    ("spent", "limit", "remaining"), [(1.0, None, None), (1.0, math.inf, math.inf), (1.0, 3.0, 2.0), (3.0, 1.0, 0.0)]
+)
+def test_what_remains_is_never_negative(spent: float, limit: float | None, remaining: float | None) -> None:
+    assert Spending(spent, limit).remaining == remaining
+
+
+def test_a_release_is_in_the_statement_of_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    for _ in range(2):
+        on_account(path, train())
+    found = read_statement(None, path)
+    assert (found.n_records, found.peers) == (200, ("bank",))
+    assert {one.column: (one.n_releases, one.n_reuses) for one in found.columns} == dict.fromkeys(
+        ("spend", "visits", "town"), (1, 1)
+    )
+    assert found.record.spent == pytest.approx(
+        sum(one.epsilon.spent + one.category_epsilon.spent for one in found.columns)
+    )
+    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert document["columns"][0]["epsilon"]["remaining"] is None
+    assert document["path"] == str(path)
+
+
+def test_limits_are_those_of_the_run_file(sites: Sites) -> None:
+    sites.shop.run["ledger"] = {"path": "ledger.sqlite", "budget": {"epsilon": 0.75}}
+    on_account(sites.shop.path / "ledger.sqlite", train())
+    found = {one.column: one for one in read_statement(sites.shop.write(), None).columns}
+    assert found["spend"].epsilon.limit is not None
+    assert ledger_path(sites.shop.path / "run.yaml", None) == sites.shop.path / "ledger.sqlite"
+    assert ledger_path(sites.shop.path / "run.yaml", Path("other")) == Path("other")
+    assert ledger_path(None, None) == DEFAULT_PATH
+
+
+def test_another_role_has_no_such_ledger(sites: Sites, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="only a passive party keeps a ledger"):
+        ledger_path(sites.bank.write(), None)
+    (tmp_path / "clinics").mkdir()
+    with pytest.raises(ConfigError, match="for the role worker, and this command reads a passive party's ledger"):
+        ledger_path(Clinics(tmp_path / "clinics").write("w0"), None)
+
+
+def test_a_ledger_that_is_not_there_is_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError):
+        read_statement(None, tmp_path / "none.sqlite")
+    assert list(tmp_path.iterdir()) == []

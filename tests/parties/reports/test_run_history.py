@@ -1,0 +1,70 @@
+"""Run history: what the log says left, without folders, and a line that a crash cut short is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
+from parties.errors import RunFolderError
+from parties.reports.run_history import log_lines, meta_of, run_history
+from parties.runs.run_folder import RunFolder
+from tests.support.sites import Sites
+
+AT = {"time": "2026-01-01T00:00:00", "seconds": 1.0}
+SENT = {**AT, "event": "sent", "peer": "shop", "kind": "hello", "bytes": 9, "sha256": "ab"}
+
+
+@pytest.fixture
+def run(sites: Sites) -> ActiveRun:
+    path = sites.bank.write()
+    run = read_run(path, ActiveRun)
+    RunFolder(run.run_folder).create(path, party="bank", role="active")
+    return run
+
+
+def history(run: ActiveRun, *lines: dict[str, Any], cut: str = "") -> Any:
+    folder = RunFolder(run.run_folder)
+    (folder.path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + cut)
+    folder.finish(n_rows=3, sent_bytes=18)
+    return run_history(run, ("shop",), folder, "a seed")
+
+
+def test_messages_before_and_after_the_end_of_training_are_told_apart(run: ActiveRun) -> None:
+    done = {**AT, "event": "finished", "message": "finished"}
+    used = {**AT, "event": "predicted", "message": "wrote 5", "records": 5}
+    found = history(run, SENT, done, SENT, used, cut='{"event": "sent", "ti')
+    assert (len(found.outgoing), found.n_trained) == (2, 1)
+    assert [(one.n_records, one.n_answered) for one in found.predictions] == [(5, None)]
+    assert [step.event for step in found.steps] == ["finished", "predicted"]
+    assert (found.n_records, found.sent_bytes, found.randomness) == (3, 18, "a seed")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("{folder}/runs/spring is free", "runs/spring is free"),
+        ("read /home/me/data/x.csv", "read x.csv"),
+        ("listens at tcp://127.0.0.1:5555", "listens at tcp://127.0.0.1:5555"),
+    ],
+)
+def test_a_step_names_files_without_their_folders(run: ActiveRun, said: str, shown: str) -> None:
+    message = said.replace("{folder}", str(run.run_folder.parent.parent))
+    (step,) = history(run, {**AT, "event": "x", "message": message}).steps
+    assert step.message in (shown, shown.removeprefix("runs/"))
+    assert str(run.run_folder.parent) not in step.message
+
+
+def test_a_run_that_is_not_finished_or_whose_log_is_damaged_is_refused(run: ActiveRun, tmp_path: Path) -> None:
+    folder = RunFolder(run.run_folder)
+    with pytest.raises(RunFolderError, match="holds no finished run"):
+        meta_of(folder)
+    with pytest.raises(RunFolderError, match="are malformed"):
+        history(run, {"event": "sent"})
+    (folder.path / "log.jsonl").unlink()
+    with pytest.raises(RunFolderError, match=r"log\.jsonl cannot be read"):
+        log_lines(folder)

@@ -1,0 +1,55 @@
+"""Pages of finished runs: each side's lead says what it holds, and long lists are cut with how many are left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from parties.reports.page import FigureGrid, Prose, to_markdown
+from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, run_facts
+from parties.reports.run_page import (
+    MOST_COLUMNS,
+    MOST_MESSAGES,
+    active_page,
+    history_sections,
+    importance_blocks,
+    passive_page,
+)
+
+
+@pytest.fixture(scope="module")
+def facts(finished: Any) -> tuple[ActiveFacts, PassiveFacts]:
+    bank, shop = (run_facts(site.write()) for site in (finished.bank, finished.shop))
+    assert isinstance(bank, ActiveFacts)
+    assert isinstance(shop, PassiveFacts)
+    return bank, shop
+
+
+def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
+    bank, shop = to_markdown(active_page(facts[0])), to_markdown(passive_page(facts[1]))
+    assert "the model of bank" in bank
+    assert "what shop released" in shop
+    assert "The labels are not protected by differential privacy" in bank
+    assert "spend" in shop
+    assert "spend" not in bank
+
+
+def test_long_lists_are_cut_and_say_so(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
+    history = facts[0].history
+    long = replace(history, outgoing=history.outgoing[:1] * (MOST_MESSAGES + 7), n_trained=MOST_MESSAGES + 7)
+    (what_left,) = [section for section in history_sections(long) if section.heading == "What left"]
+    assert [len(block.rows) for block in what_left.blocks if isinstance(block, FigureGrid)][-1] == MOST_MESSAGES
+    last = what_left.blocks[-1]
+    assert isinstance(last, Prose)
+    assert last.text.startswith("7 more stand in report.json")
+
+
+@pytest.mark.parametrize("has_gains", [False, True])
+def test_importance_lists_the_first_columns_and_trees_without_gains_say_so(has_gains: bool) -> None:
+    many = [Importance(owner=None, column=f"c{i}", share=1 / 30, n_splits=1) for i in range(30)]
+    blocks = list(importance_blocks(many, has_gains=has_gains))
+    (grid,) = [block for block in blocks if isinstance(block, FigureGrid)]
+    assert len(grid.rows) == MOST_COLUMNS
+    assert any(isinstance(block, Prose) for block in blocks) is not has_gains

@@ -1,0 +1,100 @@
+"""Number formats: losses are rounded up, infinity is a word, and no limit is told as such."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opboost.privacy.guarantee import compose
+from parties.ledger.costs import Unit
+from parties.reports.ledger_statement import ColumnStatement, Spending, Statement
+from parties.reports.page import FigureGrid, Prose
+from parties.reports.words import (
+    columns_grid,
+    guarantee_blocks,
+    leakage_section,
+    ledger_section,
+    loss,
+    number,
+    percent,
+    size,
+    spent_grid,
+    spent_words,
+)
+from tests.support.released_cells import mechanisms
+
+NOTHING = Spending(0.0, None)
+STATEMENT = Statement(
+    path=Path("ledger.sqlite"),
+    n_lines=3,
+    peers=("bank",),
+    n_records=7,
+    record=Spending(0.25, 1.0),
+    record_cell_bits=NOTHING,
+    columns=(
+        ColumnStatement(
+            column="age",
+            unit=Unit(1.0, "1 year"),
+            epsilon=Spending(0.25, 1.0),
+            category_epsilon=NOTHING,
+            cell_bits=NOTHING,
+            n_releases=1,
+            n_reuses=2,
+            n_tests=3,
+            n_cuts=5,
+            n_answered=4,
+        ),
+    ),
+)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_a_loss_is_never_shown_smaller_than_it_is(epsilon: float) -> None:
+    assert float(loss(epsilon).replace(",", "")) >= epsilon * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(None, "-"), (math.inf, "infinite"), (0.123456, "0.1235"), (1234.5, "1,234"), (12345678.0, "12,345,678")],
+)
+def test_a_number_has_few_digits(value: float | None, shown: str) -> None:
+    assert number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "shown"),
+    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (10**9, "1.0 GB")],
+)
+def test_bytes_have_decimal_units(n_bytes: int, shown: str) -> None:
+    assert size(n_bytes) == shown
+    assert percent(0.1234) == "12.3 %"
+
+
+@pytest.mark.parametrize("is_secure", [False, True])
+def test_a_guarantee_says_what_it_does_not_cover_and_seeded_bits_that_they_are_not_for_release(is_secure: bool) -> None:
+    guarantee = compose(tuple(one.guarantee() for one in mechanisms()), is_secure=is_secure)
+    said = " ".join(block.text for block in guarantee_blocks(guarantee) if isinstance(block, Prose))
+    assert ("NOT FOR RELEASE" in said) is not is_secure
+    assert "Not protected: " in said
+    assert [row[0] for row in columns_grid(guarantee.columns).rows] == ["spend", "visits", "town"]
+
+
+def test_a_ledger_is_told_in_words_and_per_column() -> None:
+    assert "has spent 0.25 over all columns; remaining: 0.75" in spent_words(STATEMENT)
+    assert spent_words(STATEMENT).endswith("remaining: no limit.")
+    (row,) = spent_grid(STATEMENT).rows
+    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "1", "2", "3", "5", "4")
+    (told,) = ledger_section(None).blocks
+    assert isinstance(told, Prose)
+    assert "no ledger yet" in told.text
+
+
+def test_leaks_are_told_of_both_sides() -> None:
+    (grid,) = leakage_section().blocks
+    assert isinstance(grid, FigureGrid)
+    assert all(all(row) for row in grid.rows)
+    assert len({row[0] for row in grid.rows}) == len(grid.rows)

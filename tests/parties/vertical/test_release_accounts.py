@@ -1,0 +1,70 @@
+"""A passive party's account: a table is drawn once, a second attempt sends the same or nothing, each use is logged."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import PassiveRun
+from parties.errors import LedgerError
+from parties.ledger.release_ledger import Ledger
+from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
+from parties.vertical.preparation import prepare_passive
+from parties.vertical.release_accounts import account_of, release_once
+from protocols.messages.vertical import Task
+from tests.support.sites import Sites
+
+
+class Shop:
+    """The shop's run with its folder and log."""
+
+    def __init__(self, sites: Sites) -> None:
+        self.path = sites.shop.write()
+        self.run = read_run(self.path, PassiveRun)
+        self.schema, _ = read_schema(self.run.table_schema)
+        self.folder = RunFolder(self.run.run_folder)
+        self.folder.create(self.path, party="shop", role="passive")
+
+    def release(self) -> list[Any]:
+        prepared = prepare_passive(self.run, self.path)
+        table = prepared.named()
+        with closing(RunLog(self.folder.path)) as log, account_of(self.run, self.schema, Task.TRAIN) as account:
+            release_once(account, prepared.table.ids, self.folder, log)(prepared.mechanisms, table)
+        return [np.array(block[f"{c}.codes"]).tolist() for block in table.blocks for c in range(2)]
+
+    def logged(self) -> list[tuple[int, int]]:
+        lines = [json.loads(line) for line in (self.folder.path / "log.jsonl").read_text().splitlines()]
+        return [(line["n_drawn"], line["n_reused"]) for line in lines if line["event"] == "released"]
+
+
+@pytest.fixture
+def shop(sites: Sites) -> Shop:
+    return Shop(sites)
+
+
+def test_a_table_is_drawn_once_and_sent_again_to_the_bit(shop: Shop) -> None:
+    assert shop.release() == shop.release()
+    assert shop.logged() == [(2, 0), (0, 2)]
+    assert shop.folder.has_released
+
+
+def test_a_run_that_has_released_draws_nothing_anew(shop: Shop, tmp_path: Path) -> None:
+    shop.folder.mark_release()
+    with pytest.raises(LedgerError):
+        shop.release()
+    assert shop.logged() == []
+
+
+def test_an_account_says_for_what_and_for_whom(shop: Shop) -> None:
+    with account_of(shop.run, shop.schema, Task.PREDICT) as account:
+        assert (account.occasion.task, account.occasion.peer, account.occasion.run_id) == ("predict", "bank", "spring")
+        assert isinstance(account.ledger, Ledger)
+        assert account.rng.is_secure
+        assert account.keeps is shop.run.keeps

@@ -1,0 +1,64 @@
+"""A listener's channel to one peer: it speaks for that peer alone, and counts what went over."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from protocols.messages.vertical import Done
+from protocols.transport.channel import Timing
+from protocols.transport.codec import Frame, encode
+from protocols.transport.peers import Peers
+from protocols.transport.zmq_listener_channel import ListenerChannel
+
+
+class Listening:
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+        self.deadlines: list[float] = []
+        self.checked: list[str] = []
+
+    def send(self, peer: str, frames: list[Frame], kind: str) -> None:
+        self.sent.append((peer, kind))
+
+    def receive(self, peer: str, deadline: float) -> list[Frame]:
+        self.deadlines.append(deadline)
+        return [bytes(frame) for frame in encode(Done())]
+
+    def is_ready(self, peer: str) -> bool:
+        return peer == "shop"
+
+    def check(self, peer: str) -> None:
+        self.checked.append(peer)
+
+
+@pytest.fixture
+def peers() -> Peers:
+    return Peers(["shop", "post"], timing=Timing(timeout_s=3, wait_s=10))
+
+
+def test_everything_is_about_the_one_peer_and_counted(peers: Peers) -> None:
+    listening = Listening()
+    channel = ListenerChannel(listening, peers, "shop", wait_s=10)
+    channel.send(Done())
+    channel.check()
+    assert channel.receive() == Done()
+    assert channel.is_ready()
+    assert not ListenerChannel(listening, peers, "post", wait_s=10).is_ready()
+    assert (listening.sent, listening.checked) == ([("shop", "done")], ["shop"])
+    assert channel.traffic.sent_bytes == channel.traffic.received_bytes > 0
+
+
+@pytest.mark.parametrize("waits_anew", [False, True])
+def test_a_peer_that_comes_again_is_waited_for_anew_only_where_that_is_asked(peers: Peers, waits_anew: bool) -> None:
+    listening = Listening()
+    channel = ListenerChannel(listening, peers, "shop", wait_s=10)
+    channel.receive()
+    time.sleep(0.01)
+    channel.begin_again(waits_anew=waits_anew)
+    channel.receive()
+    first, second = listening.deadlines
+    assert (second > first) is waits_anew
