@@ -133,7 +133,7 @@ ONLY_IN = {
     "dask": {"parties/cluster/*.py"},
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
-    "uvicorn": {"parties/jobs/serve_scores.py"},
+    "uvicorn": {"parties/service/connections.py", "parties/jobs/serve_scores.py"},
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
