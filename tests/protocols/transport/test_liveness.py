@@ -234,12 +234,12 @@ def test_a_second_connection_that_goes_on_is_shut(network: Any, within: Within, 
     first.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
     end = time.monotonic() + 10
-    while not second._is_lost and time.monotonic() < end:
+    while not second._attempt.is_over and time.monotonic() < end:
         with suppress(zmq.Again):
-            second._socket.send_multipart(frames, zmq.NOBLOCK)
+            second._attempt.socket.send_multipart(frames, zmq.NOBLOCK)
         listener.channel("b").check()
-        second._follow_events()
-    assert second._is_lost
+        second._attempt.follow()
+    assert second._attempt.is_over
     first.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
 
@@ -265,7 +265,7 @@ def test_a_heartbeat_is_no_message_and_takes_no_place(network: Any, within: With
     listener = network.listen("b", timing=TIMING)
     early = network.connect(listener.address, timing=TIMING)
     for _ in range(50):
-        early._socket.send_multipart(HEARTBEAT)
+        early._attempt.socket.send_multipart(HEARTBEAT)
     time.sleep(0.5)
     assert not listener.channel("b").is_ready()
     network.connect(listener.address, timing=TIMING).send(Done())

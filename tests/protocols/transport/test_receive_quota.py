@@ -168,7 +168,7 @@ def test_of_a_message_with_too_many_frames_no_more_is_kept_than_shows_it(
     network: Any, within: Within, n_frames: int
 ) -> None:
     listener = network.listen("b")
-    network.connect(listener.address)._socket.send_multipart([b"x"] * n_frames)
+    network.connect(listener.address)._attempt.socket.send_multipart([b"x"] * n_frames)
     with pytest.raises(DecodeError, match=f"a message has 1 to {1 + MAX_ARRAYS} frames; found {MAX_ARRAYS + 2}"):
         within(5, listener.channel("b").receive)
 
