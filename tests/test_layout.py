@@ -133,7 +133,7 @@ ONLY_IN = {
     "dask": {"parties/cluster/*.py"},
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
-    "uvicorn": {"parties/service/connections.py", "parties/jobs/serve_scores.py"},
+    "uvicorn": {"parties/jobs/serve_scores.py", "parties/service/connections.py"},
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
@@ -148,8 +148,11 @@ WITH_NAMESAKES = {
     "opboost/horizontal/splits",
     "opboost/trees/losses",
     "parties",
+    "parties/cluster",
+    "parties/config",
     "parties/doctor",
     "parties/horizontal",
+    "parties/jobs",
     "parties/ledger",
     "parties/runs",
     "parties/session",

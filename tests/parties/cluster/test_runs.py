@@ -277,11 +277,13 @@ def test_a_file_is_divided_for_the_time_of_the_run_and_two_doctors_agree(parties
     """The bank's customers lie in three files, the shop's in one, which it divides by itself."""
     parties.shop.run.update(data="data.csv")
     parties.shop.run["dask"]["partition_rows"] = 150
+    for site in (parties.bank, parties.shop):
+        site.run["answers"] = "tests"
     bank, shop = parties.bank.write(), parties.shop.write()
     found = outcomes(40, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     told = {name: {one.check: one for one in findings} for name, findings in found.items()}
     for name, n_parts in (("bank", 3), ("shop", 3)):
-        assert {one.status for one in found[name]} == {Status.OK}, found[name]
+        assert [one for one in found[name] if one.status is not Status.OK] == []
         assert f"400 records in {n_parts} partitions" in told[name]["partitions"].sentence
     assert "2 columns to draw" in told["shop"]["ledger"].sentence
     assert not (parties.shop.path / "runs").exists()

@@ -129,8 +129,10 @@ def has_all_ranks(bank: Any) -> bool:
     ids=["the shop is killed", "the bank is killed", "the shop is frozen"],
 )
 def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, signal_: int, victim: str) -> None:
-    sites.bank.run |= {"model": {"n_estimators": 1_000_000, "max_depth": 6}, "timeout": 2}
-    sites.shop.run["timeout"] = 2
+    # Trees at once: a peer that is lost in the fit of noise correction is noticed in the first round.
+    sites.bank.run |= {"model": {"n_estimators": 1_000_000, "max_depth": 6}, "correct_noise": False}
+    for site in (sites.bank, sites.shop):
+        site.run |= {"timeout": 2, "wait": 4}
     processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
     try:
         wait_for(lambda: has_all_ranks(sites.bank))
@@ -139,16 +141,20 @@ def test_a_party_that_dies_or_freezes_ends_the_other_one_in_time(sites: Any, sig
         struck = time.monotonic()
         (survivor,) = set(processes) - {victim}
         ((code, _, error),) = finish(processes[survivor], seconds=20)
-        # A dead peer's connection ends at once; a frozen one is silent for the timeout of 2 s.
-        assert time.monotonic() - struck < 10
+        # A dead peer's connection ends at once; a frozen one is silent for the timeout of 2 s. Both may come back.
+        assert 4 <= time.monotonic() - struck < 14
     finally:
         for process in processes.values():
             process.kill()
             process.communicate()
     assert code == 3
-    phase = {"bank": "growing trees", "shop": "waiting for the trees"}[survivor]
+    way_back, phase = {
+        "bank": ("did not come back", "growing trees"),
+        "shop": ("could not be reached again", "waiting for the trees"),
+    }[survivor]
     assert error.splitlines()[-1] == (
-        f"error: {victim} closed the connection or was silent for 2 s, while this party was {phase}. "
+        f"error: {victim} closed the connection or was silent for 2 s, and {way_back} within 4 s, while this party was "
+        f"{phase}. "
         "Start the same run again on both sides: it goes on where it stopped"
     )
     assert "Traceback" not in error
