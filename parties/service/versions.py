@@ -135,7 +135,8 @@ class Versions:
         scored = await self._submit(version, query)
         if shadow is not None:
             scores = scored[0][:, 0] if query.explains else scored[0]
-            task = asyncio.create_task(self._compare(shadow, body.records, scores))
+            is_coarse = version.run.reveal.words() or shadow.run.reveal.words()
+            task = asyncio.create_task(self._compare(shadow, body.records, None if is_coarse else scores))
             self._comparing.add(task)
             task.add_done_callback(self._comparing.discard)
         found = iter(version.rows(query, scored, body.reasons) if query.ids else ())
@@ -152,13 +153,18 @@ class Versions:
         version.scorer.submit(query)
         return await asyncio.wait_for(asyncio.wrap_future(query.scored), self._timeout_s)
 
-    async def _compare(self, shadow: Version, records: Sequence[RecordBody], answered: np.ndarray) -> None:
-        """Score with the shadow, too, and count by how much it differs; no failure of it reaches the caller."""
+    async def _compare(self, shadow: Version, records: Sequence[RecordBody], answered: np.ndarray | None) -> None:
+        """Score with the shadow, too, and count by how much it differs; no failure of it reaches the caller.
+
+        What differs tells of the scores, so under a score policy (None) it is not counted.
+        """
         try:
             _, query = shadow.query(records, explains=False)
             scores, _ = await self._submit(shadow, query)
         except (Unavailable, TimeoutError, PartyError, OpBoostError):
             self.metrics.shadow_failed(shadow.name)
+            return
+        if answered is None:
             return
         if len(scores) and scores.shape == answered.shape:
             differences = np.abs(scores - answered).ravel()

@@ -91,6 +91,7 @@ def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trai
         for thread in threads:
             thread.start()
         try:
+            until(lambda: answers)
             run_file.write_text("role: active\n")
             service.process.send_signal(signal.SIGHUP)
             until(lambda: "is not used" in (trained.bank.path / "runs/spring/log.txt").read_text())

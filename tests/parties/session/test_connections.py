@@ -11,7 +11,7 @@ import pytest
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.runs.run_log import RunLog
-from parties.session.connections import open_connections, own_keys, peer_key
+from parties.session.connections import OFTEN, open_connections, own_keys, peer_key
 from protocols.errors import KeyFileError
 from protocols.messages.vertical import Done
 from protocols.transport.channel import expect
@@ -71,3 +71,13 @@ def test_two_parties_meet_and_every_message_is_a_line_of_both_logs(sites: Sites,
     assert events[1][0] == "connecting"
     for found in events:
         assert (found.count("sent"), found.count("received")) == (1, 1)
+
+
+def test_a_peer_that_comes_back_without_end_fills_no_disk(sites: Sites, tmp_path: Path) -> None:
+    log = RunLog(tmp_path)
+    with open_connections(read_run(sites.bank.write(), ActiveRun), insecure=False) as connect:
+        (channel,) = connect(log).values()
+        for _ in range(3000):
+            channel.traffic.on_return("shop came back")
+    log.close()
+    assert (tmp_path / "log.txt").read_text().count("shop came back") == OFTEN + len((128, 256, 512, 1024, 2048))
