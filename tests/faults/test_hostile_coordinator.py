@@ -23,8 +23,9 @@ def run(request: pytest.FixtureRequest) -> subprocess.CompletedProcess[str]:
 
 
 def attack(request: pytest.FixtureRequest, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own; compiled code is kept from one run of the tests to the next."""
-    folder = request.config.cache.mkdir("checked_indices")
+    """In a process of its own; compiled code is kept from one run of the tests to the next, if anything is."""
+    cache, name = getattr(request.config, "cache", None), "checked_indices"
+    folder = cache.mkdir(name) if cache else request.getfixturevalue("tmp_path_factory").getbasetemp() / name
     call = [sys.executable, "-m", "tests.support.checked", "tests.support.hostile_words", *arguments]
     return subprocess.run(
         call,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from parties import cli
+from parties.commands.exit_codes import ExitCode
 from tests.support.sites import Site, Sites
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -57,7 +58,7 @@ def test_a_launched_party_that_is_told_to_stop_says_so_and_tells_the_other_one(t
         for process in (bank, shop):
             process.kill()
             process.communicate()
-    assert [bank.returncode, shop.returncode] == [128 + signal.SIGTERM, 1]
+    assert [bank.returncode, shop.returncode] == [128 + signal.SIGTERM, ExitCode.PEER_ABSENT]
     assert said[0] == "error: this party was told to stop"
     assert "bank ended the run while growing trees: it was told to stop" in said[1]
     assert '"message": "this party was told to stop"' in log.read_text()

@@ -218,7 +218,7 @@ def test_a_slow_reader_loses_nothing_of_what_its_quota_allows(
 def test_bytes_that_are_no_message_are_refused(
     ends: Ends, within: Within, sender: str, reader: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for carrier in ("memory", "zmq_channel", "zmq_listener"):
+    for carrier in ("memory", "zmq_channel", "zmq_listener_channel"):
         monkeypatch.setattr(f"protocols.transport.{carrier}.encode", lambda message: [b"\x80", b"garbage"])
     ends.channel(sender).send(Done())
     with pytest.raises(DecodeError):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import zmq
 
-from protocols.errors import PeerLost, UnexpectedMessage
+from protocols.errors import PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
 from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import liveness, zmq_listener
@@ -206,14 +206,14 @@ def test_a_reader_that_is_alive_and_reads_nothing_is_given_up(network: Any, with
 @pytest.mark.parametrize("who", ["a", "b"])
 def test_heartbeats_without_end_are_a_flood(ends: Any, within: Within, who: str) -> None:
     a, b, listener = ends
-    route = listener._peers.route("b")
+    route, socket = listener._peers.route("b"), listener._socket if who == "a" else b._attempt.socket
 
     def flood() -> None:
         frames = [route, *HEARTBEAT] if who == "a" else [*HEARTBEAT]
         end = time.monotonic() + 10
         while time.monotonic() < end and not is_over.is_set():
             try:
-                (listener._socket if who == "a" else b._attempt.socket).send_multipart(frames, zmq.NOBLOCK)
+                socket.send_multipart(frames, zmq.NOBLOCK)
             except zmq.ZMQError:
                 time.sleep(0.0001)
 
@@ -227,19 +227,30 @@ def test_heartbeats_without_end_are_a_flood(ends: Any, within: Within, who: str)
     sender.join(5)
 
 
-@pytest.mark.parametrize("frames", [HEARTBEAT, encode(Done())], ids=["heartbeats", "messages"])
-def test_a_second_connection_that_goes_on_is_shut(network: Any, within: Within, frames: Any) -> None:
+@pytest.mark.parametrize(
+    ("frames", "learned"),
+    [(HEARTBEAT, PeerRestarted), (encode(Done()), PeerAborted)],
+    ids=["heartbeats", "messages"],
+)
+def test_a_second_connection_that_goes_on_is_shut(
+    network: Any, within: Within, frames: Any, learned: type[Exception]
+) -> None:
+    """Told so, or, when it asks for its conversation over another connection, that there is none."""
     listener = network.listen("b", timing=TIMING)
     first, second = (network.connect(listener.address, timing=TIMING) for _ in range(2))
     first.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
-    end = time.monotonic() + 10
-    while not second._is_lost and time.monotonic() < end:
+    attempt, end = second._attempt, time.monotonic() + 10
+    while not attempt.is_over and time.monotonic() < end:
         with suppress(zmq.Again):
-            second._socket.send_multipart(frames, zmq.NOBLOCK)
+            attempt.socket.send_multipart(frames, zmq.NOBLOCK)
         listener.channel("b").check()
         second._follow_events()
-    assert second._is_lost
+    assert attempt.is_over
+    while not second.is_ready() and time.monotonic() < end:
+        listener.channel("b").check()
+    with pytest.raises(learned):
+        within(1, lambda: expect(second, Done))
     first.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
 
@@ -265,7 +276,7 @@ def test_a_heartbeat_is_no_message_and_takes_no_place(network: Any, within: With
     listener = network.listen("b", timing=TIMING)
     early = network.connect(listener.address, timing=TIMING)
     for _ in range(50):
-        early._socket.send_multipart(HEARTBEAT)
+        early._attempt.socket.send_multipart(HEARTBEAT)
     time.sleep(0.5)
     assert not listener.channel("b").is_ready()
     network.connect(listener.address, timing=TIMING).send(Done())

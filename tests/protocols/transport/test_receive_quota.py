@@ -15,7 +15,8 @@ import pytest
 
 from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Done, RankChunk
-from protocols.transport import zmq_channel, zmq_listener
+from protocols.transport import zmq_attempt, zmq_channel, zmq_listener
+from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
 from protocols.transport.receive_quota import Arrivals, Cut
 from protocols.transport.zmq_listener import FLOODING
@@ -30,8 +31,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zmq_listener, "MAX_AHEAD_BYTES", LIMIT)
-    monkeypatch.setattr(zmq_channel, "MAX_AHEAD_BYTES", LIMIT)
+    for user in (zmq_listener, zmq_channel, zmq_attempt):
+        monkeypatch.setattr(user, "MAX_AHEAD_BYTES", LIMIT)
 
 
 def greet(peer: socket.socket, name: bytes, kind: bytes) -> None:
@@ -130,7 +131,8 @@ def test_messages_that_are_large_together_are_cut_off_and_end_the_run(
 def test_messages_that_are_large_together_are_cut_off_at_the_one_who_connects(
     network: Any, within: Within, narrow: None
 ) -> None:
-    listener = network.listen("b")
+    # Whoever was cut off is waited for as long as this.
+    listener = network.listen("b", timing=Timing(timeout_s=10, wait_s=2))
     channel = network.connect(listener.address)
     channel.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
@@ -168,7 +170,7 @@ def test_of_a_message_with_too_many_frames_no_more_is_kept_than_shows_it(
     network: Any, within: Within, n_frames: int
 ) -> None:
     listener = network.listen("b")
-    network.connect(listener.address)._socket.send_multipart([b"x"] * n_frames)
+    network.connect(listener.address)._attempt.socket.send_multipart([b"x"] * n_frames)
     with pytest.raises(DecodeError, match=f"a message has 1 to {1 + MAX_ARRAYS} frames; found {MAX_ARRAYS + 2}"):
         within(5, listener.channel("b").receive)
 
