@@ -105,6 +105,8 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
     # Two processes and a cluster start meanwhile.
     for site in (parties.bank, parties.shop):
         site.run["wait"] = 90
+    # The bank waits as long for the shop to come back.
+    parties.bank.run["wait"] = 25
     parties.bank.run["model"] = MODEL | {"n_estimators": 200, "learning_rate": 0.05}
     blocks = parties.shop.path / "runs" / "partitions"
     started = []
@@ -128,6 +130,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
         assert set(outcomes(100, {"bank": lose_the_shop, "shop": kill_the_shop}).values()) == {None}
         assert charges(parties.shop) == {"opened": 1, "charge": 2}
 
+        parties.bank.run["wait"] = 90
         bank, shop = start(parties.bank, "party-a"), start(parties.shop, "party-b")
         wait_for(lambda: n_chunks(parties.bank) == 2, bank)
         victim = next(iter(client.run(os.getpid).values()))
