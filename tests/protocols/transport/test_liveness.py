@@ -228,9 +228,7 @@ def test_heartbeats_without_end_are_a_flood(ends: Any, within: Within, who: str)
 
 
 @pytest.mark.parametrize(
-    ("frames", "learned"),
-    [(HEARTBEAT, PeerRestarted), (encode(Done()), PeerAborted)],
-    ids=["heartbeats", "messages"],
+    ("frames", "learned"), [(HEARTBEAT, PeerRestarted), (encode(Done()), PeerAborted)], ids=["heartbeats", "messages"]
 )
 def test_a_second_connection_that_goes_on_is_shut(
     network: Any, within: Within, frames: Any, learned: type[Exception]
