@@ -1,8 +1,7 @@
 """ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
-Used by the thread that made it. Between two of its looks at the connection the active party is not held back, and an
-active party that resets the connection while this end closes can end this process (`zmq_socket.open_socket`): no more
-than its leaving does, since this end has no other peer.
+Used by the thread that made it. Between two of its looks the active party is not held back, and one that resets the
+connection while this end closes can end this process (`zmq_socket.open_socket`): no more than its leaving does.
 """
 
 from __future__ import annotations
@@ -116,12 +115,14 @@ class ConnectedChannel:
         return self._is_joined and not self._attempt.is_over
 
     @property
-    def _is_refused(self) -> bool:
-        return self._attempt.is_refused and not self._was_joined
-
-    @property
     def _is_lost(self) -> bool:
         return self._has_left or self._is_forgotten or self._is_given_up or self._away.is_stall
+
+    @property
+    def _is_beyond_reach(self) -> bool:
+        """Whether the peer is lost, refused this party, stalls or was cut off: nothing is sent to it any more."""
+        is_refused = self._attempt.is_refused and not self._was_joined
+        return is_refused or self._is_lost or self._is_flooding or self._silence.is_stall
 
     def _lost(self) -> ProtocolError:
         if self._is_forgotten:
@@ -134,10 +135,9 @@ class ConnectedChannel:
         """Begin a conversation."""
         self._deadline = time.monotonic() + self._timing.wait_s
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
-        self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
+        self._conversation, self._inbox, self._failure = Conversation(), deque[list[Frame]](), ""
         self._was_joined: bool = False
-        self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = False
-        self._is_busy, self._failure = False, ""
+        self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = self._is_busy = False
         self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._connect()
@@ -152,7 +152,7 @@ class ConnectedChannel:
         """Say that this party leaves, and wait a moment until the peer has what was sent."""
         deadline, is_said = time.monotonic() + CLOSING_S, False
         self._follow_events()
-        while not (self._is_lost or self._is_refused or self._silence.is_stall) and time.monotonic() < deadline:
+        while not self._is_beyond_reach and time.monotonic() < deadline:
             if self._is_open and not is_said and not self._conversation.n_unsent:
                 is_said = self._tell(is_last=True)
             if self._conversation.is_confirmed and (is_said or not self._is_open):
@@ -160,7 +160,7 @@ class ConnectedChannel:
             self._poll()
             self._inbox.clear()
             self._follow_events()
-        self._attempt.close(is_lost=not self._is_open or self._is_lost or self._silence.is_stall)
+        self._attempt.close(is_lost=not self._is_open or self._is_beyond_reach)
 
     def _follow_events(self) -> None:
         attempt = self._attempt
@@ -194,12 +194,12 @@ class ConnectedChannel:
             self._away.end()
         else:
             self._away.listen()
-        if not self._attempt.is_over or self._is_lost or self._is_refused or self._is_flooding:
+        if not self._attempt.is_over or self._is_beyond_reach:
             return
         if self._next_try == math.inf:
             self._next_try = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
-        if time.monotonic() >= self._next_try and not self._silence.is_stall:
+        if time.monotonic() >= self._next_try:
             while self._attempt.socket.poll(0):
                 self._take_next()
             if not self._is_lost:
@@ -283,7 +283,7 @@ class ConnectedChannel:
         if self._is_flooding:
             amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
             raise UnexpectedMessage(f"{self.peer} sent more than {amount}, and was cut off")
-        if self._is_refused:
+        if self._attempt.is_refused and not self._was_joined:
             raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
             raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")

@@ -88,9 +88,11 @@ def test_a_message_without_end_is_cut_off_at_the_listener(
 
 @pytest.mark.parametrize("frames", FRAMES.values(), ids=FRAMES)
 def test_a_message_without_end_is_cut_off_at_the_one_who_connects(
-    network: Any, within: Within, narrow: None, frames: bytes
+    network: Any, within: Within, narrow: None, frames: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is told nothing more, whether the news that its connection has ended came already or not."""
     sent: list[int] = []
+    ends: list[dict[str, bool]] = []
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
 
         def serve() -> None:
@@ -103,6 +105,12 @@ def test_a_message_without_end_is_cut_off_at_the_one_who_connects(
         channel = network.connect(f"tcp://127.0.0.1:{server.getsockname()[1]}", own=None, server=None)
         with pytest.raises(UnexpectedMessage, match=r"^a sent more than 8 MiB ahead of its turn, or "):
             within(20, channel.receive)
+    attempt, close = channel._attempt, channel._attempt.close
+    monkeypatch.setattr(attempt, "follow", lambda: None)
+    monkeypatch.setattr(attempt, "is_over", False)
+    monkeypatch.setattr(attempt, "close", lambda **end: (ends.append(end), close(**end)))
+    within(5, channel.close)
+    assert ends == [{"is_lost": True}]
 
 
 def test_messages_that_are_large_together_are_cut_off_and_end_the_run(
