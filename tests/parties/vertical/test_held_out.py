@@ -114,11 +114,11 @@ def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unkno
 
 
 def test_held_out_answers_count_against_the_daily_limit(sites: Any, outcomes: Outcomes) -> None:
-    with_held_out(sites).shop.run |= {"serve": {"routed_bits_per_day": 1000}, "no_privacy": True}
+    with_held_out(sites).shop.run |= {"serve": {"routed_bits_per_day": 300}, "no_privacy": True}
     sites.shop.run["desensitize"]["epsilon"] = float("inf")
     uplift = load_uplift(train_both(sites, outcomes)["bank"])
     n_tests = len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
-    assert uplift.n_rows == 1000 // n_tests < 80
+    assert uplift.n_rows == 300 // n_tests < 80
     assert "refused_daily_limit" in uplift.reason
 
 
