@@ -25,7 +25,8 @@ NO_REASON = "it cannot go on; the reason is in its own log alone"
 
 # Why a peer ended a run that may go on when everybody is there again.
 _STOPPED, _LEFT = "it was told to stop", "another party left"
-PASSING = (f": {_STOPPED}", f": {_LEFT}")
+CHAIN_BROKEN = "the chain needs every owner"
+PASSING = (f": {_STOPPED}", f": {_LEFT}", f"; {CHAIN_BROKEN}")
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
