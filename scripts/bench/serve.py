@@ -33,6 +33,9 @@ import yaml
 from measuring import free_ports, say
 from predict import make_sites, run_all, start
 
+# Columns of each party.
+N_COLUMNS = 10
+
 # Callers at the same time, each with a connection of its own.
 N_CALLERS = 4
 
@@ -42,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the HTTP service under load.")
     parser.add_argument("--trees", type=int, default=100)
     parser.add_argument("--depth", type=int, default=6)
+    parser.add_argument("--answers", choices=("tests", "cells"), default="tests")
     parser.add_argument("--seconds", type=int, default=30, help="of each case")
     parser.add_argument("--rate", type=int, default=200, help="requests of one record a second")
     parser.add_argument("--batch", type=int, default=500, help="records of a large request")
@@ -51,7 +55,7 @@ def main() -> None:
     if shutil.which("hey") is None:
         raise SystemExit("the load generator `hey` is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        table = make_sites(Path(folder), options.trees, options.depth)
+        table = make_sites(Path(folder), argparse.Namespace(**vars(options) | {"columns": N_COLUMNS}))
         run_all(start(folder, "bank", "party-a"), start(folder, "shop", "party-b"))
         with serving(Path(folder)) as (url, token, processes):
             load = Load(Path(folder) / "body.json", url, token, processes)
