@@ -93,7 +93,6 @@ def _tree_ensemble(ensemble: Ensemble) -> dict[str, Any]:
     inner = np.flatnonzero(~is_leaf)
     numbers = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
     lefts, rights = flat.lefts[inner], flat.lefts[inner] + 1
-    tree_of_leaf = np.searchsorted(flat.roots, np.flatnonzero(is_leaf), side="right") - 1
     modes = np.where(flat.sets[inner] < 0, _AT_MOST, _MEMBER)
     sets = flat.sets[inner[modes == _MEMBER]]
     members = [number for row in sets for number in (*np.flatnonzero(flat.members[row]).astype(float), np.nan)]
@@ -105,7 +104,7 @@ def _tree_ensemble(ensemble: Ensemble) -> dict[str, Any]:
         "nodes_falsenodeids": numbers[rights],
         "nodes_falseleafs": is_leaf[rights],
         "tree_roots": numbers[flat.roots],
-        "leaf_targetids": flat.outputs[tree_of_leaf],
+        "leaf_targetids": flat.node_outputs[is_leaf],
     }
     doubles = {"nodes_splits": flat.thresholds[inner], "leaf_weights": flat.values[is_leaf]}
     doubles |= {"membership_values": np.array(members)} if members else {}

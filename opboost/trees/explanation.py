@@ -19,27 +19,25 @@ the edge's share, and nothing changes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import DataError
+from opboost.trees.flat_trees import FlatTrees
 from opboost.trees.kernels.shapley import add_shapley_values, link_edges
 from opboost.trees.kernels.threads import threads_for
 
 
 def shapley_values(
-    features: Values, trees: tuple[Any, ...], players: NDArray[np.int64], base_scores: Values, *, in_pairs: bool
+    features: Values, trees: FlatTrees, players: NDArray[np.int64], base_scores: Values, *, in_pairs: bool
 ) -> Values:
     """Shapley values of players for the raw scores of rows, or what every two of them contribute together.
 
     Parameters
     ----------
     features : ndarray of float64, shape (n_rows, n_features)
-    trees : tuple of ndarray
-        As `kernels.prediction.predict_scores` reads them, and their covers.
+    trees : FlatTrees
     players : ndarray of int64, shape (n_features,)
         The player that each feature belongs to.
     base_scores : ndarray of float64, shape (n_outputs,)
@@ -68,11 +66,8 @@ def shapley_values(
     return pairs
 
 
-def _add_trees(
-    features: Values, trees: tuple[Any, ...], players: NDArray[np.int64], out: Values, pairs: Values
-) -> None:
-    roots, _, outputs, columns, _, _, lefts, _, _, values, covers = trees
-    is_leaf = lefts == np.arange(len(lefts))
+def _add_trees(features: Values, trees: FlatTrees, players: NDArray[np.int64], out: Values, pairs: Values) -> None:
+    roots, lefts, covers, is_leaf = trees.roots, trees.lefts, trees.covers, trees.is_leaf
     if (covers[roots] <= 0)[~is_leaf[roots]].any():
         raise DataError(
             "contributions need the trees' covers, and this model has none: it was saved without statistics, or its "
@@ -80,11 +75,10 @@ def _add_trees(
         )
     depths, nearest = np.empty((2, len(lefts)), np.int32)
     shares, (above, reached) = np.ones((2, len(lefts))), np.ones((2, len(lefts)))
-    most = link_edges(roots, columns, lefts, covers, players, depths, nearest, shares, above, reached)
+    most = link_edges(roots, trees.columns, lefts, covers, players, depths, nearest, shares, above, reached)
     points, weights = np.polynomial.legendre.leggauss(max((most + 1) // 2, 1))
     factors = _factors((points + 1) / 2, shares[1, :, None], above[:, None])
-    of_node = outputs[np.searchsorted(roots, np.arange(len(lefts)), side="right") - 1]
-    out[..., -1] += np.bincount(of_node, np.where(is_leaf, values * reached, 0.0), out.shape[1])
+    out[..., -1] += np.bincount(trees.node_outputs, np.where(is_leaf, trees.values * reached, 0.0), out.shape[1])
     edges = players, depths, nearest, shares, factors
     with threads_for(features.size * len(roots)):
         add_shapley_values(features, trees[:-1], edges, weights / 2, out, pairs)

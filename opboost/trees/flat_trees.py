@@ -44,6 +44,11 @@ class FlatTrees(NamedTuple):
     def is_leaf(self) -> Mask:
         return self.lefts == np.arange(len(self.lefts))
 
+    @property
+    def node_outputs(self) -> NDArray[np.int64]:
+        """The output that each node's tree adds to."""
+        return self.outputs[np.searchsorted(self.roots, np.arange(len(self.lefts)), side="right") - 1]
+
     def leaves(self, features: Values) -> NDArray[np.int64]:
         """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, numbered within its tree."""
         out = np.empty((len(features), len(self.roots)), np.int64)
@@ -61,10 +66,9 @@ class FlatTrees(NamedTuple):
 
     def _are_members(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
         """Whether categories are in the sets of nodes; what is no category of theirs is not."""
-        n_categories = self.members.shape[1]
-        is_known = (cells >= 0) & (cells < n_categories)
+        is_known = (cells >= 0) & (cells < self.members.shape[1])
         places = np.where(is_known, cells, 0).astype(np.int64)
-        return is_known & (places == cells) & self.members[self.sets[nodes], places] if n_categories else is_known
+        return is_known & (places == cells) & self.members[self.sets[nodes], places]
 
 
 def flatten(trees: Sequence[Any], n_outputs: int) -> FlatTrees:

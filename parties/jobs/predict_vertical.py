@@ -1,10 +1,11 @@
-"""Prediction jobs of the active party and of a passive party, which answers once or serves."""
+"""Prediction job of the active party."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import own_columns, read_table, select
+from parties.tables.party_table import PartyTable, own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,
@@ -84,9 +85,7 @@ def predict_active(
         )
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     with showing_misfits(source, known):
-        table = read_table(source, known, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
-        if ids is not None:
-            table = select(table, ids, source)
+        table = _records(run, source, known, ignore, ids)
         own = {column.name: column.values for column in own_columns(table, schema)}
     target = out or folder.path / "predictions.csv"
     if target.exists():
@@ -94,30 +93,32 @@ def predict_active(
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
-        _note_training_records(log, source, is_likely=data is None and mode == "routed")
+        if data is None and mode == "routed":
+            log.step(
+                "training records",
+                f"these are records of {source.name}, which the model was trained on: passive parties refuse exact "
+                "answers about those that were released, unless they allow them; give others with --data",
+            )
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            finished = FinishedBatches()
-            predictions, status = with_restarts(
+            ask = partial(
+                predict_jointly,
+                model,
+                table.index,
+                own,
                 channels,
-                lambda: predict_jointly(
-                    model,
-                    table.index,
-                    own,
-                    channels,
-                    party=run.party,
-                    run_id=run.run_id,
-                    desensitized=mode == "desensitized",
-                    reveal=run.reveal.words(),
-                    progress=log.progress,
-                    evaluate=evaluate,
-                    finished=finished,
-                ),
-                log,
+                party=run.party,
+                run_id=run.run_id,
+                desensitized=mode == "desensitized",
+                reveal=run.reveal.words(),
+                progress=log.progress,
+                evaluate=evaluate,
+                finished=FinishedBatches(),
             )
+            predictions, status = with_restarts(channels, ask, log)
         if reasons:
             predictions, contributions = predictions[:, 0], predictions[:, 1:]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
@@ -132,13 +133,10 @@ def predict_active(
     return target
 
 
-def _note_training_records(log: RunLog, source: Path, *, is_likely: bool) -> None:
-    if is_likely:
-        log.step(
-            "training records",
-            f"these are records of {source.name}, which the model was trained on: passive parties refuse exact answers "
-            "about those that were released, unless they allow them; give others with --data",
-        )
+def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
+    """The records to score: all of a file, or those that a list names."""
+    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    return table if ids is None else select(table, ids, source)
 
 
 def _predict_partitions(

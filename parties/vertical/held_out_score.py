@@ -11,7 +11,7 @@ from opboost.arrays import Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric
 from opboost.noise_correction import calmed
-from opboost.split_tests import bind, feature_matrix
+from opboost.split_tests import bind, feature_matrix, n_answer_bits
 from opboost.uplift import measure_uplift
 from opboost.vertical import TrainedTrees
 from parties.runs.joint_model import JointModel
@@ -41,12 +41,12 @@ def score_held_out(
 
     Notes
     -----
-    Privacy: asks for the same records whatever the labels; the answers are exact, one bit per test.
+    Privacy: asks for the same records whatever the labels; answers are exact, one bit per test or one cell per column.
     """
     assert job.held_out is not None
     labels, loss, ensemble = job.held_out.labels, job.loss, model.ensemble
-    n_tests = max((len(ensemble.inputs.get(channel.peer, ())) for channel in channels), default=0)
-    asking = Session(model, channels, batch_rows=most_rows(n_tests))
+    n_bits = max((n_answer_bits(ensemble, channel.peer) for channel in channels), default=0)
+    asking = Session(model, channels, batch_rows=most_rows(n_bits))
     joint, status = asking.predict(job.held_out.ids, job.held_out.own, desensitized=False)
     is_scored = status == RecordStatus.ANSWERED
     with heartbeats(channels):

@@ -227,10 +227,15 @@ def train(
                 is_secure=job.rng.is_secure,
             )
             router = Router(job.mechanisms, tests)
-        opaque, shared = job.opaque_names, router_to_dict(router) if router and job.share_thresholds else None
         offer = make_offer(
-            job.mechanisms, columns, guarantee, opaque_names=opaque, share_codes=job.share_codes, cuts=cuts
-        ).model_copy(update={"router": shared})
+            job.mechanisms,
+            columns,
+            guarantee,
+            opaque_names=job.opaque_names,
+            share_codes=job.share_codes,
+            cuts=cuts,
+            router=router if job.share_thresholds else None,
+        )
         check_held(held, offer, channel.peer, n_rows=job.n_rows)
         channel.send(offer)
         n_rows, window = job.n_rows, RankWindow(channel)
@@ -243,13 +248,12 @@ def train(
         if router is None:
             wanted = expect(channel, SplitRanks)
             phase.enter("resolving split ranks")
-            most, is_secure = most_tests(mine, theirs, columns), job.rng.is_secure
             tests = job.resolved.resolve(
                 wanted,
                 columns,
                 job.mechanisms,
-                is_secure=is_secure,
-                most=most,
+                is_secure=job.rng.is_secure,
+                most=most_tests(mine, theirs, columns),
                 agreed=job.agreed.tests,
                 peer=channel.peer,
             )

@@ -204,9 +204,9 @@ def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
     return Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=Terms(reveal=reveal))
 
 
-def most_rows(n_tests: int) -> int:
+def most_rows(n_bits: int) -> int:
     """Records per request whose answers fit into a message."""
-    return min(BATCH_ROWS, MAX_ARRAY_BYTES // max(1, -(-n_tests // 8)))
+    return min(BATCH_ROWS, MAX_ARRAY_BYTES // max(1, -(-n_bits // 8)))
 
 
 @contextmanager

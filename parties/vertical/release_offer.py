@@ -14,8 +14,10 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.ranking import Ranking, RankTable, rankings
+from opboost.routing import Router
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
+from parties.storage.serialization import router_to_dict
 from parties.storage.spool import WINDOW_ROWS
 from parties.tables.blocks import Block, cut
 from parties.vertical.shared_codes import codes_that_occur
@@ -120,8 +122,12 @@ def make_offer(
     opaque_names: bool,
     share_codes: bool = False,
     cuts: Sequence[Sequence[int]] | None = None,
+    router: Router | None = None,
 ) -> Offer:
-    """What is about to be released, column by column, and what that promises; with the cuts of an agreed grid."""
+    """What is about to be released, column by column, and what that promises; with the cuts of an agreed grid.
+
+    `router` is what answers by that grid, if the active party may have it.
+    """
     promises = {promise.column: promise for promise in guarantee.columns}
     codes = codes_that_occur(mechanisms, [(column.source, column.table) for column in columns], are_shared=share_codes)
     offered = tuple(
@@ -140,7 +146,11 @@ def make_offer(
             zip(offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True)
         )
     )
-    return Offer(columns=offered, guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict())
+    return Offer(
+        columns=offered,
+        guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict(),
+        router=None if router is None else router_to_dict(router),
+    )
 
 
 def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:

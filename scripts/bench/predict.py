@@ -55,7 +55,9 @@ def main() -> None:
     parser.add_argument("--large-requests", type=int, default=40, help="requests of 10,000 records")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        table = make_sites(Path(folder), options)
+        table = make_sites(
+            Path(folder), columns=options.columns, trees=options.trees, depth=options.depth, answers=options.answers
+        )
         run_all(start(folder, "bank", "party-a"), start(folder, "shop", "party-b"))
         b = start(folder, "shop", "party-b", "--serve")
         try:
@@ -65,12 +67,12 @@ def main() -> None:
             run_all(b)
 
 
-def make_sites(folder: Path, options: argparse.Namespace) -> pd.DataFrame:
+def make_sites(folder: Path, *, columns: int, trees: int, depth: int, answers: str) -> pd.DataFrame:
     """Both parties' files; returns all columns, with the ids and labels."""
     draw = np.random.default_rng(1)
-    values = draw.uniform(0, 100, (N_ROWS, 2 * options.columns)).round(4)
-    score = values @ draw.normal(0, 1, 2 * options.columns) / 100 + np.sin(values[:, 0] / 9) + (values[:, -1] > 60)
-    names = [f"{party}{i}" for party in PARTIES for i in range(options.columns)]
+    values = draw.uniform(0, 100, (N_ROWS, 2 * columns)).round(4)
+    score = values @ draw.normal(0, 1, 2 * columns) / 100 + np.sin(values[:, 0] / 9) + (values[:, -1] > 60)
+    names = [f"{party}{i}" for party in PARTIES for i in range(columns)]
     table = pd.DataFrame(values, columns=names)
     table.insert(0, "id", [f"customer-{i:08}" for i in range(N_ROWS)])
     table["y"] = (score + draw.normal(0, 0.5, N_ROWS) > np.median(score)).astype(int)
@@ -88,12 +90,12 @@ def make_sites(folder: Path, options: argparse.Namespace) -> pd.DataFrame:
             "align": {"method": "prealigned"},
             "held_out": 0,
             "secret_key": f"keys/{party}.secret",
-            "answers": options.answers,
+            "answers": answers,
         }
         known = {"name": peer, "public_key": f"../{peer}/keys/{peer}.public"}
         if party == "bank":
             schema["label"] = "y"
-            model = {"n_estimators": options.trees, "max_depth": options.depth}
+            model = {"n_estimators": trees, "max_depth": depth}
             run |= {"role": "active", "listen": address, "passive": [known], "model": model}
         else:
             run |= {"role": "passive", "connect": address, "active": known, "desensitize": {"epsilon": 0.5}}

@@ -55,7 +55,9 @@ def main() -> None:
     if shutil.which("hey") is None:
         raise SystemExit("the load generator `hey` is not installed")
     with tempfile.TemporaryDirectory() as folder:
-        table = make_sites(Path(folder), argparse.Namespace(**vars(options) | {"columns": N_COLUMNS}))
+        table = make_sites(
+            Path(folder), columns=N_COLUMNS, trees=options.trees, depth=options.depth, answers=options.answers
+        )
         run_all(start(folder, "bank", "party-a"), start(folder, "shop", "party-b"))
         with serving(Path(folder)) as (url, token, processes):
             load = Load(Path(folder) / "body.json", url, token, processes)
