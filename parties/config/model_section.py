@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from opboost.metrics import default_metric, metric_by_name
+from opboost.outputs import Engine
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
-from opboost.trees.validation import Metric
-from opboost.vertical import Engine, ValidationPlan
+from opboost.trees.validation import Metric, ValidationPlan
 from parties.config.section import Section
 from parties.errors import ConfigError
 
