@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
@@ -52,6 +52,19 @@ class JointModel:
     uplift: Uplift | None = None
     choice: NoiseChoice | None = None
     release: dict[str, str] = field(default_factory=dict)
+
+    def documents(self) -> dict[str, dict[str, object]]:
+        """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
+        found: dict[str, dict[str, object]] = {}
+        if self.history.scores:
+            found["history.json"] = {"best_round": self.history.best_round, "scores": self.history.scores}
+        if self.choice is not None:
+            found["noise.json"] = {"words": self.choice.sentence, "choice": self.choice.value}
+        if self.release:
+            found["release.json"] = dict(self.release)
+        if self.uplift is not None:
+            found["held_out.json"] = asdict(self.uplift)
+        return found
 
 
 def release_digests(columns: Sequence[RankColumn]) -> dict[str, str]:

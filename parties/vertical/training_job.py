@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -23,6 +25,7 @@ from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel, release_digests
 from parties.runs.journal import Journal
+from parties.tables.party_table import PartyTable
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
 from protocols.messages.fields import MAX_TESTS
@@ -223,3 +226,12 @@ class ActiveJob:
             self.constraints.on(names, are_categorical=are_categorical, max_delta_step=0.0)
         except ParameterError as error:
             raise ParameterError(f"{error}. Nothing was released") from None
+
+
+def digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
+    """A digest of what the active party brings: ids, labels, weights, margins and own columns of the whole file."""
+    named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
+    digest = hashlib.sha256(json.dumps(named).encode())
+    for values in (whole.labels, whole.weights, *whole.margins.values(), *(column.values for column in own)):
+        digest.update(np.ascontiguousarray(np.empty(0) if values is None else values))
+    return digest.hexdigest()
