@@ -24,8 +24,10 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     law: str = "clamped"
     theta: int | None = None
     alpha: float = 1.0
-    domain_size: int = 1000
+    domain_size: int | None = None
     category_epsilon: float | None = None
+    whole_range: float | None = None
+    budgets: Mapping[ColumnKey, Mapping[str, Any]] | None = None
     passive_columns: Sequence[ColumnKey] | None = None
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
