@@ -8,7 +8,7 @@ file                content
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``journal/``        A only, while the run is under way (`parties.runs.journal`)
+``journal/``        A only, while the run is under way (`parties.runs.journal`); then ``received/``, with the ranks
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
