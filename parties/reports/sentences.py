@@ -1,8 +1,10 @@
-"""Guarantee of a column in one sentence for customers."""
+"""Guarantee of a column in one sentence for customers, and the verdict on it as natural frequencies."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from opboost.desensitize import ColumnMechanism
 from opboost.privacy.adj_map import AdjMap
@@ -16,6 +18,57 @@ LARGEST_ODDS = 10_000.0
 
 # An everyday difference should cost about so much; it is the largest round one that costs no more.
 EVERYDAY_LOSS = 1.0
+
+# Words of a verdict: how many times as often a guess may be right with the release as without, and in what share of all
+# cases more. A guess that is helped more than the last line allows is protected by nothing.
+GRADES = (("strong", 1.2, 0.05), ("fair", 2.0, 0.25), ("weak", 10.0, 0.5), ("none", math.inf, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How well a column is protected against one attacker.
+
+    Attributes
+    ----------
+    success, blind : float
+        Probability of the attacker's guessing the exact code with the release, and without it.
+    knows_others : bool
+        Whether the attacker knows the record's values in all other columns.
+    """
+
+    success: float
+    blind: float
+    knows_others: bool = False
+
+    @property
+    def grade(self) -> int:
+        """Place in `GRADES`; 0 is the best."""
+        more = self.success - self.blind
+        allowed = (self.success <= times * self.blind + 1e-9 and more <= most + 1e-9 for _, times, most in GRADES)
+        return next((k for k, is_met in enumerate(allowed) if is_met), len(GRADES) - 1)
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """By what verdicts are ordered: the best first."""
+        return self.grade, self.success - self.blind
+
+    @property
+    def word(self) -> str:
+        return GRADES[self.grade][0]
+
+    @property
+    def cases(self) -> tuple[str, str]:
+        """The two probabilities as natural frequencies: "57 of 100", and "5" of as many."""
+        n = next((n for n in (100, 1_000) if self.success * n >= 9.5), 10_000)
+        right, blind = (
+            f"{round(share * n):,}" if share * n >= 0.5 else "fewer than 1" for share in (self.success, self.blind)
+        )
+        return f"{right} of {n:,}", blind
+
+    @classmethod
+    def worst(cls, found: Iterable[Verdict]) -> Verdict:
+        """The worst of several attackers' verdicts."""
+        return max(found, key=lambda one: one.order)
 
 
 def odds(loss: float) -> str:
