@@ -9,11 +9,11 @@ import io
 import json
 import re
 import xml.etree.ElementTree as ET
-from html import escape
 from pathlib import Path
 
 import matplotlib
 import pytest
+from markupsafe import escape
 
 from parties.commands.printing import print_page
 from parties.reports.figures import Axis, Series, lines
