@@ -9,8 +9,8 @@ Both sides draw them after the records are aligned, by commit and reveal, so tha
     │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
 
 Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
-to before it shows its own bytes, so that nobody who comes again brings others: a run that is started again holds the
-same records out.
+to before it shows its own bytes, so that nobody who comes again brings others, nor other ids, among which the same
+bytes would choose other records: a run that is started again holds the same records out.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             phase.enter("greeting")
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
-        return held_out_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share)
+        seed = draw_passive(channel, place.folder, records=bytes.fromhex(job.id_digest or ""))
+        return held_out_rows(seed, job.n_rows, job.held_out_share)
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
@@ -144,13 +145,21 @@ def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
     return _seed(bytes.fromhex(kept[_OWN]), [shares[name] for name in names])
 
 
-def draw_passive(channel: Channel, folder: Path) -> bytes:
+def draw_passive(channel: Channel, folder: Path, *, records: bytes) -> bytes:
     """A passive party's side of the drawing; returns the seed.
+
+    Parameters
+    ----------
+    channel : Channel
+    folder : Path
+    records : bytes
+        Digest of the ids of the common records. The active party keeps it in its journal.
 
     Raises
     ------
     Disagreement
-        If bytes are not those that their owner was committed to, or others than in an earlier attempt of this run.
+        If bytes are not those that their owner was committed to, or they or the records are others than in an earlier
+        attempt of this run.
     """
     kept = _kept(folder)
     own = bytes.fromhex(kept[_OWN])
@@ -158,8 +167,8 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     active, *hashes = _received(channel)
     if _hash(own) not in hashes:
         raise _other_records("this party's own")
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    told = _seed(active, hashes).hex()
+    # Whoever has seen this party's bytes and comes again must not bring others, or choose records by other ids.
+    told = _seed(active, [*hashes, records]).hex()
     if kept.setdefault(_TOLD, told) != told:
         raise _other_records("the")
     _keep(folder, kept)
@@ -182,7 +191,8 @@ def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
 def _other_records(whose: str) -> Disagreement:
     return Disagreement(
         f"{whose} random bytes for the records to hold out are not those that were committed to or used when this run "
-        "began: bring the files back or choose another run_id on all sides. Nothing was released"
+        "began, or other records are common: bring the files back or choose another run_id on all sides. Nothing was "
+        "released"
     )
 
 

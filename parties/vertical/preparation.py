@@ -28,7 +28,6 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
-from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.misfits import showing_misfits
@@ -261,11 +260,6 @@ def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
     """Read a run's data file."""
-    if is_folder(run.data):
-        raise TableError(
-            f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
-            "`engine: dask`; here one file is needed"
-        )
     read = partial(read_table, run.data, schema, ignore=ignore, by_column=True, cache=cache)
     return read(needs_label=run.role == "active", duplicates=run.align.duplicates)
 

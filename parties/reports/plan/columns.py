@@ -31,6 +31,7 @@ def value_in_words(column: ColumnPlan, value: float) -> str:
 def column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
     """Blocks on a column."""
     yield Prose(column.sentence, is_strong=True)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in column.warnings)
     yield _facts_grid(column)
     yield _comparison_grid(column)
     yield _loss_grid(column)

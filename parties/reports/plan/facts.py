@@ -20,7 +20,7 @@ from parties.reports.ledger_statement import Statement, read_statement
 from parties.reports.plan.candidates import Candidate, PlannedColumn, analyse_all
 from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
-from parties.reports.sentences import cell_sentence, column_sentence, everyday_difference
+from parties.reports.sentences import cell_sentence, column_sentence, column_warnings, everyday_difference, run_warnings
 from parties.vertical.held_out import n_held_out
 from parties.vertical.preparation import prepare_passive
 
@@ -60,6 +60,8 @@ class ColumnPlan:
     histogram : Histogram
     keep : float or None
         With which probability an unordered category is published as it is; None for other columns.
+    warnings : tuple of str
+        What is weak about its protection.
     """
 
     promise: ColumnGuarantee
@@ -78,6 +80,7 @@ class ColumnPlan:
     examples: tuple[Example, ...]
     histogram: Histogram
     keep: float | None
+    warnings: tuple[str, ...]
 
     @property
     def chosen(self) -> Candidate:
@@ -110,6 +113,8 @@ class Plan:
         Cells of a column that new records are answered with; None where split tests are answered.
     redraws : bool
         Whether a value that was changed since it was released is drawn anew.
+    warnings : tuple of str
+        What is weak about the run file, beside its columns.
     """
 
     party: str
@@ -128,6 +133,7 @@ class Plan:
     most_tests: int | None
     n_cells: int | None
     redraws: bool
+    warnings: tuple[str, ...]
 
 
 def plan_of(
@@ -166,13 +172,14 @@ def plan_of(
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
+        warnings=tuple(sentence for _, sentence in run_warnings(run)),
     )
 
 
 def _column_plan(
     run: PassiveRun, column: PlannedColumn, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]
 ) -> ColumnPlan:
-    mechanism, tabulated, asked = column.mechanism, column.tabulated, ""
+    mechanism, tabulated, asked, outlook = column.mechanism, column.tabulated, "", candidates[0].outlook
     if run.n_cells is not None and run.allow_routed:
         asked = " " + cell_sentence(mechanism, run.n_cells, run.active.name)
     is_numeric = not isinstance(mechanism.value, RandomisedResponse)
@@ -201,4 +208,5 @@ def _column_plan(
         examples=examples_of(mechanism, table, counts) if is_numeric else (),
         histogram=histogram_of(mechanism, counts, table),
         keep=mechanism.value.keep if isinstance(mechanism.value, RandomisedResponse) else None,
+        warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack)),
     )

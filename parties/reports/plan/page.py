@@ -64,6 +64,7 @@ def _signed_blocks(plan: Plan, columns: Sequence[ColumnPlan]) -> Iterator[PageBl
         else "Recommended: nothing speaks against signing."
     )
     yield Prose(f"The worst column is {rows[0].column}. {_told(plan, columns[0])} {advice}", is_strong=True)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in plan.warnings)
     yield Verdicts(
         f"Verdicts, the worst first: what {plan.peer} could guess. The example person is nobody: its values are the "
         "middles of the public ranges.",

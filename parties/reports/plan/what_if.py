@@ -25,8 +25,10 @@ def yaml_entry(column: ColumnPlan, one: Candidate) -> str:
     """A candidate as an entry of a run file's `desensitize.columns`."""
     if column.keep is not None:
         return f"{{category_epsilon: {one.settings['epsilon']:g}}}"
-    keys = ("mechanism", "domain_size", "epsilon", "theta")
-    return "{" + ", ".join(f"{key}: {one.settings[key]}" for key in keys if one.settings.get(key) is not None) + "}"
+    # The budget of empty cells stays, whatever follows from an `epsilon`.
+    found = {**one.settings, "category_epsilon": column.promise.missing_epsilon or None}
+    keys = ("mechanism", "domain_size", "epsilon", "theta", "category_epsilon")
+    return "{" + ", ".join(f"{key}: {found[key]}" for key in keys if found.get(key) is not None) + "}"
 
 
 def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:

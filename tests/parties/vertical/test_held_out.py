@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, draw_active, draw_passive, held_out_rows, n_held_out
+from parties.vertical.held_out import SHARES_FILE, draw_active, held_out_rows, n_held_out
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -183,6 +184,10 @@ def honest(channel: Channel, folder: Path) -> bytes:
     return draw_active([channel], folder)
 
 
+def draw_passive(channel: Channel, folder: Path) -> bytes:
+    return held_out.draw_passive(channel, folder, records=bytes(32))
+
+
 def test_both_sides_draw_the_same_seed_and_the_same_again(outcomes: Outcomes, tmp_path: Path) -> None:
     first, again = (drawn(outcomes, tmp_path, honest, draw_passive) for _ in range(2))
     assert first["bank"] == first["shop"] == again["bank"] == again["shop"]
@@ -246,6 +251,26 @@ def test_whoever_comes_again_after_it_has_seen_the_others_bytes_cannot_choose_ot
     found = drawn(outcomes, tmp_path / "passive", honest, peeping)
     assert isinstance(found["bank"], ProtocolError)
     assert isinstance(drawn(outcomes, tmp_path / "passive", honest, draw_passive)["bank"], Disagreement)
+
+
+def test_an_active_party_that_knows_the_bytes_cannot_come_again_with_other_ids(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among other common records the same bytes hold others out, which it could choose before it comes."""
+
+    def leaving(channels: Any, folder: Path) -> None:
+        draw_active(channels, folder)
+        raise Disagreement("it knows which ones")
+
+    monkeypatch.setattr(held_out, "draw_active", leaving)
+    train_both(with_held_out(sites), outcomes)
+    monkeypatch.setattr(held_out, "draw_active", draw_active)
+    shutil.rmtree(sites.bank.run_folder / "journal")
+    sites.bank.table = sites.bank.table[:-5]
+    found = train_both(sites, outcomes)
+    assert isinstance(found["shop"], Disagreement), found
+    assert "or other records are common" in str(found["shop"])
+    assert "released" not in {line["event"] for line in log(sites.shop)}
 
 
 def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outcomes, tmp_path: Path) -> None:

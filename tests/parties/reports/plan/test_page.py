@@ -57,6 +57,10 @@ def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_t
         assert f"at most {100 * most:g} of 100" in text
 
 
+def test_what_is_weak_about_the_run_file_stands_above_the_signature(plan: Plan) -> None:
+    assert "Nothing limits it." in signed(replace(plan, warnings=("nothing limits it",)))
+
+
 def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:
     assert "nothing speaks against signing" in signed(with_verdicts(plan, (0.2, 0.1), (0.1, 0.1)))
 

@@ -29,7 +29,9 @@ def columns_of(shop: Any) -> tuple[ColumnPlan, ...]:
 
 
 def test_a_setting_that_is_copied_gives_what_was_shown(shop: Any) -> None:
+    shop.run["desensitize"] = {"whole_range": 8, "theta": 4, "domain_size": 40}
     before = columns_of(shop)
+    missing = [one.promise.missing_epsilon for one in before]
     for at in (3, 17, 30):
         copied = [[one for one in column.candidates if one.budget is not None] for column in before]
         chosen = [found[at % len(found)] for found in copied]
@@ -40,6 +42,7 @@ def test_a_setting_that_is_copied_gives_what_was_shown(shop: Any) -> None:
             assert column.chosen.settings == one.settings
             assert column.chosen.verdict == one.verdict
             assert column.chosen.curve == one.curve
+        assert [one.promise.missing_epsilon for one in columns_of(shop)] == missing
 
 
 def test_the_script_has_an_option_for_every_budget_and_a_curve_for_every_option(shop: Any) -> None:
