@@ -93,6 +93,11 @@ class _Run(PartyRun):
         description="Share of the common records that is never released, to score the model on; the same at all "
         "parties. 0: none; 20,000 records at most.",
     )
+    continue_from: Path | None = Field(
+        None,
+        description="Run folder of a finished run on the same records, the same at all parties: the active party's new "
+        "trees follow that model's, and the same records are held out. The release is that run's, and costs nothing.",
+    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     answers: Literal["cells", "tests"] = Field(
         "tests",
@@ -120,6 +125,8 @@ class _Run(PartyRun):
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
+        if self.engine == "dask" and self.continue_from is not None:
+            raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and isinstance(self.source, DataSource):
@@ -168,6 +175,8 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.label_epsilon is not None and self.continue_from is not None:
+            raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
         is_native = self.engine is None and self.model.engine == "native"
