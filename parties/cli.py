@@ -30,6 +30,7 @@ from parties.commands.exit_codes import retrying
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
 from parties.commands.serve import serve
+from parties.commands.tune import tune
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
+for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune):
     app.command()(other)
 
 
