@@ -15,10 +15,11 @@ from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 from tests.support.kept_runs import run_file, tuned_bank
 from tests.support.outcomes import outcomes, outcomes_of
+from tests.support.remote_places import bucket, postgres
 from tests.support.sites import Sites, sites
 from tests.support.trial import trial
 
-__all__ = ["outcomes", "run_file", "sites", "trial", "tuned_bank"]
+__all__ = ["bucket", "outcomes", "postgres", "run_file", "sites", "trial", "tuned_bank"]
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 
