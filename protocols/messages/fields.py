@@ -29,6 +29,10 @@ MAX_PARTIES = 1 << 10
 MAX_CUTS = 254
 
 
+# Lists and maps within one another, in a document: guarantees and routers have four. What reads them calls itself.
+MAX_DEPTH = 16
+
+
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
 MAX_TESTS = 1 << 20
 
@@ -72,16 +76,21 @@ def ascending(cuts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def document(value: object) -> object:
-    """Accept a map of plain values; the first other one is refused."""
-    waiting = [value] if isinstance(value, dict) else [None, value]
-    for found in waiting:
-        if isinstance(found, dict) and all(isinstance(key, str) for key in found):
-            waiting.extend(found.values())
-        elif isinstance(found, list):
-            waiting.extend(found)
-        elif not isinstance(found, bool | int | float | str | None):
-            raise ValueError(f"expected plain values, found {type(found).__name__}")
-    return value
+    """Accept a map of plain values that are not nested too deeply; the first other one is refused."""
+    level: list[object] = [value] if isinstance(value, dict) else [b""]
+    for _ in range(MAX_DEPTH):
+        deeper: list[object] = []
+        for found in level:
+            if isinstance(found, dict) and all(isinstance(key, str) for key in found):
+                deeper.extend(found.values())
+            elif isinstance(found, list):
+                deeper.extend(found)
+            elif not isinstance(found, bool | int | float | str | None):
+                raise ValueError(f"expected plain values, found {type(found).__name__}")
+        if not deeper:
+            return value
+        level = deeper
+    raise ValueError(f"values are nested more than {MAX_DEPTH} times")
 
 
 # Characters of an `Abort`'s reason.
