@@ -30,8 +30,8 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
-from parties.storage.atomic_files import write_json
-from parties.tables.party_table import PartyTable, own_columns
+from parties.storage.atomic_files import copy, write_json
+from parties.tables.party_table import PartyTable, model_inputs
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource
@@ -102,10 +102,16 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
         return held_out_rows(seed, job.n_rows, job.held_out_share)
 
 
+def choose_as_before(earlier: Path, folder: Path) -> None:
+    """Hold out the records of an earlier run: a party that did otherwise would be refused before any release."""
+    if (earlier / SHARES_FILE).exists() and not (folder / SHARES_FILE).exists():
+        copy(earlier / SHARES_FILE, folder / SHARES_FILE)
+
+
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
     """The active party's held-out records of a table."""
     assert table.labels is not None
-    return HeldOutRecords(table.index, {one.name: one.values for one in own_columns(table, schema)}, table.labels)
+    return HeldOutRecords(table.index, model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
