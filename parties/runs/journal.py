@@ -11,6 +11,9 @@ and what the passive parties released to it:
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
 ====================  ====================================================================================
 
+``journal.json`` and ``tests.json`` are kept twice, each with its digest: what a power cut or a bad sector has damaged
+is read from the other copy.
+
 A passive party needs no journal beside its ledger and store, which give the same release again, and the note in
 ``meta.json`` that this run has released. The messages of both sides, sent and received, are lines of ``log.jsonl``.
 """
@@ -18,9 +21,11 @@ A passive party needs no journal beside its ledger and store, which give the sam
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -31,6 +36,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
+from opboost.trees.model_file import document_digest
 from parties.errors import Disagreement, RunFolderError
 from parties.storage.atomic_files import make_folder, write_json
 
@@ -84,7 +90,7 @@ class Journal:
             "orders": {},
             "confirmed": [],
         }
-        if (self.path / "journal.json").exists():
+        if any(path.exists() for path in self._copies("journal.json")):
             self._facts = self._read("journal.json", _FACTS).model_dump()
         else:
             self._write("journal.json", self._facts)
@@ -200,15 +206,24 @@ class Journal:
 
     def _write(self, name: str, document: Any) -> None:
         make_folder(self.path)
-        write_json(self.path / name, document)
+        for path in self._copies(name):
+            write_json(path, {"digest": document_digest({name: document}), name: document})
 
     def _read(self, name: str, content: TypeAdapter[T]) -> T:
-        try:
-            return content.validate_json((self.path / name).read_bytes(), strict=True)
-        except (OSError, ValueError):
-            raise RunFolderError(
-                f"{self.path / name} cannot be read; choose another run_id. Nothing was sent"
-            ) from None
+        for path in self._copies(name):
+            with suppress(OSError, ValueError, RecursionError):
+                document = json.loads(path.read_bytes())
+                if isinstance(document, dict) and name in document:
+                    if document.pop("digest", None) != document_digest(document):
+                        continue
+                    document = document[name]
+                return content.validate_json(json.dumps(document), strict=True)
+        raise RunFolderError(f"{self.path / name} cannot be read; choose another run_id. Nothing was sent")
+
+    def _copies(self, name: str) -> tuple[Path, ...]:
+        """The files in which a document lies; the ids, which may be many, are found again from the data."""
+        path = self.path / name
+        return (path,) if name == "common.json" else (path, path.with_suffix(".copy"))
 
 
 def _compare(before: Records, now: Records) -> None:
