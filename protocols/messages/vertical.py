@@ -7,10 +7,13 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ──────────── [Hello] ────────────► │
     │ ◄───────── [OrderShare] ────────── │   random bytes of both, from which the order of the ranks is made
     │ ────────── [OrderShare] ─────────► │
-    │ ────────── [BlindedIds] ─ · · · ─► │   A's ids under A's key; each chunk comes back
-    │ ◄──────── [ReblindedIds] ─ · · · ─ │   under both keys (these two for private set intersection alone)
-    │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
-    │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
+    │ ◄─────── [TransferPoints] ──────── │   private set intersection: random oblivious transfers,
+    │ ──────── [TransferAnswer] ───────► │
+    │ ─────────── [HiddenIds] ─ · · · ─► │   by which A hides its ids, a bucket at a time
+    │ ────────── [BlindedIds] ─ · · · ─► │   in place of these three by Diffie-Hellman: A's ids under A's key;
+    │ ◄──────── [ReblindedIds] ─ · · · ─ │   each chunk comes back under both keys
+    │ ◄───────── [BlindedIds] ─ · · · ── │   values of B's ids under a keyed function, in ascending order
+    │ ◄─────────── [MoreIds] ─ · · · ──► │   one per table or chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
     │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
@@ -67,10 +70,13 @@ from protocols.messages.id_alignment import (
     BlindedIds,
     CommonIds,
     HeldOutShares,
+    HiddenIds,
     IdConfirmation,
     MoreIds,
     OrderShare,
     ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask
@@ -240,6 +246,9 @@ MESSAGES: dict[str, type[Message]] = {
         Hello,
         IdConfirmation,
         OrderShare,
+        TransferPoints,
+        TransferAnswer,
+        HiddenIds,
         BlindedIds,
         ReblindedIds,
         MoreIds,
