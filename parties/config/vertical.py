@@ -91,6 +91,11 @@ class _Run(PartyRun):
         description="Share of the common records that is never released, to score the model on; the same at all "
         "parties. 0: none; 20,000 records at most.",
     )
+    most_records: Annotated[int, Field(ge=100)] | None = Field(
+        None,
+        description="Common records to release and train on, at most, drawn at random by both sides; the same at all "
+        "parties. `opboost scout` sets it.",
+    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     answers: Literal["cells", "tests"] = Field(
         "tests",
@@ -108,6 +113,8 @@ class _Run(PartyRun):
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
+        if self.most_records is not None and (self.engine == "dask" or not self.held_out):
+            raise ValueError("most_records goes with `held_out` above 0, and without `engine: dask`")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and self.align.method_for(self.ids) != "prealigned":

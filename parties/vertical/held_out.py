@@ -1,6 +1,7 @@
 """Held-out records: a random share of the common records that is never released, to score the finished model on.
 
-Both sides draw them after the records are aligned, by commit and reveal, so that nobody chooses them alone::
+Where only so many records are to be released, as in scouting, these are drawn at the same time, and all others are left
+alone. Both sides draw them after the records are aligned, by commit and reveal, so that nobody chooses them alone::
 
     A                                    B
     │ ◄─────── hash of its bytes ─────── │
@@ -10,7 +11,7 @@ Both sides draw them after the records are aligned, by commit and reveal, so tha
 
 Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
 to before it shows its own bytes, so that nobody who comes again brings others: a run that is started again holds the
-same records out.
+same records out, and so does a run after its own scouting.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +32,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
-from parties.storage.atomic_files import write_json
+from parties.storage.atomic_files import copy, write_json
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_b import PassiveJob
@@ -43,12 +45,24 @@ from protocols.transport.channel import Channel, expect
 
 SHARES_FILE = "held_out.shares"
 
+# What the name of a run has in addition while it is scouted, and that of its folder.
+SCOUT = "-scout"
+
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
 _OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Rows of the common records: those to score the model on, and those to release and train on; both ascending."""
+
+    held_out: Rows
+    trained: Rows
+
 
 RecordsOf = Callable[[Router], RecordSource]
 """Takes the router of the finished trees; held-out records with the columns that it needs."""
@@ -59,13 +73,22 @@ def n_held_out(share: float, n_rows: int) -> int:
     return min(round(share * n_rows), MOST_HELD_OUT, n_rows - 1)
 
 
-def held_out_rows(seed: bytes, n_rows: int, share: float) -> Rows:
-    """Which of the records, in the order of their ids, are held out; ascending."""
-    words = BitSource(seed, is_secure=False).words(n_rows)
-    return np.sort(np.argsort(words, kind="stable")[: n_held_out(share, n_rows)])
+def n_trained(share: float, n_rows: int, most: int | None) -> int:
+    """How many of the common records are released and trained on."""
+    n_left = n_rows - n_held_out(share, n_rows)
+    return n_left if most is None else min(most, n_left)
 
 
-def choose_active(job: ActiveJob, channels: Sequence[Channel], place: AlignmentPlace, *, are_met: bool) -> Rows | None:
+def divide_rows(seed: bytes, n_rows: int, share: float, most: int | None = None) -> Division:
+    """Divide the records, in the order of their ids; the held-out ones do not depend on how many are released."""
+    order = np.argsort(BitSource(seed, is_secure=False).words(n_rows), kind="stable")
+    start = n_held_out(share, n_rows)
+    return Division(np.sort(order[:start]), np.sort(order[start : start + n_trained(share, n_rows, most)]))
+
+
+def choose_active(
+    job: ActiveJob, channels: Sequence[Channel], place: AlignmentPlace, *, are_met: bool
+) -> Division | None:
     """Agree with all peers on the held-out records, before any is released; None where there are none.
 
     Parameters
@@ -85,10 +108,10 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], place: AlignmentP
             hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
             greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
-        return held_out_rows(draw_active(channels, place.folder), job.n_rows, job.held_out_share)
+        return divide_rows(draw_active(channels, place.folder), job.n_rows, job.held_out_share, job.most_records)
 
 
-def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Rows | None:
+def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Division | None:
     """A passive party's side of `choose_active`."""
     if not n_held_out(job.held_out_share, job.n_rows):
         return None
@@ -97,7 +120,7 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             phase.enter("greeting")
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
-        return held_out_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share)
+        return divide_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share, job.most_records)
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
@@ -195,9 +218,11 @@ def _seed(active: bytes, passive: Sequence[bytes]) -> bytes:
 
 
 def _kept(folder: Path) -> dict[str, str]:
-    """What the run folder has of the drawing; the own random bytes are drawn once."""
-    path = folder / SHARES_FILE
+    """What the run folder has of the drawing, or that of its scouting; the own random bytes are drawn once."""
+    path, scouted = folder / SHARES_FILE, folder.with_name(folder.name + SCOUT) / SHARES_FILE
     try:
+        if not path.exists() and scouted.exists():
+            copy(scouted, path)
         if not path.exists():
             _keep(folder, {_OWN: secrets.token_hex(SHARE_BYTES)})
         found = json.loads(path.read_text())
