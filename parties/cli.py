@@ -29,6 +29,7 @@ from parties.commands.console import (
 from parties.commands.exit_codes import retrying
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
+from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.errors import Stopped
 
@@ -245,7 +246,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
+for other in (scout, keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
     app.command()(other)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from opboost.routing import Router
@@ -12,6 +12,7 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
+from parties.runs.joint_model import JointModel
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -28,12 +29,15 @@ from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
 
+# What the passive parties' columns add on held-out records, of a scouting.
+USES_FILE = "uses.json"
+
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
 
-def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
-    """Run the active party's side of a training run."""
-    run = read_run(path, ActiveRun)
+def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveRun | None = None) -> RunFolder:
+    """Run the active party's side of a training run, with another run than its file's where one is given."""
+    run = run or read_run(path, ActiveRun)
     life = TrainingRun(path, run, terminal)
     folder = life.folder
     if life.is_over():
@@ -62,9 +66,9 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     return life.report()
 
 
-def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
-    """Run a passive party's side of a training run."""
-    run = read_run(path, PassiveRun)
+def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: PassiveRun | None = None) -> RunFolder:
+    """Run a passive party's side of a training run; see `train_active`."""
+    run = run or read_run(path, PassiveRun)
     life = TrainingRun(path, run, terminal)
     folder = life.folder
     if life.is_over():
@@ -147,7 +151,13 @@ def _train(
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-    model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+
+    def save(model: JointModel) -> None:
+        if model.uses:
+            folder.write_json(USES_FILE, {"uses": [asdict(use) for use in model.uses]})
+        folder.save_joint_model(model)
+
+    model = train_jointly(job, channels, save=save, progress=place.progress)
     if model.choice is not None:
         place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
     return job.n_rows

@@ -49,6 +49,8 @@ class ColumnStatement:
         Randomised response.
     cell_bits : Spending
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
+    n_records : int
+        Records that were charged for it.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
     n_tests, n_cuts, n_answered : int
@@ -61,6 +63,7 @@ class ColumnStatement:
     epsilon: Spending
     category_epsilon: Spending
     cell_bits: Spending
+    n_records: int
     n_releases: int
     n_reuses: int
     n_tests: int
@@ -94,6 +97,11 @@ class Statement:
     record: Spending
     record_cell_bits: Spending
     columns: tuple[ColumnStatement, ...]
+
+    @property
+    def n_spared(self) -> int:
+        """Cells of its records that were never charged: of columns that were scouted alone, or left out since."""
+        return sum(self.n_records - one.n_records for one in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
@@ -167,6 +175,7 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
+            n_records=ledger.balances.n_charged(name),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
             n_tests=ledger.n_tests(name),

@@ -10,7 +10,7 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
-from opboost.uplift import Uplift
+from opboost.uplift import ColumnUse, Uplift
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,8 @@ class JointModel:
         How the model fits the rows that it was validated or trained on, and held-out records.
     uplift : Uplift or None
         Scores of held-out records, beside those of the active party's own model.
+    uses : tuple of ColumnUse
+        What the passive parties' columns add on held-out records, of a scouting. Not read back from disk.
     choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known. Not
         read back from disk.
@@ -42,4 +44,5 @@ class JointModel:
     history: History = field(default_factory=History)
     fits: tuple[FitQuality, ...] = ()
     uplift: Uplift | None = None
+    uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
