@@ -64,7 +64,7 @@ class FitQuality:
 
 def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
     """Metrics of predictions against labels; None where labels have a single value."""
-    if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
+    if len(labels) == 0 or not np.all(np.sum((labels - labels.mean(axis=0)) ** 2, axis=0)):
         return None
     found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:

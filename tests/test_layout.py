@@ -62,6 +62,7 @@ STEPS = (
             "noise_correction",
             "noised_table",
             "order_metrics",
+            "outputs",
             "preprocess",
             "ranking",
             "routing",

@@ -10,6 +10,7 @@ A model file is one object::
                 "rights": [...], "values": [...], "gains": [...], "covers": [...],
                 "left_categories": [[0, [2, 5]]]}]}
 
+Where ``"offsets"`` are, they name the features that are added to the scores, one per output.
 A loss has its settings beside its name, such as ``"quantile_alpha": [0.1, 0.9]``. A tree that splits on categories
 lists these nodes, each with the categories that go left; no other tree has that entry. Numbers are written so that they
 read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave them out (``statistics=False``) of
@@ -62,6 +63,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
         "loss": {"name": loss.name, "n_classes": getattr(loss, "n_classes", 0), **loss.settings},
         "base_scores": ensemble.base_scores.tolist(),
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
+        **({"offsets": list(ensemble.offsets)} if ensemble.offsets else {}),
         "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
     }
     Path(path).write_text(json.dumps(document, allow_nan=False, separators=(",", ":")))
@@ -102,6 +104,7 @@ def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
         _floats(base_scores),
         loss_by_name(**loss),
         tuple(Feature(**feature) for feature in features),
+        tuple(document.get("offsets", ())),
     )
 
 

@@ -83,7 +83,7 @@ class LedgerSection(Section):
 
 
 class _Run(PartyRun):
-    data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
+    data: Path = Field(description="Data file, CSV or Parquet, or a folder of Parquet files.")
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
     held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
@@ -95,6 +95,11 @@ class _Run(PartyRun):
         None,
         description="Common records to release and train on, at most, drawn at random by both sides; the same at all "
         "parties. `opboost scout` sets it.",
+    )
+    continue_from: Path | None = Field(
+        None,
+        description="Run folder of a finished run on the same records, the same at all parties: the active party's new "
+        "trees follow that model's, and the same records are held out. The release is that run's, and costs nothing.",
     )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     answers: Literal["cells", "tests"] = Field(
@@ -115,6 +120,8 @@ class _Run(PartyRun):
     def _check_engine(self) -> Self:
         if self.most_records is not None and (self.engine == "dask" or not self.held_out):
             raise ValueError("most_records goes with `held_out` above 0, and without `engine: dask`")
+        if self.engine == "dask" and self.continue_from is not None:
+            raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and self.align.method_for(self.ids) != "prealigned":
@@ -161,6 +168,8 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.label_epsilon is not None and self.continue_from is not None:
+            raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
         is_native = self.engine is None and self.model.engine == "native"

@@ -23,7 +23,7 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import PartyTable, own_columns, read_table, select
+from parties.tables.party_table import PartyTable, model_inputs, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,
@@ -86,7 +86,7 @@ def predict_active(
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     with showing_misfits(source, known):
         table = _records(run, source, known, ignore, ids)
-        own = {column.name: column.values for column in own_columns(table, schema)}
+        own = model_inputs(table, schema)
     target = out or folder.path / "predictions.csv"
     if target.exists():
         raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")

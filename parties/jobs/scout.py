@@ -22,8 +22,9 @@ from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, naming
 from parties.jobs.life_cycle import Terminal
-from parties.jobs.train_vertical import USES_FILE, train_active, train_passive
+from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.held_out_section import load_uplift
+from parties.runs.joint_model import USES_FILE
 from parties.runs.run_folder import RunFolder
 from parties.storage.documents import read_yaml
 from parties.storage.serialization import guarantee_from_dict

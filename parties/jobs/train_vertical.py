@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from opboost.routing import Router
@@ -12,12 +12,12 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
-from parties.runs.joint_model import JointModel
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.vertical.alignment import AlignmentPlace
+from parties.vertical.held_out import choose_as_before
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_server import Answerer
@@ -28,9 +28,6 @@ from parties.vertical.warm_up import compiled_before, warm_drawing, warm_trainin
 from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
-
-# What the passive parties' columns add on held-out records, of a scouting.
-USES_FILE = "uses.json"
 
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
@@ -47,7 +44,8 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveR
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, log.progress)
+        journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
+        choose_as_before(run.continue_from, folder.path)
         # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
             prepared.take_up(journal)
@@ -86,6 +84,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: Passiv
             folder.finish()
 
         folder.note_inputs(prepared.digest)
+        choose_as_before(run.continue_from, folder.path)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         place = AlignmentPlace(folder.path, log, log.progress)
@@ -109,6 +108,13 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: Passiv
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=n_rows)
     return life.report()
+
+
+def _seed(run: ActiveRun) -> int | None:
+    """The seed that is given, or that of the run that is continued; None to draw one."""
+    if run.model.seed is not None or run.continue_from is None:
+        return run.model.seed
+    return int(RunFolder(run.continue_from).read_json("meta.json").get("seed", 0))
 
 
 def _agree(
@@ -151,13 +157,7 @@ def _train(
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-
-    def save(model: JointModel) -> None:
-        if model.uses:
-            folder.write_json(USES_FILE, {"uses": [asdict(use) for use in model.uses]})
-        folder.save_joint_model(model)
-
-    model = train_jointly(job, channels, save=save, progress=place.progress)
+    model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
     if model.choice is not None:
         place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
     return job.n_rows

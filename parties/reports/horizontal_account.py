@@ -196,7 +196,7 @@ def account_section(facts: AccountFacts) -> PageSection:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
     blocks: list[PageBlock] = [
         Prose(str(promise), is_strong=True),
-        FigureGrid("The promise", ("", "value"), tuple(rows)),
+        FigureGrid("The promise", ("what", "value"), tuple(rows)),
     ]
     if facts.queries:
         queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)

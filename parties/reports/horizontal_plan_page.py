@@ -135,4 +135,4 @@ def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[PageBlock]:
             ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
             ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
         ]
-    yield FigureGrid("What the run will take", ("", "per worker"), tuple(rows))
+    yield FigureGrid("What the run will take", ("what", "per worker"), tuple(rows))

@@ -144,7 +144,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
         f"{position.path.name} has {position.n_runs} runs; this one {charged}. Losses of several models on the same "
         "records add up. The account knows the runs that went through it and nothing else."
     )
-    headings = ("", "spent over all runs", "cost of this run", "remaining with it")
+    headings = ("what", "spent over all runs", "cost of this run", "remaining with it")
     rows = tuple(
         (name, number(spent), number(cost), _left(left))
         for name, spent, cost, left in zip(

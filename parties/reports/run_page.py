@@ -279,4 +279,4 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         ("randomness", history.randomness),
         *history.versions.items(),
     )
-    yield PageSection("Versions and seeds", (FigureGrid("The run", ("", "value"), facts),))
+    yield PageSection("Versions and seeds", (FigureGrid("The run", ("what", "value"), facts),))

@@ -10,8 +10,9 @@ alone. Both sides draw them after the records are aligned, by commit and reveal,
     │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
 
 Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
-to before it shows its own bytes, so that nobody who comes again brings others: a run that is started again holds the
-same records out, and so does a run after its own scouting.
+to before it shows its own bytes, so that nobody who comes again brings others, nor other ids, among which the same
+bytes would choose other records: a run that is started again holds the same records out, and so
+does a run after its own scouting.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from opboost.schema import TableSchema
 from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
 from parties.storage.atomic_files import copy, write_json
-from parties.tables.party_table import PartyTable, own_columns
+from parties.tables.party_table import PartyTable, model_inputs
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource
@@ -51,7 +52,7 @@ SCOUT = "-scout"
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
-_OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
+_OWN, _TOLD, _RECORDS, _SEED, _CHOOSING = "own", "told", "records", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
 
@@ -108,7 +109,8 @@ def choose_active(
             hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
             greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
-        return divide_rows(draw_active(channels, place.folder), job.n_rows, job.held_out_share, job.most_records)
+        seed = draw_active(channels, place.folder, records=_digest_of(job))
+        return divide_rows(seed, job.n_rows, job.held_out_share, job.most_records)
 
 
 def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Division | None:
@@ -120,13 +122,21 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             phase.enter("greeting")
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
-        return divide_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share, job.most_records)
+        seed = draw_passive(channel, place.folder, records=_digest_of(job))
+        return divide_rows(seed, job.n_rows, job.held_out_share, job.most_records)
+
+
+def choose_as_before(earlier: Path | None, folder: Path) -> None:
+    """Hold out the records of an earlier run, or of the scouting: a party that did otherwise would be refused."""
+    earlier = earlier or folder.with_name(folder.name + SCOUT)
+    if (earlier / SHARES_FILE).exists() and not (folder / SHARES_FILE).exists():
+        copy(earlier / SHARES_FILE, folder / SHARES_FILE)
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
     """The active party's held-out records of a table."""
     assert table.labels is not None
-    return HeldOutRecords(table.index, {one.name: one.values for one in own_columns(table, schema)}, table.labels)
+    return HeldOutRecords(table.index, model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
@@ -135,23 +145,31 @@ def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
     return AnswerableRecords.of(router, table.index, pd.DataFrame(columns))
 
 
-def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
+def draw_active(channels: Sequence[Channel], folder: Path, *, records: bytes) -> bytes:
     """The active party's side of the drawing; returns the seed.
 
     Peers that are not there were there before, in the same run: their bytes are kept.
 
+    Parameters
+    ----------
+    channels : sequence of Channel
+    folder : Path
+    records : bytes
+        Digest of the ids of the common records.
+
     Raises
     ------
     Disagreement
-        If a peer reveals other bytes than it was committed to, or than in an earlier attempt.
+        If a peer reveals other bytes than it was committed to, or they or the records are others than in an earlier
+        attempt.
     """
     kept = _kept(folder)
     before = {peer: bytes.fromhex(share) for peer, share in kept.items() if peer.startswith("from ")}
     hashes = {peer: _hash(share) for peer, share in before.items()}
     hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
     names = sorted(hashes)
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    committed = {f"hash {name}": hashes[name].hex() for name in names}
+    # Whoever has seen this party's bytes and comes again must not bring others, or choose records by other ids.
+    committed = {_RECORDS: records.hex(), **{f"hash {name}": hashes[name].hex() for name in names}}
     if any(kept.get(name, found) != found for name, found in committed.items()):
         raise _other_records("a passive party's")
     kept |= committed
@@ -167,13 +185,21 @@ def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
     return _seed(bytes.fromhex(kept[_OWN]), [shares[name] for name in names])
 
 
-def draw_passive(channel: Channel, folder: Path) -> bytes:
+def draw_passive(channel: Channel, folder: Path, *, records: bytes) -> bytes:
     """A passive party's side of the drawing; returns the seed.
+
+    Parameters
+    ----------
+    channel : Channel
+    folder : Path
+    records : bytes
+        Digest of the ids of the common records.
 
     Raises
     ------
     Disagreement
-        If bytes are not those that their owner was committed to, or others than in an earlier attempt of this run.
+        If bytes are not those that their owner was committed to, or they or the records are others than in an earlier
+        attempt of this run.
     """
     kept = _kept(folder)
     own = bytes.fromhex(kept[_OWN])
@@ -181,9 +207,8 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     active, *hashes = _received(channel)
     if _hash(own) not in hashes:
         raise _other_records("this party's own")
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    told = _seed(active, hashes).hex()
-    if kept.setdefault(_TOLD, told) != told:
+    told = {_RECORDS: records.hex(), _TOLD: _seed(active, hashes).hex()}
+    if any(kept.setdefault(name, found) != found for name, found in told.items()):
         raise _other_records("the")
     _keep(folder, kept)
     channel.send(HeldOutShares(shares=(own,)))
@@ -193,6 +218,11 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     seed = _seed(active, shares)
     _keep(folder, {**kept, _SEED: seed.hex()})
     return seed
+
+
+def _digest_of(job: ActiveJob | PassiveJob) -> bytes:
+    assert job.id_digest is not None
+    return bytes.fromhex(job.id_digest)
 
 
 def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
@@ -205,7 +235,8 @@ def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
 def _other_records(whose: str) -> Disagreement:
     return Disagreement(
         f"{whose} random bytes for the records to hold out are not those that were committed to or used when this run "
-        "began: bring the files back or choose another run_id on all sides. Nothing was released"
+        "began, or other records are common: bring the files back or choose another run_id on all sides. Nothing was "
+        "released"
     )
 
 
@@ -218,11 +249,9 @@ def _seed(active: bytes, passive: Sequence[bytes]) -> bytes:
 
 
 def _kept(folder: Path) -> dict[str, str]:
-    """What the run folder has of the drawing, or that of its scouting; the own random bytes are drawn once."""
-    path, scouted = folder / SHARES_FILE, folder.with_name(folder.name + SCOUT) / SHARES_FILE
+    """What the run folder has of the drawing; the own random bytes are drawn once."""
+    path = folder / SHARES_FILE
     try:
-        if not path.exists() and scouted.exists():
-            copy(scouted, path)
         if not path.exists():
             _keep(folder, {_OWN: secrets.token_hex(SHARE_BYTES)})
         found = json.loads(path.read_text())

@@ -10,7 +10,7 @@ import pandas as pd
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
-from opboost.trees.losses import Loss, Quantiles
+from opboost.trees.losses import Loss, Quantiles, Several
 from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -42,6 +42,9 @@ def prediction_table(
     if isinstance(loss, Quantiles):
         quantiles = zip(loss.quantile_alpha, predictions.T, strict=True)
         return pd.DataFrame({"id": ids, **{f"quantile_{a:g}": column for a, column in quantiles}, "status": status})
+    if isinstance(loss, Several):
+        labels = {f"prediction_{k}": column for k, column in enumerate(predictions.T)}
+        return pd.DataFrame({"id": ids, **labels, "status": status})
     is_scored = statuses == RecordStatus.ANSWERED
     chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
     classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
@@ -54,8 +57,9 @@ def score(
     """Metrics of predictions, where the table holds labels of both classes; empty elsewhere."""
     if table.labels is None:
         return {}
-    known = known & np.isfinite(table.labels)
-    if not known.any() or len(np.unique(table.labels[known])) < 2:
+    columns = table.labels.reshape(len(known), -1)
+    known = known & np.isfinite(columns).all(axis=1)
+    if not known.any() or not np.ptp(columns[known], axis=0).all():
         return {}
     loss = model.ensemble.loss
     metrics = evaluate(loss, table.labels[known], predictions[known])

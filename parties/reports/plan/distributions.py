@@ -48,7 +48,7 @@ class Histogram:
     Attributes
     ----------
     labels : tuple of str
-        Lower edge of each bar, or the category.
+        Lower edge of each bar, or the category in it; empty where there is none.
     before, after : tuple of float
         Records; `after` is empty for a domain that is too large to tabulate.
     """
@@ -90,6 +90,10 @@ def histogram_of(mechanism: ColumnMechanism, counts: Counts, table: Table | None
     lower, upper = schema.bounds
     starts = np.unique(np.linspace(0, n, min(n, MOST_BARS) + 1)[:-1].astype(np.int64))
     labels = tuple(f"{lower + start * (upper - lower) / (n - 1):.4g}" for start in starts.tolist())
+    if schema.categories:
+        places = np.ceil(np.arange(len(schema.categories)) * (n - 1) / (len(schema.categories) - 1))
+        names = dict(zip(np.searchsorted(starts, places, side="right") - 1, schema.categories, strict=True))
+        labels = tuple(names.get(bar, "") for bar in range(len(starts)))
     heights = [_floats(np.add.reduceat(part, starts)) if len(part) else () for part in (counts, after)]
     return Histogram(labels=labels, before=heights[0], after=heights[1])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opboost.schema import ColumnSchema
-from parties.reports.distributions import MOST_BARS, OBSERVED, examples_of, histogram_of
+from parties.reports.plan.distributions import MOST_BARS, OBSERVED, examples_of, histogram_of
 from tests.support.released_cells import mechanisms
 
 SPEND, _, TOWN = mechanisms()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opboost.trees.column_sampling import ColumnSampler, draw_columns
 from opboost.trees.constraints import NodeLimits
+from opboost.trees.sampling import ColumnSampler, draw_columns
 
 
 def limits(n_nodes: int, n_columns: int) -> NodeLimits:
