@@ -14,7 +14,7 @@ from rich.table import Table
 from opboost.uplift import ColumnUse
 from parties.doctor.check_result import Finding, Status
 from parties.reports.held_out_section import UNKNOWN, load_uplift, uplift_grid
-from parties.reports.ledger_statement import Statement
+from parties.reports.ledger_statement import AccountStatement, Statement
 from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
 from parties.runs.run_folder import RunFolder
@@ -134,8 +134,13 @@ def _use_words(use: ColumnUse) -> tuple[str, str, str]:
     return f"{uplift.uplift:.4f}", f"{uplift.low:.4f} to {uplift.high:.4f}", verdict
 
 
-def print_statement(found: Statement) -> None:
-    """Print a ledger statement."""
+def print_statement(found: Statement | AccountStatement) -> None:
+    """Print a ledger statement, or that of a worker's account."""
+    if isinstance(found, AccountStatement):
+        typer.echo(f"{found.path}: verified. {found.sentence}")
+        rows = tuple((one.run, one.coordinator, f"{one.epsilon:g}", f"{one.delta:g}") for one in found.runs)
+        _print_grid(FigureGrid("Charged runs", ("run", "coordinator", "epsilon", "delta"), rows))
+        return
     typer.echo(f"{found.path}: {spent_words(found)}")
     _print_grid(spent_grid(found))
 

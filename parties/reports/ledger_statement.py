@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opboost.privacy.guarantee import html_table, rounded_up
 from parties.config.reading import read_role, read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, LedgerError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
+from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
 
@@ -105,12 +107,82 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        document: dict[str, Any] = {**plain(self), "path": str(self.path)}
-        for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
-            for name, value in part.items():
-                if isinstance(spending := getattr(found, name), Spending):
-                    value["remaining"] = plain(spending.remaining)
-        return document
+        columns = [_document(one) for one in self.columns]
+        return {**_document(self), "path": str(self.path), "columns": columns}
+
+    def _repr_html_(self) -> str:
+        spent = rounded_up(self.record.spent)
+        sentence = f"The worst of {self.n_records} records has spent {spent} over all columns."
+        rows = [(one.column, rounded_up(one.epsilon.spent), one.n_records, one.n_releases) for one in self.columns]
+        return html_table(sentence, ("column", "spent per unit", "records", "draws"), rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountStatement:
+    """Statement of a worker's account, or of that of an owner in a chain, verified.
+
+    Attributes
+    ----------
+    path : Path
+    runs : tuple of RunCharge
+    epsilon, delta : Spending
+        Sums over the runs.
+    """
+
+    path: Path
+    runs: tuple[RunCharge, ...]
+    epsilon: Spending
+    delta: Spending
+
+    def to_dict(self) -> dict[str, Any]:
+        """Statement as plain values for JSON, as that of a ledger."""
+        return {**_document(self), "path": str(self.path)}
+
+    def _repr_html_(self) -> str:
+        rows = [(one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta)) for one in self.runs]
+        return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta"), rows)
+
+    @property
+    def sentence(self) -> str:
+        """The sums in words."""
+        left = "no limit" if self.epsilon.remaining is None else f"{self.epsilon.remaining:g}"
+        return (
+            f"{len(self.runs)} runs have spent epsilon {rounded_up(self.epsilon.spent)} and delta "
+            f"{rounded_up(self.delta.spent)} of every record together; of epsilon remains: {left}."
+        )
+
+
+def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:
+    document: dict[str, Any] = plain(found)
+    for name, value in document.items():
+        if isinstance(spending := getattr(found, name), Spending):
+            value["remaining"] = plain(spending.remaining)
+    return document
+
+
+def read_account(run_file: Path) -> AccountStatement:
+    """Verify the account that a worker's run file names, or an owner's in a chain, and sum it up.
+
+    Raises
+    ------
+    LedgerError
+        If the account is not there or cannot be trusted.
+    """
+    # Loaded here: a passive party reads its ledger without the recipes of horizontal training.
+    from parties.config.horizontal import CoordinatorRun
+    from parties.config.record_runs import read_record_run
+
+    run = read_record_run(run_file)
+    if isinstance(run, CoordinatorRun):
+        raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
+    budget, path = run.ledger.budget, run.ledger.path
+    if not path.exists():
+        raise LedgerError(f"{path} is not there: no run was charged")
+    with worker_ledger(path, budget) as ledger:
+        charges, (epsilon, delta) = ledger.charges(), ledger.spent()
+    return AccountStatement(
+        path=path, runs=charges, epsilon=Spending(epsilon, budget.epsilon), delta=Spending(delta, budget.delta)
+    )
 
 
 def read_statement(run_file: Path | None, path: Path | None) -> Statement:
@@ -146,8 +218,8 @@ def _passive(run_file: Path) -> PassiveRun:
         raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
     if role != "passive":
         raise ConfigError(
-            f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
-            "worker, or of an owner in a chain, stands in `opboost report`"
+            f"{run_file} is for the role {role}, and a passive party's ledger is meant; `opboost ledger` without "
+            "--path and --migrate shows the account of a worker, or of an owner in a chain"
         )
     return read_run(run_file, PassiveRun)
 

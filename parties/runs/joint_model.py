@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 
 import numpy as np
 
@@ -57,6 +58,10 @@ class JointModel:
     uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
     release: dict[str, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
+        return self.ensemble._repr_html_() + "".join(promises)
 
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
