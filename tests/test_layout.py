@@ -37,6 +37,7 @@ PARTIES = (
     "reports",
     "doctor",
     "onboarding",
+    "tuning",
     "jobs",
     "commands",
     "cli",
@@ -135,6 +136,7 @@ ONLY_IN = {
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
     "uvicorn": {"parties/jobs/serve_scores.py", "parties/service/connections.py"},
+    "optuna": {"parties/tuning/*.py"},
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
@@ -159,6 +161,7 @@ WITH_NAMESAKES = {
     "parties/session",
     "parties/storage",
     "parties/tables",
+    "parties/tuning",
     "protocols",
     "protocols/alignment",
     "protocols/messages",

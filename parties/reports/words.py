@@ -158,7 +158,7 @@ def spent_words(statement: Statement) -> str:
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
         f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
         f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
-        + f" {statement.n_spared} of its records' cells were spared."
+        + f" {statement.n_spared} cells of its records were never charged."
         * (statement.n_spared > 0)
     )
 

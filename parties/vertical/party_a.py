@@ -53,7 +53,7 @@ def train_jointly(
         if job.earlier is not None:
             job.earlier.check(job.loss, received, job.margins)
         phase.enter("growing trees")
-        trained = _grow(job, channels, received, progress)
+        trained = grow_trees(job, channels, received, progress)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -82,7 +82,7 @@ def train_jointly(
         if job.held_out is not None:
             phase.enter("scoring held-out records")
             offered = {peer: [column.name for column in one.columns] for peer, one in receipts.items()}
-            alone = partial(_grow, channels=channels, received=(), progress=no_progress)
+            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress)
             model = score_held_out(job, model, channels, alone, offered)
         save(model)
         phase.enter("telling the others that the model is saved")
@@ -90,9 +90,10 @@ def train_jointly(
         return model
 
 
-def _grow(
+def grow_trees(
     job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
 ) -> TrainedTrees:
+    """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)

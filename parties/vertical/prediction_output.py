@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -11,12 +9,9 @@ from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
 from opboost.trees.losses import Loss, Quantiles, Several
-from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.storage.atomic_files import replacing
-from parties.storage.csv_cells import as_text
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
 from protocols.messages.prediction import RecordStatus
@@ -72,18 +67,3 @@ def score(
     folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
     log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)
     return metrics
-
-
-def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
-    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced.
-
-    In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
-    """
-    if path.exists():
-        raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
-    with replacing(path) as partial:
-        if path.suffix == ".parquet":
-            predictions.to_parquet(partial, index=False)
-        else:
-            ids = predictions.filter(regex=r"^id(\.|$)").map(as_text)
-            predictions.assign(**ids).to_csv(partial, index=False)

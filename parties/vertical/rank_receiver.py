@@ -57,9 +57,9 @@ class Receipt:
 
     Notes
     -----
-    On disk are ``offer``, the message as it came, and per column ``0.ranks``, ``1.ranks``, ...: its ranks as they came,
-    without gaps. A crash can only cut the last file short. A complete column is compared with the digest that the offer
-    names; one that differs is removed, and is asked for again.
+    On disk are ``offer``, a digest and the message as it came, and per column ``0.ranks``, ``1.ranks``, ...: its ranks
+    as they came, without gaps. A crash can only cut the last file short. A complete column is compared with the digest
+    that the offer names; one that differs is removed, and is asked for again.
     """
 
     def __init__(
@@ -232,7 +232,8 @@ class Receipt:
             return
         make_folder(self._folder)
         with replacing(self._folder / "offer") as partial:
-            partial.write_bytes(encode(offer)[0])
+            content = bytes(encode(offer)[0])
+            partial.write_bytes(hashlib.sha256(content).digest() + content)
 
     def _keep_ranks(self, index: int, ranks: RankBytes) -> None:
         """Append to a column's file; done when the operating system has it, which outlives this process."""
@@ -247,8 +248,9 @@ class Receipt:
 
     def _take_up(self, folder: Path) -> None:
         """Read what an earlier attempt kept, up to where it cannot be relied on; the peer sends the rest again."""
+        digest, content = (kept := (folder / "offer").read_bytes())[:32], kept[32:]
         try:
-            offer = decode([(folder / "offer").read_bytes()])
+            offer = decode([content]) if hashlib.sha256(content).digest() == digest else None
         except DecodeError:
             offer = None
         if not isinstance(offer, Offer):
