@@ -113,8 +113,11 @@ class Journal:
         return journal
 
     def note_rows(self, rows: NDArray[np.int64], orders: Mapping[str, NDArray[np.int64]]) -> None:
-        """Keep which of this party's records are trained on, and in which order each peer's ranks travel."""
-        for name, numbers in (("rows", rows), *((f"{peer}.order", order) for peer, order in orders.items())):
+        """Keep, once, which of this party's records are trained on, and in which order each peer's ranks travel."""
+        # Of a saved run that is concluded, records are counted among those that were common before.
+        if (self.path / "rows.npy").exists():
+            return
+        for name, numbers in (*((f"{peer}.order", order) for peer, order in orders.items()), ("rows", rows)):
             with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
                 np.save(file, numbers)
 
