@@ -83,7 +83,7 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
         values = np.empty((len(ids), VALUE_BYTES), np.uint8)
         for number, members in enumerate(rooms.buckets(ids, seed)):
             rows = keeper.extend(*rooms.receive(channel, number), _context(session, number))
-            # However few ids A has announced, B's own come by the thousand: each step costs as much as hundreds of them.
+            # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
             for start in range(0, len(members), 1 << BUCKET_BITS):
                 some = members[start : start + (1 << BUCKET_BITS)]
                 digests = _digests([ids[at] for at in some.tolist()], seed)
