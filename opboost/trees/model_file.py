@@ -11,8 +11,9 @@ A model file is one object::
                 "left_categories": [[0, [2, 5]]]}],
      "digest": "9f86d0..."}
 
-The digest is the SHA-256 of the object without it, as `save_model` writes it; it is checked where there is one, as in
-all files but those of earlier versions.
+Where ``"offsets"`` are, they name the features that are added to the scores, one per output. The digest is the SHA-256
+of the object without it, as `save_model` writes it; it is checked where there is one, as in all files but those of
+earlier versions.
 A loss has its settings beside its name, such as ``"quantile_alpha": [0.1, 0.9]``. A tree that splits on categories
 lists these nodes, each with the categories that go left; no other tree has that entry. Numbers are written so that they
 read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave them out (``statistics=False``) of
@@ -37,7 +38,7 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
 
-_KEYS = {"format", "version", "loss", "base_scores", "features", "trees", "digest"}
+_KEYS = {"format", "version", "loss", "base_scores", "features", "trees", "offsets", "digest"}
 
 _DTYPES: dict[str, type[np.generic]] = {
     "columns": np.int32,
@@ -68,6 +69,7 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
         "loss": {"name": loss.name, "n_classes": getattr(loss, "n_classes", 0), **loss.settings},
         "base_scores": ensemble.base_scores.tolist(),
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
+        **({"offsets": list(ensemble.offsets)} if ensemble.offsets else {}),
         "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
     }
     document["digest"] = document_digest(document)
@@ -119,6 +121,7 @@ def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
         _floats(base_scores),
         loss_by_name(**loss),
         tuple(Feature(**feature) for feature in features),
+        tuple(document.get("offsets", ())),
     )
 
 

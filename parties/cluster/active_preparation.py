@@ -187,6 +187,10 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
     schema, ignore = read_schema(run.table_schema)
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
+    if len(schema.of_training) > 1:
+        raise ConfigError(
+            f"{run.table_schema}: engine: dask takes one `label`, and no `weight` and `base_margin`. Nothing was sent"
+        )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
         OwnPartitions((), schema.columns, schema.label)

@@ -31,8 +31,8 @@ from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.kept_trees import KeptTrees
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
+from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
-from parties.tables.party_table import read_labels
 from parties.vertical.release_offer import rank_type
 
 if TYPE_CHECKING:

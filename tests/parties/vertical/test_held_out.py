@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, draw_active, held_out_rows, n_held_out
+from parties.vertical.held_out import SHARES_FILE, held_out_rows, n_held_out
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -181,7 +180,7 @@ def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passiv
 
 
 def honest(channel: Channel, folder: Path) -> bytes:
-    return draw_active([channel], folder)
+    return held_out.draw_active([channel], folder, records=bytes(32))
 
 
 def draw_passive(channel: Channel, folder: Path) -> bytes:
@@ -253,23 +252,28 @@ def test_whoever_comes_again_after_it_has_seen_the_others_bytes_cannot_choose_ot
     assert isinstance(drawn(outcomes, tmp_path / "passive", honest, draw_passive)["bank"], Disagreement)
 
 
-def test_an_active_party_that_knows_the_bytes_cannot_come_again_with_other_ids(
-    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("liar", ["bank", "shop"])
+def test_who_knows_the_bytes_cannot_come_again_with_other_ids(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
     """Among other common records the same bytes hold others out, which it could choose before it comes."""
+    name = {"bank": "draw_active", "shop": "draw_passive"}[liar]
+    drawing = getattr(held_out, name)
 
-    def leaving(channels: Any, folder: Path) -> None:
-        draw_active(channels, folder)
+    def leaving(*parts: Any, **settings: Any) -> None:
+        drawing(*parts, **settings)
         raise Disagreement("it knows which ones")
 
-    monkeypatch.setattr(held_out, "draw_active", leaving)
+    monkeypatch.setattr(held_out, name, leaving)
     train_both(with_held_out(sites), outcomes)
-    monkeypatch.setattr(held_out, "draw_active", draw_active)
-    shutil.rmtree(sites.bank.run_folder / "journal")
-    sites.bank.table = sites.bank.table[:-5]
-    found = train_both(sites, outcomes)
-    assert isinstance(found["shop"], Disagreement), found
-    assert "or other records are common" in str(found["shop"])
+    monkeypatch.setattr(held_out, name, drawing)
+    site, other = (sites.bank, sites.shop) if liar == "bank" else (sites.shop, sites.bank)
+    shares = json.loads((site.run_folder / SHARES_FILE).read_text())
+    (site.run_folder / SHARES_FILE).write_text(json.dumps({"own": shares["own"]}))
+    site.table = site.table[:-5]
+    found = train_both(sites, outcomes)[other.party]
+    assert isinstance(found, Disagreement), found
+    assert "or other records are common" in str(found)
     assert "released" not in {line["event"] for line in log(sites.shop)}
 
 
