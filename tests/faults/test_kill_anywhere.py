@@ -27,8 +27,8 @@ MANY = 60
 def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
     """What is wrong with how a trial ended; empty if nothing is.
 
-    Who lost its run folder cannot end in the same model: it ends with a sentence, and is not charged for another one. Of
-    a worker that ends by itself the others take leave, so that a full disk may change the model, which all then have.
+    Who lost its run folder cannot end in the same model: it ends with a sentence, and is not charged for another one. A
+    worker that ends by itself is left out, so that a full disk there may change the model, which is then everybody's.
     """
     if outcome.tracebacks:
         return f"a traceback: {outcome.tracebacks.splitlines()[-1]}"
