@@ -8,7 +8,7 @@ file                content
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``journal/``        A and a coordinator, while the run is on: `parties.runs.journal`, `parties.horizontal.round_journal`
+``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
@@ -17,11 +17,9 @@ file                content
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
-``metrics.json``    scores
-``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
+``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
-``answers.json``    a worker: what it trains on, what it answered for, and while the run is on the key of its noise
-``drawing.json``    a worker: for which drawing of the public bits it revealed its random bytes
+``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
 """
@@ -48,7 +46,7 @@ from opboost.fit_quality import FitQuality
 from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
-from opboost.trees.model_file import load_model, save_model
+from opboost.trees.model_file import document_digest, load_model, save_model
 from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
@@ -262,14 +260,16 @@ class RunFolder:
         """Keep a passive party's share of a model."""
         document = {"format": ROUTER_FORMAT, "version": ROUTER_VERSION, **router_to_dict(router)}
         self.write_json("guarantee.json", guarantee.to_dict())
-        self.write_json("model.json", document)
+        self.write_json("model.json", {**document, "digest": document_digest(document)})
 
     def load_router(self) -> Router:
         """Read a passive party's share of a model."""
         self._require_model()
-        document = self.read_json("model.json")
+        path, document = self.path / "model.json", self.read_json("model.json")
         if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
-            raise RunFolderError(f"{self.path / 'model.json'} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
+            raise RunFolderError(f"{path} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
+        if document.pop("digest", None) not in (None, document_digest(document)):
+            raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")
         return router_from_dict(document)
 
     def write_json(self, name: str, document: Any) -> None:
