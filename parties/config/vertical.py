@@ -154,6 +154,8 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.align.prepared is not None:
+            raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
         is_native = self.engine is None and self.model.engine == "native"
