@@ -147,6 +147,7 @@ def fill(
     recipe: Recipe,
     *,
     n_columns: int,
+    choice: NoiseChoice | None = None,
 ) -> Filled:
     """Bin a table, its noised columns filled in as is likely to serve best.
 
@@ -165,6 +166,8 @@ def fill(
     recipe : Recipe
     n_columns : int
         Each is let go of before the next one is asked for.
+    choice : NoiseChoice, optional
+        Of a model that these trees continue, in place of what the comparison finds.
     """
     nothing, max_bin = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0)), recipe.parameters.max_bin
     table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
@@ -174,7 +177,9 @@ def fill(
     rng = np.random.default_rng(recipe.seed)
     trained = np.flatnonzero(is_trained)
     some = np.sort(rng.permutation(trained)[:COMPARED_ROWS])
-    choice = _compare(noised.of_rows(some), labels[some], weights[some], recipe, max_bin=max_bin, rng=rng)
+    # The comparison draws from `rng` whatever comes of it.
+    found = _compare(noised.of_rows(some), labels[some], weights[some], recipe, max_bin=max_bin, rng=rng)
+    choice = choice or found
     if choice is NoiseChoice.ALONE:
         return Filled(choice, noised.table)
     if choice is NoiseChoice.PLAIN:

@@ -37,6 +37,8 @@ PARTIES = (
     "reports",
     "doctor",
     "onboarding",
+    "tuning",
+    "credit",
     "jobs",
     "commands",
     "cli",
@@ -62,6 +64,7 @@ STEPS = (
             "noise_correction",
             "noised_table",
             "order_metrics",
+            "outputs",
             "preprocess",
             "ranking",
             "routing",
@@ -88,9 +91,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.privacy": (*GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*GROUND, "opboost.privacy.domain"),
-    "opboost.mechanism_settings": (*GROUND, "opboost.privacy"),
+    "opboost.mechanism_settings": (*GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
+    "opboost.credit": (*STEPS, "opboost.vertical", "opboost.credit"),
     "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
     "opboost.noised_table": (*GROUND, "opboost.trees", "opboost.denoise"),
@@ -107,6 +111,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **{
         f"parties.{package}": (
             *STEPS,
+            "opboost.credit",
             "opboost.export",
             "opboost.fit_quality",
             "opboost.split_tests",
@@ -135,11 +140,14 @@ ONLY_IN = {
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
     "uvicorn": {"parties/jobs/serve_scores.py", "parties/service/connections.py"},
+    "optuna": {"parties/tuning/*.py"},
+    "fairlearn": {"opboost/credit/fairness.py"},
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
 # Packages of which every module has a test file of its own.
 WITH_NAMESAKES = {
+    "opboost/credit",
     "opboost/export",
     "opboost/horizontal",
     "opboost/horizontal/dpboost",
@@ -151,6 +159,7 @@ WITH_NAMESAKES = {
     "parties",
     "parties/cluster",
     "parties/config",
+    "parties/credit",
     "parties/doctor",
     "parties/horizontal",
     "parties/jobs",
@@ -159,6 +168,7 @@ WITH_NAMESAKES = {
     "parties/session",
     "parties/storage",
     "parties/tables",
+    "parties/tuning",
     "protocols",
     "protocols/alignment",
     "protocols/messages",

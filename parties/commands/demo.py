@@ -15,8 +15,8 @@ import pandas as pd
 import yaml
 
 from opboost import rng
-from opboost.arrays import Values
-from opboost.metrics import evaluate
+from opboost.fit_quality import fit_quality
+from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
@@ -27,6 +27,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
 from parties.jobs.life_cycle import Terminal
 from parties.onboarding.project import free_port
+from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
@@ -45,17 +46,17 @@ MARKER = "README.txt"
 TEST_SHARE = 0.2
 SEED = 7
 
-# Points of the mapped domain, and of a cell of the mechanisms that divide it: a tenth of them.
+# Points of the mapped domain where the budget is one per point, and of a cell of the mechanisms that divide it.
 POINTS, THETA = 100, 10
 
-# Budget per point: any two values of a column lose 99 times as much, 7.92.
-EPSILON = 0.08
+# Per point inside a cell, for the mechanism whose cells are published and whose whole range no budget covers.
+LOCAL_EPSILON = 0.08
 
 # A step that takes longer than this on the sample has gone wrong.
 STEP_LIMIT_S = 300
 
 
-def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -> dict[str, Any]:
+def run_demo(out: Path, *, epsilon: float | None, mechanism: str, terminal: Terminal) -> dict[str, Any]:
     """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
     started = time.monotonic()
     release = release_settings(epsilon, mechanism)
@@ -80,14 +81,16 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     return summary
 
 
-def release_settings(epsilon: float, mechanism: str) -> dict[str, Any]:
-    """Settings of the retailer's release for its run file, checked.
+def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
+    """Settings of the retailer's release for its run file, checked; without an epsilon, the default budget.
 
     Raises
     ------
     ConfigError
     """
-    desensitize = {"mechanism": mechanism, "epsilon": epsilon, "domain_size": POINTS}
+    desensitize: dict[str, Any] = {"mechanism": mechanism, "whole_range": DEFAULT_WHOLE_RANGE}
+    if epsilon is not None or mechanism == "local":
+        desensitize = {"mechanism": mechanism, "epsilon": epsilon or LOCAL_EPSILON, "domain_size": POINTS}
     desensitize |= {} if mechanism == "global" else {"theta": THETA}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
@@ -281,8 +284,12 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         name=BANK,
     )
     central_scores = predict_locally(model, test_own, split["test"][RETAILER].frame)
-    return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
-
-
-def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
-    return evaluate(job.loss, labels, predictions)["auc"]
+    folder, found = _run_folder(folders, BANK), []
+    for basis, scores in (("by the bank alone", alone_scores), ("without privacy", central_scores)):
+        fit = fit_quality(job.loss, test.labels, scores, basis=f"records scored {basis}", metric="auc")
+        assert fit is not None
+        folder.note_fit(fit)
+        found.append(fit.metrics["auc"])
+    # The report, once more, with both beside the joint scores of the same records.
+    finished_report(folders[BANK] / "run.yaml").write()
+    return found[0], found[1]

@@ -11,7 +11,7 @@ from opboost.errors import nearest
 from opboost.privacy.laws import Law
 from parties.commands.printing import print_page
 from parties.errors import ConfigError
-from parties.reports.choices import MECHANISMS, MechanismGrid
+from parties.reports.plan.choices import MECHANISMS, MechanismGrid
 from parties.reports.writing import Report
 from parties.storage.atomic_files import write_text
 
@@ -51,6 +51,8 @@ def deliver(found: Report, form: str, out: Path | None) -> None:
     if form == "html" and out is None:
         found.write()
         print_page(found.page)
+        for sentence in found.warnings:
+            typer.echo(f"warning: {sentence}")
         typer.echo(f"report: {found.home}")
     elif out is None:
         typer.echo(found.text(form), nl=False)

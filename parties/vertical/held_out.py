@@ -9,8 +9,8 @@ Both sides draw them after the records are aligned, by commit and reveal, so tha
     │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
 
 Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
-to before it shows its own bytes, so that nobody who comes again brings others: a run that is started again holds the
-same records out.
+to before it shows its own bytes, so that nobody who comes again brings others, nor other ids, among which the same
+bytes would choose other records: a run that is started again holds the same records out.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
-from parties.storage.atomic_files import write_json
-from parties.tables.party_table import PartyTable, own_columns
+from parties.storage.atomic_files import copy, write_json
+from parties.tables.party_table import PartyTable, model_inputs
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource
@@ -46,7 +46,7 @@ SHARES_FILE = "held_out.shares"
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
-_OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
+_OWN, _TOLD, _RECORDS, _SEED, _CHOOSING = "own", "told", "records", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
 
@@ -85,7 +85,8 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], place: AlignmentP
             hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
             greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
-        return held_out_rows(draw_active(channels, place.folder), job.n_rows, job.held_out_share)
+        seed = draw_active(channels, place.folder, records=_digest_of(job))
+        return held_out_rows(seed, job.n_rows, job.held_out_share)
 
 
 def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Rows | None:
@@ -97,13 +98,20 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             phase.enter("greeting")
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
-        return held_out_rows(draw_passive(channel, place.folder), job.n_rows, job.held_out_share)
+        seed = draw_passive(channel, place.folder, records=_digest_of(job))
+        return held_out_rows(seed, job.n_rows, job.held_out_share)
+
+
+def choose_as_before(earlier: Path, folder: Path) -> None:
+    """Hold out the records of an earlier run: a party that did otherwise would be refused before any release."""
+    if (earlier / SHARES_FILE).exists() and not (folder / SHARES_FILE).exists():
+        copy(earlier / SHARES_FILE, folder / SHARES_FILE)
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
     """The active party's held-out records of a table."""
     assert table.labels is not None
-    return HeldOutRecords(table.index, {one.name: one.values for one in own_columns(table, schema)}, table.labels)
+    return HeldOutRecords(table.index, model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
@@ -112,23 +120,31 @@ def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
     return AnswerableRecords.of(router, table.index, pd.DataFrame(columns))
 
 
-def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
+def draw_active(channels: Sequence[Channel], folder: Path, *, records: bytes) -> bytes:
     """The active party's side of the drawing; returns the seed.
 
     Peers that are not there were there before, in the same run: their bytes are kept.
 
+    Parameters
+    ----------
+    channels : sequence of Channel
+    folder : Path
+    records : bytes
+        Digest of the ids of the common records.
+
     Raises
     ------
     Disagreement
-        If a peer reveals other bytes than it was committed to, or than in an earlier attempt.
+        If a peer reveals other bytes than it was committed to, or they or the records are others than in an earlier
+        attempt.
     """
     kept = _kept(folder)
     before = {peer: bytes.fromhex(share) for peer, share in kept.items() if peer.startswith("from ")}
     hashes = {peer: _hash(share) for peer, share in before.items()}
     hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
     names = sorted(hashes)
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    committed = {f"hash {name}": hashes[name].hex() for name in names}
+    # Whoever has seen this party's bytes and comes again must not bring others, or choose records by other ids.
+    committed = {_RECORDS: records.hex(), **{f"hash {name}": hashes[name].hex() for name in names}}
     if any(kept.get(name, found) != found for name, found in committed.items()):
         raise _other_records("a passive party's")
     kept |= committed
@@ -144,13 +160,21 @@ def draw_active(channels: Sequence[Channel], folder: Path) -> bytes:
     return _seed(bytes.fromhex(kept[_OWN]), [shares[name] for name in names])
 
 
-def draw_passive(channel: Channel, folder: Path) -> bytes:
+def draw_passive(channel: Channel, folder: Path, *, records: bytes) -> bytes:
     """A passive party's side of the drawing; returns the seed.
+
+    Parameters
+    ----------
+    channel : Channel
+    folder : Path
+    records : bytes
+        Digest of the ids of the common records.
 
     Raises
     ------
     Disagreement
-        If bytes are not those that their owner was committed to, or others than in an earlier attempt of this run.
+        If bytes are not those that their owner was committed to, or they or the records are others than in an earlier
+        attempt of this run.
     """
     kept = _kept(folder)
     own = bytes.fromhex(kept[_OWN])
@@ -158,9 +182,8 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     active, *hashes = _received(channel)
     if _hash(own) not in hashes:
         raise _other_records("this party's own")
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    told = _seed(active, hashes).hex()
-    if kept.setdefault(_TOLD, told) != told:
+    told = {_RECORDS: records.hex(), _TOLD: _seed(active, hashes).hex()}
+    if any(kept.setdefault(name, found) != found for name, found in told.items()):
         raise _other_records("the")
     _keep(folder, kept)
     channel.send(HeldOutShares(shares=(own,)))
@@ -170,6 +193,11 @@ def draw_passive(channel: Channel, folder: Path) -> bytes:
     seed = _seed(active, shares)
     _keep(folder, {**kept, _SEED: seed.hex()})
     return seed
+
+
+def _digest_of(job: ActiveJob | PassiveJob) -> bytes:
+    assert job.id_digest is not None
+    return bytes.fromhex(job.id_digest)
 
 
 def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
@@ -182,7 +210,8 @@ def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
 def _other_records(whose: str) -> Disagreement:
     return Disagreement(
         f"{whose} random bytes for the records to hold out are not those that were committed to or used when this run "
-        "began: bring the files back or choose another run_id on all sides. Nothing was released"
+        "began, or other records are common: bring the files back or choose another run_id on all sides. Nothing was "
+        "released"
     )
 
 

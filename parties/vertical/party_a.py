@@ -17,7 +17,7 @@ from opboost.trees.boosting import OnRound, RoundReport
 from opboost.vertical import Column, RankColumn, TrainedTrees, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
-from parties.runs.joint_model import JointModel
+from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
@@ -49,8 +49,10 @@ def train_jointly(
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.released()]
+        if job.earlier is not None:
+            job.earlier.check(job.loss, received, job.margins)
         phase.enter("growing trees")
-        trained = _grow(job, channels, received, progress)
+        trained = grow_trees(job, channels, received, progress)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -74,19 +76,21 @@ def train_jointly(
             history=trained.history,
             fits=() if fit is None else (fit,),
             choice=trained.choice,
+            release=release_digests(received) if job.grow is None else {},
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
+            model = score_held_out(job, model, channels, lambda alone: grow_trees(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
 
 
-def _grow(
+def grow_trees(
     job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
 ) -> TrainedTrees:
+    """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
@@ -116,6 +120,8 @@ def _grow(
             seed=job.seed,
             on_round=on_round,
             leaf_labels=None if job.noised_labels is None else job.labels,
+            margins=job.margins,
+            earlier=None if job.earlier is None else job.earlier.model,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from protocols.messages.fields import MAX_PARTIES, ByteRows, Count, FlatBits, RandomBytes
 from protocols.messages.message import Message
@@ -80,4 +80,4 @@ class HeldOutShares(Message):
     """Random bytes towards the choice of the held-out records, or hashes of them (`parties.vertical.held_out`)."""
 
     kind: ClassVar[str] = "held-out shares"
-    shares: Annotated[tuple[RandomBytes, ...], Field(strict=False, min_length=1, max_length=MAX_PARTIES)]
+    shares: Annotated[tuple[RandomBytes, ...], FailFast(), Field(strict=False, min_length=1, max_length=MAX_PARTIES)]

@@ -46,7 +46,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from protocols.messages.fields import (
     MAX_CODE_BYTES,
@@ -58,6 +58,7 @@ from protocols.messages.fields import (
     CurvePoint,
     CutRanks,
     Digest,
+    Document,
     IndexArray,
     Name,
     PrivacyLoss,
@@ -182,9 +183,9 @@ class Offer(Message):
     """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
 
     kind: ClassVar[str] = "offer"
-    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
-    guarantee: dict[str, JsonValue]
-    router: dict[str, JsonValue] | None = None
+    columns: Annotated[tuple[OfferedColumn, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
+    guarantee: Document
+    router: Document | None = None
 
 
 class RankChunk(Message):
@@ -221,7 +222,7 @@ class Thresholds(Message):
     """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
 
     kind: ClassVar[str] = "thresholds"
-    router: dict[str, JsonValue] | None
+    router: Document | None
 
 
 class Done(Message):

@@ -23,7 +23,8 @@ from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, ValidationPlan, train
+from opboost.trees.validation import ValidationPlan
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from tests.support.ranked_columns import dense_ranks
 
 CALM = BoostingParameters(n_estimators=40, max_depth=3, learning_rate=0.2)

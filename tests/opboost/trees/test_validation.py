@@ -16,8 +16,8 @@ from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
-from opboost.trees.validation import History, Metric
-from opboost.vertical import OwnColumn, TrainedTrees, ValidationPlan, train
+from opboost.trees.validation import History, Metric, ValidationPlan
+from opboost.vertical import OwnColumn, TrainedTrees, train
 
 LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
 BY_LOSS = {

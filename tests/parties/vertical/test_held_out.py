@@ -18,7 +18,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, draw_active, draw_passive, held_out_rows, n_held_out
+from parties.vertical.held_out import SHARES_FILE, held_out_rows, n_held_out
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -180,7 +180,11 @@ def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passiv
 
 
 def honest(channel: Channel, folder: Path) -> bytes:
-    return draw_active([channel], folder)
+    return held_out.draw_active([channel], folder, records=bytes(32))
+
+
+def draw_passive(channel: Channel, folder: Path) -> bytes:
+    return held_out.draw_passive(channel, folder, records=bytes(32))
 
 
 def test_both_sides_draw_the_same_seed_and_the_same_again(outcomes: Outcomes, tmp_path: Path) -> None:
@@ -246,6 +250,31 @@ def test_whoever_comes_again_after_it_has_seen_the_others_bytes_cannot_choose_ot
     found = drawn(outcomes, tmp_path / "passive", honest, peeping)
     assert isinstance(found["bank"], ProtocolError)
     assert isinstance(drawn(outcomes, tmp_path / "passive", honest, draw_passive)["bank"], Disagreement)
+
+
+@pytest.mark.parametrize("liar", ["bank", "shop"])
+def test_who_knows_the_bytes_cannot_come_again_with_other_ids(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, liar: str
+) -> None:
+    """Among other common records the same bytes hold others out, which it could choose before it comes."""
+    name = {"bank": "draw_active", "shop": "draw_passive"}[liar]
+    drawing = getattr(held_out, name)
+
+    def leaving(*parts: Any, **settings: Any) -> None:
+        drawing(*parts, **settings)
+        raise Disagreement("it knows which ones")
+
+    monkeypatch.setattr(held_out, name, leaving)
+    train_both(with_held_out(sites), outcomes)
+    monkeypatch.setattr(held_out, name, drawing)
+    site, other = (sites.bank, sites.shop) if liar == "bank" else (sites.shop, sites.bank)
+    shares = json.loads((site.run_folder / SHARES_FILE).read_text())
+    (site.run_folder / SHARES_FILE).write_text(json.dumps({"own": shares["own"]}))
+    site.table = site.table[:-5]
+    found = train_both(sites, outcomes)[other.party]
+    assert isinstance(found, Disagreement), found
+    assert "or other records are common" in str(found)
+    assert "released" not in {line["event"] for line in log(sites.shop)}
 
 
 def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outcomes, tmp_path: Path) -> None:
