@@ -182,6 +182,8 @@ class ActiveRun(_Run):
     def _check_model(self) -> Self:
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.align.prepared is not None:
+            raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
         if self.label_epsilon is not None and self.continue_from is not None:
             raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:

@@ -254,7 +254,7 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
         schema=schema,
         table=table,
         digest=digest_of([whole.id_digest, table.id_digest, cells]),
-        aligner=Aligner.of(run, schema),
+        aligner=Aligner.of(run, schema, table if keeps else None),
         mechanisms=mechanisms,
     )
 
