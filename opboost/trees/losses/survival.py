@@ -140,8 +140,8 @@ class AcceleratedFailure(LogMean):
             or not ((upper <= MAX_MEAN) | np.isinf(upper)).all()
         ):
             raise DataError(
-                f"{self.name} needs bounds of times greater than 0 and at most {MAX_MEAN:g}, the lower one first, and 0 "
-                "for no upper one; found others"
+                f"{self.name} needs bounds of times greater than 0 and at most {MAX_MEAN:g}, the lower one first, and "
+                "0 for no upper one; found others"
             )
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
