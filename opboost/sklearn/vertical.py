@@ -76,7 +76,7 @@ _PARAMETERS = """
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
 max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
 scale_pos_weight, base_score, early_stopping_rounds, eval_metric, booster, rate_drop, skip_drop, one_drop, \
-sample_type, normalize_type, n_jobs
+sample_type, normalize_type, device, n_jobs
         As in XGBoost, with DART as ``booster="dart"``; `max_leaves` grows the leaf with the largest gain first. A
         metric may be an `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are
         XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
