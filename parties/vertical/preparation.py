@@ -20,7 +20,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, check_own_rows
+from opboost.vertical import OwnColumn, check_device, check_own_rows
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
@@ -220,6 +220,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     assert whole.labels is not None
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
+    check_device(parameters, run.model.engine)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
