@@ -29,7 +29,9 @@ from parties.commands.console import (
 from parties.commands.exit_codes import retrying
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
+from parties.commands.scorecard import scorecard
 from parties.commands.serve import serve
+from parties.commands.tune import tune
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -250,7 +252,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
+for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune, scorecard):
     app.command()(other)
 
 

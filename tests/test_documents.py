@@ -23,6 +23,7 @@ from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.onboarding.key_words import keys_of
+from parties.tuning.search_space import SearchSpace
 from protocols.messages.message import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +157,9 @@ def test_an_example_in_yaml_is_valid(code: str, tmp_path: Path) -> None:
         return
     if "role" in document:
         RUNS[document["role"]].model_validate(document)
+        return
+    if document.keys() <= SearchSpace.model_fields.keys():
+        SearchSpace.model_validate(document)
         return
     fits = {kind: document.keys() & {key for key, _ in keys_of(kind)} for kind in (ActiveRun, PassiveRun)}
     assert set(document) == fits[ActiveRun] | fits[PassiveRun], "an example has a key that no run file knows"

@@ -37,6 +37,8 @@ PARTIES = (
     "reports",
     "doctor",
     "onboarding",
+    "tuning",
+    "credit",
     "jobs",
     "commands",
     "cli",
@@ -92,6 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.mechanism_settings": (*GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
+    "opboost.credit": (*STEPS, "opboost.vertical", "opboost.credit"),
     "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
     "opboost.noised_table": (*GROUND, "opboost.trees", "opboost.denoise"),
@@ -108,6 +111,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     **{
         f"parties.{package}": (
             *STEPS,
+            "opboost.credit",
             "opboost.export",
             "opboost.fit_quality",
             "opboost.split_tests",
@@ -129,17 +133,21 @@ ONLY_IN = {
     "zmq": {"protocols/transport/zmq_*.py"},
     "numba": {"opboost/trees/kernels/*.py", "opboost/privacy/sampling.py", "opboost/denoise/kernels.py"},
     "private_set_intersection": {"protocols/alignment/blinding.py"},
+    "rbcl": {"protocols/alignment/random_transfers.py"},
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/sklearn/shape_functions.py"},
     "dask": {"parties/cluster/*.py"},
     "distributed": {"parties/cluster/*.py"},
     "fastapi": {"parties/service/*.py", "parties/jobs/serve_scores.py"},
     "uvicorn": {"parties/jobs/serve_scores.py", "parties/service/connections.py"},
+    "optuna": {"parties/tuning/*.py"},
+    "fairlearn": {"opboost/credit/fairness.py"},
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
 # Packages of which every module has a test file of its own.
 WITH_NAMESAKES = {
+    "opboost/credit",
     "opboost/export",
     "opboost/horizontal",
     "opboost/horizontal/dpboost",
@@ -151,6 +159,7 @@ WITH_NAMESAKES = {
     "parties",
     "parties/cluster",
     "parties/config",
+    "parties/credit",
     "parties/doctor",
     "parties/horizontal",
     "parties/jobs",
@@ -159,6 +168,7 @@ WITH_NAMESAKES = {
     "parties/session",
     "parties/storage",
     "parties/tables",
+    "parties/tuning",
     "protocols",
     "protocols/alignment",
     "protocols/messages",

@@ -38,7 +38,7 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
 
-_KEYS = {"format", "version", "loss", "base_scores", "features", "trees", "digest"}
+_KEYS = {"format", "version", "loss", "base_scores", "features", "trees", "offsets", "digest"}
 
 _DTYPES: dict[str, type[np.generic]] = {
     "columns": np.int32,

@@ -61,7 +61,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         n_rows = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, seed=journal.seed)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
-            journal.remove()
+            journal.close()
     return life.report()
 
 

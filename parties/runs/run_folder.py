@@ -8,7 +8,7 @@ file                content
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``journal/``        A and a coordinator, while the run is on: `parties.runs.journal`, `parties.horizontal.round_journal`
+``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared

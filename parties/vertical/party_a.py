@@ -52,7 +52,7 @@ def train_jointly(
         if job.earlier is not None:
             job.earlier.check(job.loss, received, job.margins)
         phase.enter("growing trees")
-        trained = _grow(job, channels, received, progress)
+        trained = grow_trees(job, channels, received, progress)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -80,16 +80,17 @@ def train_jointly(
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
+            model = score_held_out(job, model, channels, lambda alone: grow_trees(alone, channels, (), no_progress))
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
 
 
-def _grow(
+def grow_trees(
     job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
 ) -> TrainedTrees:
+    """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)

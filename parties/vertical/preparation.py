@@ -135,6 +135,7 @@ class PreparedActive:
         rows = choose_active(self.job(aligned, journal), channels, place, are_met=self.aligner.is_needed)
         aligned = aligned if rows is None else aligned.without(rows)
         job = self.job(aligned, journal)
+        journal.note_rows(self.table.ids.get_indexer(aligned.table.ids[:]), aligned.orders)
         if self.label_noise is None:
             return job
         noised = self.label_noise.draw(job.labels, aligned.table.ids, run_id=job.run_id, peers=hellos, to=place.folder)
