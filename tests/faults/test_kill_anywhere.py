@@ -28,7 +28,8 @@ def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
     """What is wrong with how a trial ended; empty if nothing is.
 
     Who lost its run folder cannot end in the same model: it ends with a sentence, and is not charged for another one. A
-    worker that ends by itself is left out, so that a full disk there may change the model, which is then everybody's.
+    worker that ends by itself is left out, so that a full disk there may change the model, which is then everybody's,
+    and spare it the charge; a second drawing of the public bits, before which nothing was asked, gives another model.
     """
     if outcome.tracebacks:
         return f"a traceback: {outcome.tracebacks.splitlines()[-1]}"
@@ -39,10 +40,12 @@ def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
         return f"{outcome.charges} charges; {outcome.errors or 'no sentence'}" if is_over else ""
     if any(outcome.codes):
         return f"exit codes {outcome.codes}: {outcome.errors}"
-    if outcome.charges != CHARGES[scene]:
+    is_left_out = (scene, kind) == ("workers", "full")
+    if not CHARGES[scene] - is_left_out <= outcome.charges <= CHARGES[scene]:
         return f"{outcome.charges} charges where {CHARGES[scene]} are due"
-    is_one = len(set(outcome.model.split())) == 1 and (scene, kind) == ("workers", "full")
-    return "" if outcome.model == model or kind == "folder" or is_one else "another model"
+    may_differ = scene == "workers" and len(set(outcome.model.split())) == 1
+    is_right = outcome.model == model or kind == "folder" or (may_differ and (is_left_out or outcome.n_drawings > 1))
+    return "" if is_right else "another model"
 
 
 def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(

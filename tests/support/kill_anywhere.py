@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import errno
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -72,7 +73,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a trial ended: exit codes, errors, the models' digest, charges, tracebacks, seconds, and number of blows."""
+    """How a trial ended: exit codes, errors, the models' digests, charges, tracebacks, seconds, and number of blows.
+
+    Also the most drawings of public bits that a worker took part in.
+    """
 
     codes: tuple[int | None, ...]
     errors: str
@@ -81,6 +85,7 @@ class Outcome:
     tracebacks: str
     seconds: float
     n_blows: int
+    n_drawings: int = 0
 
 
 class _Striker:
@@ -230,6 +235,9 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
         tracebacks="".join(path.read_text() for path in root.glob("*/traceback.txt")),
         seconds=time.monotonic() - began,
         n_blows=n_blows,
+        n_drawings=max(
+            (json.loads(path.read_text())["count"] for path in root.glob("*/runs/*/drawing.json")), default=0
+        ),
     )
 
 
@@ -267,6 +275,11 @@ class _Trial:
                 process.join(10)
         return stood + len(list(self._root.glob("*/struck")))
 
+    def _is_missed_by(self, name: str) -> bool:
+        """Whether a party that has finished said that somebody may still need it."""
+        meta = self._root / name / "runs" / "spring" / "meta.json"
+        return bool(meta.exists() and json.loads(meta.read_text()).get("unconfirmed"))
+
     def _watch(self, began: float) -> int:
         since, n_stood = 0.0, 0
         while time.monotonic() - began < MOST_S:
@@ -275,7 +288,8 @@ class _Trial:
                 may_start = (
                     self._fault is not None and self._fault.kind == "full" and self._n_starts[name] < MOST_STARTS
                 )
-                if code == -signal.SIGKILL or (code and may_start):
+                is_away = code is not None and (code != 0 or self._is_missed_by(name))
+                if code == -signal.SIGKILL or (is_away and may_start):
                     self._start(name)
                 elif code is None and struck.exists() and self._fault is not None and self._fault.kind == "pause":
                     since = since or time.monotonic()
