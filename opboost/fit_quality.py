@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.cell_grid import cells_of
-from opboost.metrics import default_metric, evaluate, metric_by_name
+from opboost.metrics import default_metric, evaluate, gini, ks, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, TrainedTrees
@@ -70,7 +70,13 @@ def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, 
     if predictions.ndim == 2:
         return found
     if isinstance(loss, Logistic):
-        return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
+        more = {"gini": gini(labels, predictions), "ks": ks(labels, predictions)}
+        return replace(
+            found,
+            metrics={**found.metrics, **more},
+            roc=_roc(labels, predictions),
+            calibration=_calibration(labels, predictions),
+        )
     if isinstance(loss, (Cox, AcceleratedFailure)):
         return found
     return replace(found, residuals=_residuals(labels - predictions))

@@ -133,6 +133,7 @@ ONLY_IN = {
     "zmq": {"protocols/transport/zmq_*.py"},
     "numba": {"opboost/trees/kernels/*.py", "opboost/privacy/sampling.py", "opboost/denoise/kernels.py"},
     "private_set_intersection": {"protocols/alignment/blinding.py"},
+    "rbcl": {"protocols/alignment/random_transfers.py"},
     "jinja2": {"parties/reports/page.py"},
     "matplotlib": {"parties/reports/figures.py", "opboost/sklearn/shape_functions.py"},
     "dask": {"parties/cluster/*.py"},

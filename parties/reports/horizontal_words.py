@@ -134,6 +134,7 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
             ),
             Prose(f"Not protected: {'; '.join((*promise.not_protected, 'who takes part, when, and who drops out'))}."),
         ),
+        is_folded=True,
     )
 
 
@@ -154,7 +155,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
     blocks: list[PageBlock] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
     if not is_over and any(left is not None and left < 0 for left in position.remaining):
         blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
-    return PageSection("Ledger", tuple(blocks))
+    return PageSection("Ledger", tuple(blocks), is_folded=True)
 
 
 def _left(remaining: float | None) -> str:
@@ -164,7 +165,7 @@ def _left(remaining: float | None) -> str:
 def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
     """Section on the agreed settings, parameters of the recipe one by one."""
     rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat(settings).items()))
-    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),))
+    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),), is_folded=True)
 
 
 def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:

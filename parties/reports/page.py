@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,8 @@ def to_html(page: Page) -> str:
         lstrip_blocks=True,
     )
     environment.globals["kind_of"] = lambda block: type(block).__name__
-    environment.filters["explained"] = _explained
+    used: dict[str, int] = {}
+    environment.filters["explained"] = partial(_explained, used)
     data = next((one.data for section in page.sections for one in section.blocks if isinstance(one, WhatIf)), None)
     script = Path(__file__).with_name("what_if.js").read_text() if data is not None else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -206,18 +208,18 @@ def to_html(page: Page) -> str:
         policy=f"'sha256-{digest}'" if script else "'none'",
         # No name can end the element that holds it.
         data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        used=used,
         glossary=GLOSSARY,
     )
 
 
-def _explained(text: str) -> str:
-    """The text with a button at every term of the glossary, which shows what it means."""
+def _explained(used: dict[str, int], text: str) -> str:
+    """The text with a button at every term of the glossary, which shows what it means; notes the terms in `used`."""
     from markupsafe import Markup, escape
 
     def button(found: re.Match[str]) -> str:
         key = found[0].lower()
-        place = list(GLOSSARY).index(key)
-        told = escape(GLOSSARY[key])
+        place, told = used.setdefault(key, len(used)), escape(GLOSSARY[key])
         return f'<button type="button" class="term" popovertarget="term-{place}" title="{told}">{found[0]}</button>'
 
     return Markup(_TERMS.sub(button, str(escape(text))))

@@ -31,9 +31,6 @@ from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode
 
-# What a guarantee does not protect, and the settings of one mechanism.
-MAX_ENTRIES = 100
-
 RankBytes = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 
 
@@ -155,22 +152,17 @@ class Receipt:
             self.guarantee = guarantee_from_dict(offer.guarantee)
         except ConfigError as error:
             raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
-        self._check_size(self.guarantee, len(offer.columns))
+        if len(self.guarantee.columns) > len(offer.columns):
+            raise UnexpectedMessage(
+                f"{self.peer} sent a guarantee of {len(self.guarantee.columns)} columns with {len(offer.columns)} "
+                "offered ones"
+            )
         self._releases = releases_of(offer, self.guarantee, peer=self.peer)
         if self.offer is None:
             self._keep_offer(offer)
             self.offer = offer
             self._start_column()
         self._is_offered = True
-
-    def _check_size(self, guarantee: Guarantee, n_offered: int) -> None:
-        """A guarantee has an entry per column at most, and a few words on each."""
-        n_parameters = max((len(column.parameters) for column in guarantee.columns), default=0)
-        if len(guarantee.columns) > n_offered or len(guarantee.not_protected) + n_parameters > MAX_ENTRIES:
-            raise UnexpectedMessage(
-                f"{self.peer} sent a guarantee of {len(guarantee.columns)} columns with {n_offered} offered ones, or "
-                f"more than {MAX_ENTRIES} entries"
-            )
 
     def _check(self, ranks: RankBytes, offered: OfferedColumn) -> None:
         index = len(self.columns)

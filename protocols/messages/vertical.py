@@ -7,10 +7,13 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ──────────── [Hello] ────────────► │
     │ ◄───────── [OrderShare] ────────── │   random bytes of both, from which the order of the ranks is made
     │ ────────── [OrderShare] ─────────► │
-    │ ────────── [BlindedIds] ─ · · · ─► │   A's ids under A's key; each chunk comes back
-    │ ◄──────── [ReblindedIds] ─ · · · ─ │   under both keys (these two for private set intersection alone)
-    │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
-    │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
+    │ ◄─────── [TransferPoints] ──────── │   private set intersection: random oblivious transfers,
+    │ ──────── [TransferAnswer] ───────► │
+    │ ─────────── [HiddenIds] ─ · · · ─► │   by which A hides its ids, a bucket at a time
+    │ ────────── [BlindedIds] ─ · · · ─► │   in place of these three by Diffie-Hellman: A's ids under A's key;
+    │ ◄──────── [ReblindedIds] ─ · · · ─ │   each chunk comes back under both keys
+    │ ◄───────── [BlindedIds] ─ · · · ── │   values of B's ids under a keyed function, in ascending order
+    │ ◄─────────── [MoreIds] ─ · · · ──► │   one per table or chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
     │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
@@ -43,7 +46,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from protocols.messages.fields import (
     MAX_CODE_BYTES,
@@ -55,6 +58,7 @@ from protocols.messages.fields import (
     CurvePoint,
     CutRanks,
     Digest,
+    Document,
     IndexArray,
     Name,
     PrivacyLoss,
@@ -66,10 +70,13 @@ from protocols.messages.id_alignment import (
     BlindedIds,
     CommonIds,
     HeldOutShares,
+    HiddenIds,
     IdConfirmation,
     MoreIds,
     OrderShare,
     ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask
@@ -96,7 +103,8 @@ class Terms(Message):
 
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
     `reveal`, how coarse the scores are that it lets out (prediction only). Both say `held_out`, a share of the records,
-    and `by_cells`, whether records are answered for by cells in place of split tests. Everything else is the passive
+    `most_records`, how many of the others are released at most, and `by_cells`, whether records are answered for by
+    cells in place of split tests. Everything else is the passive
     party's: the number of its columns, the mechanisms and laws in use, and the largest budgets of a column per point of
     its mapped domain and of all columns between records one step apart in each.
     """
@@ -113,6 +121,7 @@ class Terms(Message):
     by_cells: bool = False
     reveal: Annotated[str, Field(max_length=1000)] | None = None
     held_out: Annotated[float, Field(ge=0, lt=1)] | None = None
+    most_records: Count | None = None
 
 
 class Held(Message):
@@ -176,9 +185,9 @@ class Offer(Message):
     """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
 
     kind: ClassVar[str] = "offer"
-    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
-    guarantee: dict[str, JsonValue]
-    router: dict[str, JsonValue] | None = None
+    columns: Annotated[tuple[OfferedColumn, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
+    guarantee: Document
+    router: Document | None = None
 
 
 class RankChunk(Message):
@@ -215,7 +224,7 @@ class Thresholds(Message):
     """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
 
     kind: ClassVar[str] = "thresholds"
-    router: dict[str, JsonValue] | None
+    router: Document | None
 
 
 class Done(Message):
@@ -239,6 +248,9 @@ MESSAGES: dict[str, type[Message]] = {
         Hello,
         IdConfirmation,
         OrderShare,
+        TransferPoints,
+        TransferAnswer,
+        HiddenIds,
         BlindedIds,
         ReblindedIds,
         MoreIds,
