@@ -55,13 +55,13 @@ class Aligned:
     orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     held_out: PartyTable | None = None
 
-    def without(self, rows: NDArray[np.int64]) -> Aligned:
-        """Hold these rows out."""
-        is_kept = np.ones(self.table.n_rows, np.bool_)
-        is_kept[rows] = False
+    def divided(self, trained: NDArray[np.int64], held_out: NDArray[np.int64]) -> Aligned:
+        """Keep some rows, and hold others out."""
+        is_kept = np.zeros(self.table.n_rows, np.bool_)
+        is_kept[trained] = True
         places = np.cumsum(is_kept) - 1
         orders = {peer: places[order[is_kept[order]]] for peer, order in self.orders.items()}
-        return Aligned(self.table.take(np.flatnonzero(is_kept)), orders, self.table.take(rows))
+        return Aligned(self.table.take(trained), orders, self.table.take(held_out))
 
 
 @dataclass(frozen=True, slots=True)
