@@ -119,10 +119,10 @@ class PartitionedActive:
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the common records are those that all parties listed before."""
         job = self.job(journal)
-        rows = choose_active(job, channels, place, are_met=False)
-        if rows is None:
+        division = choose_active(job, channels, place, are_met=False)
+        if division is None:
             return job
-        out = by_partition(rows, self.found.rows)
+        out = by_partition(division.held_out, self.found.rows)
         return replace(
             job,
             id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),

@@ -1,6 +1,7 @@
 """Held-out records: a random share of the common records that is never released, to score the finished model on.
 
-Both sides draw them after the records are aligned, by commit and reveal, so that nobody chooses them alone::
+Where only so many records are to be released, as in scouting, these are drawn at the same time, and all others are left
+alone. Both sides draw them after the records are aligned, by commit and reveal, so that nobody chooses them alone::
 
     A                                    B
     │ ◄─────── hash of its bytes ─────── │
@@ -10,7 +11,8 @@ Both sides draw them after the records are aligned, by commit and reveal, so tha
 
 Whoever speaks last may leave instead, which ends the run. Each keeps in its run folder what the others were committed
 to before it shows its own bytes, so that nobody who comes again brings others, nor other ids, among which the same
-bytes would choose other records: a run that is started again holds the same records out.
+bytes would choose other records: a run that is started again holds the same records out, and so
+does a run after its own scouting.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,12 +46,24 @@ from protocols.transport.channel import Channel, expect
 
 SHARES_FILE = "held_out.shares"
 
+# What the name of a run has in addition while it is scouted, and that of its folder.
+SCOUT = "-scout"
+
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
 _OWN, _TOLD, _RECORDS, _SEED, _CHOOSING = "own", "told", "records", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Rows of the common records: those to score the model on, and those to release and train on; both ascending."""
+
+    held_out: Rows
+    trained: Rows
+
 
 RecordsOf = Callable[[Router], RecordSource]
 """Takes the router of the finished trees; held-out records with the columns that it needs."""
@@ -59,13 +74,22 @@ def n_held_out(share: float, n_rows: int) -> int:
     return min(round(share * n_rows), MOST_HELD_OUT, n_rows - 1)
 
 
-def held_out_rows(seed: bytes, n_rows: int, share: float) -> Rows:
-    """Which of the records, in the order of their ids, are held out; ascending."""
-    words = BitSource(seed, is_secure=False).words(n_rows)
-    return np.sort(np.argsort(words, kind="stable")[: n_held_out(share, n_rows)])
+def n_trained(share: float, n_rows: int, most: int | None) -> int:
+    """How many of the common records are released and trained on."""
+    n_left = n_rows - n_held_out(share, n_rows)
+    return n_left if most is None else min(most, n_left)
 
 
-def choose_active(job: ActiveJob, channels: Sequence[Channel], place: AlignmentPlace, *, are_met: bool) -> Rows | None:
+def divide_rows(seed: bytes, n_rows: int, share: float, most: int | None = None) -> Division:
+    """Divide the records, in the order of their ids; the held-out ones do not depend on how many are released."""
+    order = np.argsort(BitSource(seed, is_secure=False).words(n_rows), kind="stable")
+    start = n_held_out(share, n_rows)
+    return Division(np.sort(order[:start]), np.sort(order[start : start + n_trained(share, n_rows, most)]))
+
+
+def choose_active(
+    job: ActiveJob, channels: Sequence[Channel], place: AlignmentPlace, *, are_met: bool
+) -> Division | None:
     """Agree with all peers on the held-out records, before any is released; None where there are none.
 
     Parameters
@@ -86,10 +110,10 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], place: AlignmentP
             greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
         seed = draw_active(channels, place.folder, records=_digest_of(job))
-        return held_out_rows(seed, job.n_rows, job.held_out_share)
+        return divide_rows(seed, job.n_rows, job.held_out_share, job.most_records)
 
 
-def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Rows | None:
+def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, are_met: bool) -> Division | None:
     """A passive party's side of `choose_active`."""
     if not n_held_out(job.held_out_share, job.n_rows):
         return None
@@ -99,11 +123,12 @@ def choose_passive(job: PassiveJob, channel: Channel, place: AlignmentPlace, *, 
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
         seed = draw_passive(channel, place.folder, records=_digest_of(job))
-        return held_out_rows(seed, job.n_rows, job.held_out_share)
+        return divide_rows(seed, job.n_rows, job.held_out_share, job.most_records)
 
 
-def choose_as_before(earlier: Path, folder: Path) -> None:
-    """Hold out the records of an earlier run: a party that did otherwise would be refused before any release."""
+def choose_as_before(earlier: Path | None, folder: Path) -> None:
+    """Hold out the records of an earlier run, or of the scouting: a party that did otherwise would be refused."""
+    earlier = earlier or folder.with_name(folder.name + SCOUT)
     if (earlier / SHARES_FILE).exists() and not (folder / SHARES_FILE).exists():
         copy(earlier / SHARES_FILE, folder / SHARES_FILE)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -80,7 +81,9 @@ def train_jointly(
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            model = score_held_out(job, model, channels, lambda alone: grow_trees(alone, channels, (), no_progress))
+            offered = {peer: [column.name for column in one.columns] for peer, one in receipts.items()}
+            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress)
+            model = score_held_out(job, model, channels, alone, offered)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)

@@ -111,6 +111,8 @@ class ActiveJob:
         Rows to stop early by.
     held_out_share : float
         Share of the common records that is held out of training.
+    most_records : int, optional
+        How many of the others are released and trained on, at most; then what each column of peers adds is measured.
     held_out : HeldOutRecords, optional
         These records, once they are chosen; they are not among `n_rows`.
     engine : {"native", "xgboost"}
@@ -153,6 +155,7 @@ class ActiveJob:
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
     held_out_share: float = 0.0
+    most_records: int | None = None
     held_out: HeldOutRecords | None = None
     engine: Engine = "native"
     grow: Grower | None = None
@@ -199,7 +202,11 @@ class ActiveJob:
             alignment=self.alignment,
             has_label=True,
             plan=Terms(
-                objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share, by_cells=self.by_cells
+                objective=self.loss.name,
+                tests=self.most_tests,
+                held_out=self.held_out_share,
+                most_records=self.most_records,
+                by_cells=self.by_cells,
             ),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,

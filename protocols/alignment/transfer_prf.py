@@ -83,8 +83,9 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
         values = np.empty((len(ids), VALUE_BYTES), np.uint8)
         for number, members in enumerate(rooms.buckets(ids, seed)):
             rows = keeper.extend(*rooms.receive(channel, number), _context(session, number))
-            for start in range(0, len(members), rooms.capacity):
-                some = members[start : start + rooms.capacity]
+            # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
+            for start in range(0, len(members), 1 << BUCKET_BITS):
+                some = members[start : start + (1 << BUCKET_BITS)]
                 digests = _digests([ids[at] for at in some.tolist()], seed)
                 sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
                 values[some] = _hashes(sums, digests, session)

@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
+from opboost.privacy.guarantee import compose
+from opboost.schema import ColumnSchema, Kind
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
 from parties.jobs.answer_vertical import serve_passive
@@ -18,7 +22,8 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, held_out_rows, n_held_out
+from parties.vertical.held_out import SHARES_FILE, divide_rows, n_held_out
+from parties.vertical.held_out_score import columns_of_ranks
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -66,7 +71,7 @@ def chosen_ids(sites: Any) -> list[str]:
     """The held-out ids, worked out from what the shop keeps."""
     seed = bytes.fromhex(json.loads((sites.shop.run_folder / SHARES_FILE).read_text())["seed"])
     common = np.array(sorted(sites.bank.table["id"]))
-    return list(common[held_out_rows(seed, len(common), 0.2)])
+    return list(common[divide_rows(seed, len(common), 0.2).held_out])
 
 
 @pytest.mark.parametrize("align", sorted(ALIGNED))
@@ -149,7 +154,7 @@ def test_a_record_is_always_left_to_train_on_and_the_number_is_bounded(n_rows: i
         count = n_held_out(share, n_rows)
         assert 0 <= count < n_rows
         assert count == min(round(share * n_rows), 20_000, n_rows - 1)
-        rows = held_out_rows(bytes(32), n_rows, share)
+        rows = divide_rows(bytes(32), n_rows, share).held_out
         assert len(np.unique(rows)) == count
         assert not count or (rows[0] >= 0 and rows[-1] < n_rows)
 
@@ -157,7 +162,7 @@ def test_a_record_is_always_left_to_train_on_and_the_number_is_bounded(n_rows: i
 def test_every_record_is_held_out_as_often_as_any_other() -> None:
     n_seeds, counts = 4000, np.zeros(10)
     for k in range(n_seeds):
-        counts[held_out_rows(k.to_bytes(32, "big"), 10, 0.3)] += 1
+        counts[divide_rows(k.to_bytes(32, "big"), 10, 0.3).held_out] += 1
     # 3 standard deviations of a binomial count, for the most extreme of ten: false alarms under 3 in 100.
     assert np.abs(counts - 0.3 * n_seeds).max() < 3 * np.sqrt(n_seeds * 0.3 * 0.7)
 
@@ -281,7 +286,7 @@ def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outco
     """The broken twin: bytes that are shown before the other side has committed itself."""
 
     def wants(seed: bytes) -> bool:
-        return 7 in held_out_rows(seed, 100, 0.05)
+        return 7 in divide_rows(seed, 100, 0.05).held_out
 
     def grinding(channel: Channel, folder: Path) -> bytes:
         (seen,) = expect(channel, HeldOutShares).shares
@@ -395,3 +400,29 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     told = capsys.readouterr().out
     assert "bank alone" in told
     assert "uplift, 95 % bootstrap interval" in told
+
+
+@pytest.mark.parametrize("most", [None, 1, 100, 5000])
+def test_who_is_released_does_not_depend_on_how_many_are_and_who_is_held_out_never_is(most: int | None) -> None:
+    found, whole = divide_rows(bytes(32), 1000, 0.2, most), divide_rows(bytes(32), 1000, 0.2)
+    assert found.held_out.tolist() == whole.held_out.tolist()
+    assert set(found.trained) <= set(whole.trained)
+    assert len(found.trained) == min(most or 800, 800)
+    assert sorted([*whole.held_out, *whole.trained]) == list(range(1000))
+
+
+def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
+    numbers, town = ColumnSchema(name="a", lower=0, upper=9), {"kind": Kind.UNORDERED, "categories": ("x", "y")}
+    schemas = (numbers, ColumnSchema(name="b", **town))  # type: ignore[arg-type]
+    promise = compose(tuple(ColumnMechanism(one, MechanismSettings()).guarantee() for one in schemas), is_secure=True)
+    assert columns_of_ranks(promise, ["c0", "c1", "c2"]) == {"a": ["c0"], "b": ["c1", "c2"]}
+    # A guarantee that does not fit what was offered says nothing about it.
+    for wrong in (promise, None):
+        assert columns_of_ranks(wrong, ["c0", "c1"]) == {"c0": ("c0",), "c1": ("c1",)}
+
+
+def test_parties_that_release_different_numbers_of_records_do_not_agree(sites: Any, outcomes: Outcomes) -> None:
+    for site, most in ((sites.bank, 100), (sites.shop, 150)):
+        site.run |= {"held_out": 0.2, "most_records": most}
+    found = train_both(sites, outcomes)
+    assert all("records released at most" in str(error) for error in found.values())
