@@ -282,6 +282,7 @@ MODEL: dict[str, Any] = {
     "base_score": 0.3,
     "early_stopping_rounds": 4,
     "n_jobs": 1,
+    "device": "cuda",
     "booster": "dart",
     "rate_drop": 0.2,
     "skip_drop": 0.4,
