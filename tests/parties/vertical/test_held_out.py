@@ -389,9 +389,8 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     folder = train_both(sites, outcomes)["bank"]
     page = (folder.path / "report.html").read_text()
     headings = [text.split("</h2>")[0] for text in page.split("<h2>")[1:]]
-    assert headings[0] == "Held-out records"
+    assert headings[0] == "Result"
     assert "Quality: training rows" in headings
-    assert "Training scores: scores of rows that the trees were grown on flatter the model." in page
     assert "which were neither released nor trained on" in page
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
