@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from opboost import rng
 from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import nearest
@@ -198,6 +199,11 @@ class PassiveRun(_Run):
         yield from self.desensitize.budgets()
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+
+    @property
+    def bits(self) -> rng.BitSource:
+        """Where the noise comes from."""
+        return rng.secure() if self.seed is None else rng.seeded(self.seed)
 
     @property
     def allow_routed(self) -> bool:

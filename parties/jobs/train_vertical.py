@@ -16,6 +16,7 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
+from parties.tables.blocks import id_keys
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
@@ -121,9 +122,11 @@ def _agree(
 
     def answerer(router: Router) -> Answerer:
         assert held_out is not None
+        records = held_out(router)
+        account.ledger.note_released(id_keys(records.ids), account.occasion, held_out=True)
         return Answerer(
             router,
-            held_out(router),
+            records,
             may_route=prepared.run.allow_routed,
             allowance=allowance,
             # What an earlier run released gets no exact answer, though this run holds it out.

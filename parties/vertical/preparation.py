@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
@@ -36,7 +35,15 @@ from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
-from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_held_out, own_records
+from parties.vertical.held_out import (
+    KeyedChoice,
+    RecordsOf,
+    answerable,
+    choose_active,
+    choose_passive,
+    n_held_out,
+    own_records,
+)
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -55,8 +62,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
-    loss : Loss
-    parameters : BoostingParameters
+    loss, parameters : Loss, BoostingParameters
     label_noise : LabelNoise or None
     """
 
@@ -102,8 +108,8 @@ class PreparedActive:
 
     @property
     def n_trained(self) -> int:
-        """Records to train on, where all of this party's are common."""
-        return self.table.n_rows - n_held_out(self.run.held_out, self.table.n_rows)
+        """Records to train on of a run whose key was drawn, where all of this party's are common."""
+        return KeyedChoice.of(self.run, self.table.ids).n_left(self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -128,7 +134,8 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
-        rows = choose_active(self.job(aligned, journal), channels, place, are_met=self.aligner.is_needed)
+        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        rows = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if rows is None else aligned.without(rows)
         job = self.job(aligned, journal)
         if self.label_noise is None:
@@ -137,10 +144,7 @@ class PreparedActive:
         return replace(job, noised_labels=noised)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
-        """Note in the journal which records the run is about, or refuse to take up a run on others.
-
-        Refuses too few of them to hold some out.
-        """
+        """Note in the journal which records the run is about; refuse to take up one on others, and too few of them."""
         table = aligned.table
         self.run.model.validation(table.n_rows - n_held_out(self.run.held_out, table.n_rows))
         common = list(each_id(table.ids)) if self.aligner.is_needed else None
@@ -169,7 +173,7 @@ class PreparedPassive:
             id_digest=aligned.table.id_digest if is_ready else None,
             features=aligned.table.features,
             mechanisms=self.mechanisms,
-            rng=bits(run),
+            rng=run.bits,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
             share_codes=run.share_codes,
@@ -187,7 +191,8 @@ class PreparedPassive:
         """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
-        if (rows := choose_passive(job, channel, place, are_met=self.aligner.is_needed)) is None:
+        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        if (rows := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
             return job, aligned.table.ids, None
         kept = aligned.without(rows)
         return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(rows))
@@ -250,11 +255,6 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
         aligner=Aligner.of(run, schema),
         mechanisms=mechanisms,
     )
-
-
-def bits(run: PassiveRun) -> rng.BitSource:
-    """Where a passive party's noise comes from."""
-    return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
 def _whole_table(

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from opboost.errors import ParameterError
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.ledger.release_ledger import Ledger
 from parties.reports.held_out_section import load_uplift
+from parties.tables.blocks import id_keys
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, draw_active, draw_passive, held_out_rows, n_held_out
+from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -62,11 +68,16 @@ def log(site: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
 
 
+def kept_file(site: Any) -> Path:
+    (found,) = (site.path / "runs").glob("held_out.*.json")
+    return Path(found)
+
+
 def chosen_ids(sites: Any) -> list[str]:
     """The held-out ids, worked out from what the shop keeps."""
-    seed = bytes.fromhex(json.loads((sites.shop.run_folder / SHARES_FILE).read_text())["seed"])
-    common = np.array(sorted(sites.bank.table["id"]))
-    return list(common[held_out_rows(seed, len(common), 0.2)])
+    key = bytes.fromhex(json.loads(kept_file(sites.shop).read_text())["seed"])
+    common = pd.Index(sorted(sites.bank.table["id"]), dtype=object)
+    return list(common[places_of(key, common) < 0.2])
 
 
 @pytest.mark.parametrize("align", sorted(ALIGNED))
@@ -74,19 +85,19 @@ def test_held_out_records_are_answered_after_training_and_never_released(
     sites: Any, outcomes: Outcomes, align: str
 ) -> None:
     found = train_both(with_held_out(sites, align=align), outcomes)
+    n_held = len(held := chosen_ids(sites))
     for party in ("bank", "shop"):
-        assert found[party].read_json("meta.json")["n_rows"] == 320
+        assert found[party].read_json("meta.json")["n_rows"] == 400 - n_held
     uplift = load_uplift(found["bank"])
-    assert (uplift.metric, uplift.n_rows, uplift.n_held_out, uplift.reason) == ("auc", 80, 80, "")
+    assert (uplift.metric, uplift.n_rows, uplift.n_held_out, uplift.reason) == ("auc", n_held, n_held, "")
     assert uplift.low <= uplift.uplift <= uplift.high
     assert uplift.uplift == pytest.approx(uplift.joint - uplift.alone)
     (told,) = [line for line in log(sites.shop) if line["event"] == "held out"]
-    assert (told["answered"], told["records"]) == (80, 80)
+    assert (told["answered"], told["records"]) == (n_held, n_held)
     assert not [one for one in sites.bank.table["id"] for site in (sites.bank, sites.shop) if one in str(log(site))]
 
     # The store has a release of every other record, and none of these.
-    held = chosen_ids(sites)
-    others = sorted(set(sites.bank.table["id"]) - set(held))[:80]
+    others = sorted(set(sites.bank.table["id"]) - set(held))[:n_held]
     for ids, absent in ((held, "n_reused"), (others, "n_drawn")):
         (sites.bank.path / "asked.txt").write_text("\n".join(ids))
         asked: dict[str, Any] = {"data": None, "ids": sites.bank.path / "asked.txt", "mode": "desensitized"}
@@ -98,9 +109,81 @@ def test_held_out_records_are_answered_after_training_and_never_released(
                 "shop": lambda s=shop: serve_passive(s, data=None, insecure=False, terminal=SILENT),
             },
         )
-        assert ends["shop"] == 80
+        assert ends["shop"] == n_held
         released = [line for line in log(sites.shop) if line["event"] == "released"][-1]
         assert released[absent] == 0
+
+
+def next_run(sites: Any, run_id: str, n_customers: int) -> None:
+    """The weekly run: another name, some more customers."""
+    for site, whole in zip((sites.bank, sites.shop), sites.whole, strict=True):
+        site.run["run_id"] = run_id
+        site.table = whole[whole["id"].isin(sites.order[:n_customers])]
+
+
+def stores(sites: Any) -> set[int]:
+    with Ledger(sites.shop.path / "runs" / "ledger.sqlite") as ledger:
+        return {key for keys in ledger.trained("bank") for key in keys[:].tolist()}
+
+
+def keys_of(ids: Any) -> set[int]:
+    return set(id_keys(pd.Index(sorted(ids), dtype=object)).tolist())
+
+
+def test_over_three_runs_with_added_records_the_set_stays_and_new_records_join(sites: Any, outcomes: Outcomes) -> None:
+    with_held_out(sites, align="prealigned")
+    del sites.shop.run["allow_routed"]
+    # The tests of four runs together would be more than one run's.
+    sites.bank.run["answers"] = sites.shop.run["answers"] = "cells"
+    sites.whole, sites.order = (sites.bank.table, sites.shop.table), list(sites.bank.table["id"])
+    held: set[str] = set()
+    for week, n_customers in (("first", 200), ("second", 300), ("third", 400)):
+        next_run(sites, week, n_customers)
+        found = train_both(sites, outcomes)
+        before, held = held, set(chosen_ids(sites))
+        assert {one for one in held if one in sites.order[: n_customers - 100]} >= before or week == "first"
+        assert len(held - before) > 5
+        uplift = load_uplift(found["bank"])
+        # All of them are answered, those that an earlier run held out, too: none was released.
+        assert (uplift.n_rows, uplift.n_held_out) == (len(held), len(held))
+        assert stores(sites) == keys_of(set(sites.order[:n_customers]) - held)
+        lines = [json.loads(line) for line in (found["shop"].path / "log.jsonl").read_text().splitlines()]
+        assert not [line for line in lines if line["event"] == "held out before"]
+    with Ledger(sites.shop.path / "runs" / "ledger.sqlite") as ledger:
+        assert sorted(map(len, ledger.trained("bank", held_out=True)))[-1] == len(held)
+
+    # The twin: both sides remove the files, as they did before with every run. Others are held out, and what was held
+    # out is released; the shop's ledger knows both.
+    for site in (sites.bank, sites.shop):
+        kept_file(site).unlink()
+    next_run(sites, "fourth", 400)
+    found = train_both(sites, outcomes)
+    now = set(chosen_ids(sites))
+    assert load_uplift(found["bank"]).n_rows == len(now & held) < len(now)
+    lines = [json.loads(line) for line in (found["shop"].path / "log.jsonl").read_text().splitlines()]
+    (told,) = [line for line in lines if line["event"] == "held out before"]
+    assert told["records"] == len(held - now)
+
+
+def test_a_peer_that_breaks_off_and_comes_with_another_run_gets_no_other_set(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_held_out(sites)
+
+    def leaves(*_: object, **__: object) -> None:
+        raise ParameterError("this set of records does not suit the bank")
+
+    monkeypatch.setattr("parties.jobs.train_vertical.train_jointly", leaves)
+    assert isinstance(train_both(sites, outcomes)["bank"], ParameterError)
+    first = chosen_ids(sites)
+    monkeypatch.undo()
+    for site in (sites.bank, sites.shop):
+        site.run["run_id"] = "again"
+    kept_file(sites.bank).unlink()
+    found = train_both(sites, outcomes)
+    assert isinstance(found["shop"], Disagreement)
+    assert not (sites.shop.path / "runs" / "again" / "released").exists()
+    assert chosen_ids(sites) == first
 
 
 def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unknown(
@@ -110,7 +193,8 @@ def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unkno
     uplift = load_uplift(train_both(sites, outcomes)["bank"])
     assert (uplift.joint, uplift.uplift, uplift.low) == (None, None, None)
     assert 0 < uplift.alone < 1
-    assert uplift.reason == "a passive party did not answer for 80 (refused_routed) of 80 held-out records"
+    n_held = len(chosen_ids(sites))
+    assert uplift.reason == f"a passive party did not answer for {n_held} (refused_routed) of {n_held} held-out records"
 
 
 def test_held_out_answers_count_against_the_daily_limit(sites: Any, outcomes: Outcomes) -> None:
@@ -118,7 +202,7 @@ def test_held_out_answers_count_against_the_daily_limit(sites: Any, outcomes: Ou
     sites.shop.run["desensitize"]["epsilon"] = float("inf")
     uplift = load_uplift(train_both(sites, outcomes)["bank"])
     n_tests = len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
-    assert uplift.n_rows == 300 // n_tests < 80
+    assert uplift.n_rows == 300 // n_tests < len(chosen_ids(sites))
     assert "refused_daily_limit" in uplift.reason
 
 
@@ -139,27 +223,52 @@ def test_without_held_out_records_nothing_is_drawn_for_them(sites: Any, outcomes
     found = train_both(with_held_out(sites, 0), outcomes)
     assert load_uplift(found["bank"]) is None
     for site in (sites.bank, sites.shop):
-        assert not (site.run_folder / SHARES_FILE).exists()
+        assert not list((site.path / "runs").glob("held_out.*"))
         assert "held-out shares" not in {line.get("kind") for line in log(site)}
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 50, 1000, 200_000])
-def test_a_record_is_always_left_to_train_on_and_the_number_is_bounded(n_rows: int) -> None:
-    for share in (0.0, 0.01, 0.2, 0.5, 0.999):
-        count = n_held_out(share, n_rows)
-        assert 0 <= count < n_rows
-        assert count == min(round(share * n_rows), 20_000, n_rows - 1)
-        rows = held_out_rows(bytes(32), n_rows, share)
-        assert len(np.unique(rows)) == count
-        assert not count or (rows[0] >= 0 and rows[-1] < n_rows)
+def named(n_rows: int) -> pd.Index:
+    return pd.Index([f"r{i}" for i in range(n_rows)], dtype=object)
+
+
+def chosen(path: Path, key: bytes, n_rows: int, share: float) -> Any:
+    return KeyedChoice(path, share, lambda key: places_of(key, named(n_rows))).rows(key)
+
+
+def test_about_the_share_is_held_out_20000_of_a_large_first_run_and_never_all(tmp_path: Path) -> None:
+    for n_rows in (2, 50, 1000, 110_000):
+        for share in (0.01, 0.2, 0.5):
+            path, expected = tmp_path / f"{n_rows} {share}", min(share * n_rows, 20_000)
+            rows = chosen(path, bytes(32), n_rows, share)
+            # 5 standard deviations of a binomial count.
+            assert abs((0 if rows is None else len(rows)) - expected) <= 5 * np.sqrt(expected) + 1
+    with pytest.raises(Disagreement, match="all of the 3 common records are held-out ones"):
+        chosen(tmp_path / "all", bytes(32), 3, 1 - 1e-12)
+    for n_rows in (1, 2, 3, 5, 50):
+        assert 0 <= n_held_out(0.999, n_rows) < n_rows
 
 
 def test_every_record_is_held_out_as_often_as_any_other() -> None:
-    n_seeds, counts = 4000, np.zeros(10)
-    for k in range(n_seeds):
-        counts[held_out_rows(k.to_bytes(32, "big"), 10, 0.3)] += 1
+    n_keys, counts = 4000, np.zeros(10)
+    for k in range(n_keys):
+        counts += places_of(k.to_bytes(32, "big"), named(10)) < 0.3
     # 3 standard deviations of a binomial count, for the most extreme of ten: false alarms under 3 in 100.
-    assert np.abs(counts - 0.3 * n_seeds).max() < 3 * np.sqrt(n_seeds * 0.3 * 0.7)
+    assert np.abs(counts - 0.3 * n_keys).max() < 3 * np.sqrt(n_keys * 0.3 * 0.7)
+
+
+@given(st.sets(st.integers(0, 99), min_size=2), st.sets(st.integers(100, 199)), st.binary(min_size=32, max_size=32))
+def test_added_records_move_no_other_into_or_out_of_what_is_held_out(old: set[int], new: set[int], key: bytes) -> None:
+    before, after = (pd.Index(sorted(map(str, ids)), dtype=object) for ids in (old, old | new))
+    held = set(before[places_of(key, before) < 0.3])
+    assert {one for one in after[places_of(key, after) < 0.3] if int(one) in old} == held
+
+
+def test_a_choice_by_place_in_the_list_moves_records() -> None:
+    """The broken twin: a run's own random numbers for the first, second, ... record."""
+    key = bytes(32)
+    first, later = named(100), named(101).delete(0)
+    held = set(first[places_of(key, named(100)) < 0.3])
+    assert set(later[places_of(key, named(100)) < 0.3]) & set(first) != held - {"r0"}
 
 
 def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passive: Callable[..., Any]) -> Any:
@@ -175,12 +284,15 @@ def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passiv
 
     return outcomes(
         10,
-        {"bank": lambda: closing(active, near, tmp_path / "a"), "shop": lambda: closing(passive, far, tmp_path / "b")},
+        {
+            "bank": lambda: closing(active, near, tmp_path / "a" / "kept.json"),
+            "shop": lambda: closing(passive, far, tmp_path / "b" / "kept.json"),
+        },
     )
 
 
-def honest(channel: Channel, folder: Path) -> bytes:
-    return draw_active([channel], folder)
+def honest(channel: Channel, path: Path) -> bytes:
+    return draw_active([channel], path)
 
 
 def test_both_sides_draw_the_same_seed_and_the_same_again(outcomes: Outcomes, tmp_path: Path) -> None:
@@ -194,10 +306,15 @@ def test_an_active_party_that_changes_its_bytes_in_a_later_attempt_is_refused(
     outcomes: Outcomes, tmp_path: Path
 ) -> None:
     drawn(outcomes, tmp_path, honest, draw_passive)
-    (tmp_path / "a" / SHARES_FILE).unlink()
+    (tmp_path / "a" / "kept.json").unlink()
     found = drawn(outcomes, tmp_path, honest, draw_passive)
     assert isinstance(found["shop"], Disagreement)
-    assert "choose another run_id on all sides. Nothing was released" in str(found["shop"])
+    assert "bring the files back, or agree on another choice and remove kept.json" in str(found["shop"])
+    # Both remove theirs: another choice.
+    for side in ("a", "b"):
+        (tmp_path / side / "kept.json").unlink()
+    found = drawn(outcomes, tmp_path, honest, draw_passive)
+    assert found["bank"] == found["shop"]
 
 
 def test_a_passive_party_cannot_choose_its_bytes_after_it_has_seen_the_others(
@@ -252,7 +369,7 @@ def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outco
     """The broken twin: bytes that are shown before the other side has committed itself."""
 
     def wants(seed: bytes) -> bool:
-        return 7 in held_out_rows(seed, 100, 0.05)
+        return bool(places_of(seed, pd.Index(["r7"], dtype=object))[0] < 0.05)
 
     def grinding(channel: Channel, folder: Path) -> bytes:
         (seen,) = expect(channel, HeldOutShares).shares
@@ -361,7 +478,7 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     assert "which were neither released nor trained on" in page
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
-    assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == 80
+    assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == len(chosen_ids(sites))
     print_trained(Format.TEXT, folder, "opboost predict run.yaml")
     told = capsys.readouterr().out
     assert "bank alone" in told
