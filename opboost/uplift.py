@@ -27,6 +27,8 @@ class Uplift:
         Records that were scored.
     n_held_out : int
         Records that were held out.
+    n_chose : int
+        Those of them that are not scored, because they chose what the model was trained on or when to stop.
     alone, joint : float or None
         The metric of the active party's own model and of the joint one; None where it could not be measured.
     uplift : float or None
@@ -46,6 +48,7 @@ class Uplift:
     low: float | None = None
     high: float | None = None
     reason: str = ""
+    n_chose: int = 0
 
 
 def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, is_scored: Mask, seed: int) -> Uplift:

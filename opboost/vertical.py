@@ -9,19 +9,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Mask, RankRows, Values
+from opboost.arrays import RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
-from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill, held_out_table
-from opboost.noised_table import NoiseChoice
+from opboost.noise_correction import LEAST_ROWS, N_DRAWS, Recipe, calmed, fill
+from opboost.noised_table import NoiseChoice, held_out_table
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import History, Metric
+from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import boost_with_xgboost
 
 # Sums of squares of gradients must not overflow.
@@ -111,42 +111,6 @@ class TrainedTrees:
     choice: NoiseChoice | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationPlan:
-    """Which rows are held out of training, and how predictions for them are scored.
-
-    Attributes
-    ----------
-    is_held_out : ndarray of bool, shape (n_rows,)
-    metrics : tuple of Metric
-        The last one decides when to stop early.
-    """
-
-    is_held_out: Mask
-    metrics: tuple[Metric, ...]
-
-    @classmethod
-    def of_share(
-        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
-    ) -> ValidationPlan:
-        """Hold out a random share of the rows.
-
-        Raises
-        ------
-        ParameterError
-            If none would be held out, or all.
-        """
-        n_held_out = round(share * n_rows)
-        if not 0 < n_held_out < n_rows:
-            raise ParameterError(
-                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
-                "to validate; both need one. Nothing was released"
-            )
-        is_held_out = np.zeros(n_rows, dtype=np.bool_)
-        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
-        return cls(is_held_out, metrics)
-
-
 def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
     """Refuse rows if training could fail on some selection of them.
 
@@ -184,6 +148,7 @@ def train(
     parameters: BoostingParameters,
     constraints: ColumnConstraints | None = None,
     validation: ValidationPlan | None = None,
+    known: KnownRows | None = None,
     engine: Engine = "native",
     correct_noise: bool = True,
     left_open: frozenset[str] = frozenset(),
@@ -196,7 +161,8 @@ def train(
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
     their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
-    parameters in `left_open` are set as suits noise. With `leaf_labels`, `labels` decide on everything but the leaves'
+    parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
+    there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these.
 
     Raises
@@ -228,12 +194,14 @@ def train(
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
     recipe = Recipe(parameters, loss, limits, seed)
-    filled = fill(binned, sources, labels, weights, is_fitted, recipe, n_columns=len(columns))
+    filled = fill(binned, sources, labels, weights, is_fitted, recipe, known, n_columns=len(columns))
     table, alternates, held_out = filled.table, filled.alternates, None
     if validation is not None:
-        held_out = held_out_table(filled, ~is_trained), labels[~is_trained], validation.metrics
+        held_out = held_out_table(filled, ~is_trained, n_draws=N_DRAWS), labels[~is_trained], validation.metrics
         table, labels, weights = table.of_rows(is_trained), labels[is_trained], weights[is_trained]
         alternates = alternates and alternates.of_rows(is_trained)
+    elif known is not None and known.metrics:
+        held_out = known.binned(table), known.labels, known.metrics
     if parameters.base_score is None:
         base_scores = loss.initial_scores(labels, weights)
     else:

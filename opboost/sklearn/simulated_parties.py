@@ -30,8 +30,8 @@ from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
-from opboost.trees.validation import Metric
-from opboost.vertical import OwnColumn, ValidationPlan
+from opboost.trees.validation import Metric, ValidationPlan
+from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train

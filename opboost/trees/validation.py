@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opboost.arrays import Values
+from opboost.arrays import Mask, Values
+from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.losses import Loss
@@ -31,6 +34,76 @@ class Metric:
     name: str
     of: Callable[[Values, Values], float]
     is_higher_better: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationPlan:
+    """Which rows are held out of training, and how predictions for them are scored.
+
+    Attributes
+    ----------
+    is_held_out : ndarray of bool, shape (n_rows,)
+    metrics : tuple of Metric
+        The last one decides when to stop early.
+    """
+
+    is_held_out: Mask
+    metrics: tuple[Metric, ...]
+
+    @classmethod
+    def of_share(
+        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
+    ) -> ValidationPlan:
+        """Hold out a random share of the rows.
+
+        Raises
+        ------
+        ParameterError
+            If none would be held out, or all.
+        """
+        n_held_out = round(share * n_rows)
+        if not 0 < n_held_out < n_rows:
+            raise ParameterError(
+                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
+                "to validate; both need one. Nothing was released"
+            )
+        is_held_out = np.zeros(n_rows, dtype=np.bool_)
+        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
+        return cls(is_held_out, metrics)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRows:
+    """Held-out rows beside the training table, each value of which is known at least as exactly as trees cut columns.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray of float64, each of shape (n_rows,)
+        As the training columns: values, or ranks between the same cuts as the row's; NaN for missing.
+    labels : ndarray of float64, shape (n_rows,)
+    metrics : tuple of Metric
+        The last one decides when to stop early; none if these rows do not.
+    """
+
+    columns: tuple[Values, ...]
+    labels: Values
+    metrics: tuple[Metric, ...] = ()
+
+    def binned(self, table: BinnedTable) -> BinnedTable:
+        """These rows in the bins of the training table; a category that it lacks counts as missing."""
+        bins: Any = np.empty((len(self.columns), len(self.labels)), np.min_scalar_type(table.axes.largest))
+        for c, is_categorical in enumerate(table.axes.is_categorical.tolist()):
+            bins[c] = bins_between(self.columns[c], table.cuts[c], is_categorical=is_categorical)
+        return replace(table, bins=bins)
+
+
+def bins_between(values: Values, cuts: Values, *, is_categorical: bool = False) -> NDArray[np.int64]:
+    """Bins of values between the cuts of a binned column, or of its categories."""
+    n_value_bins, bins = len(cuts) + (not is_categorical), np.searchsorted(cuts, values)
+    is_missing = np.isnan(values)
+    if is_categorical:
+        is_missing |= cuts[np.minimum(bins, len(cuts) - 1)] != values
+    return np.where(is_missing, n_value_bins, bins)
 
 
 class ValidationRows:

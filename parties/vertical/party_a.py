@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -21,7 +22,7 @@ from parties.runs.joint_model import JointModel
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
-from parties.vertical.held_out_score import score_held_out
+from parties.vertical.held_out_score import HeldOutCells, ask_cells, score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -49,8 +50,12 @@ def train_jointly(
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.released()]
+        cells = None
+        if job.held_out is not None and job.by_cells:
+            phase.enter("asking about held-out records")
+            cells = ask_cells(job, _columns(job, received), channels)
         phase.enter("growing trees")
-        trained = _grow(job, channels, received, progress)
+        trained = _grow(job, channels, received, cells, progress)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -77,22 +82,39 @@ def train_jointly(
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            model = score_held_out(job, model, channels, lambda alone: _grow(alone, channels, (), no_progress))
+            model = score_held_out(
+                job, model, channels, cells, lambda alone: _grow(alone, channels, (), cells, no_progress)
+            )
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
 
 
+def _columns(job: ActiveJob, received: Sequence[RankColumn]) -> list[Column]:
+    """All columns, in the order that decides ties."""
+    columns: list[Column] = [*job.own, *received]
+    if job.column_order:
+        columns.sort(key=lambda column: job.column_order.index(column.name))
+    return columns
+
+
 def _grow(
-    job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
+    job: ActiveJob,
+    channels: Sequence[Channel],
+    received: Sequence[RankColumn],
+    cells: HeldOutCells | None,
+    progress: Progress,
 ) -> TrainedTrees:
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
-    columns: list[Column] = [*job.own, *received]
-    if job.column_order:
-        columns.sort(key=lambda column: job.column_order.index(column.name))
+    columns = _columns(job, received)
+    known = None if cells is None else cells.known(job, columns)
+    parameters = job.parameters
+    if job.metrics and known is None:
+        # None of the held-out records was answered.
+        parameters = replace(parameters, early_stopping_rounds=None)
     # What comes before the first round, such as the fit of noise correction, reports nothing.
     with ExitStack() as before_rounds:
         before_rounds.enter_context(heartbeats(channels))
@@ -107,9 +129,10 @@ def _grow(
             job.labels if job.noised_labels is None else job.noised_labels,
             job.weights,
             loss=job.loss,
-            parameters=job.parameters,
+            parameters=parameters,
             constraints=job.constraints,
             validation=job.validation,
+            known=known,
             engine=job.engine,
             correct_noise=job.correct_noise,
             left_open=job.left_open,

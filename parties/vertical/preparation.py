@@ -93,6 +93,7 @@ class PreparedActive:
             parameters=self.parameters,
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            metrics=run.held_out_metrics,
             held_out_share=run.held_out,
             held_out=None if aligned.held_out is None else own_records(aligned.held_out, self.schema),
             engine=run.model.engine,
@@ -260,7 +261,6 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
 def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
-    """Read a run's data file."""
     if is_folder(run.data):
         raise TableError(
             f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "

@@ -16,7 +16,8 @@ from opboost.noise_correction import calmed
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
-from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees, ValidationPlan
+from opboost.trees.validation import Metric, ValidationPlan
+from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees
 from parties.runs.journal import Journal
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
@@ -63,6 +64,8 @@ class ActiveJob:
         On own columns and on passive parties', by the names that these go by.
     validation : ValidationPlan, optional
         Rows to stop early by.
+    metrics : tuple of Metric
+        Of held-out records whose cells are asked for before training, to stop early by where there is no `validation`.
     held_out_share : float
         Share of the common records that is held out of training.
     held_out : HeldOutRecords, optional
@@ -104,6 +107,7 @@ class ActiveJob:
     noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
+    metrics: tuple[Metric, ...] = ()
     held_out_share: float = 0.0
     held_out: HeldOutRecords | None = None
     engine: Engine = "native"

@@ -10,7 +10,8 @@ from opboost.metrics import auc, log_loss, metric_by_name
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, ValidationPlan, train
+from opboost.trees.validation import ValidationPlan
+from opboost.vertical import OwnColumn, RankColumn, train
 
 N = 200
 

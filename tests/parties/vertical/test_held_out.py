@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opboost.errors import ParameterError
+from opboost.metrics import auc, metric_by_name
+from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
 from parties.jobs.answer_vertical import serve_passive
@@ -27,6 +29,7 @@ from parties.vertical import held_out
 from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
+from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.training_job import HeldOutRecords
 from protocols.errors import PeerAborted, ProtocolError, UnexpectedMessage
@@ -417,14 +420,47 @@ def test_held_out_scores_are_those_of_the_exact_values(trial: Any, carriers: Any
     )
     model = found["bank"]
     held = active.held_out
-    from opboost.metrics import auc
-    from parties.vertical.prediction_client import predict_locally
-
     table = trial.tables["shop"].iloc[240:].reset_index(drop=True)
     exact = predict_locally(model, held.own, table)
     assert model.uplift.joint == auc(held.labels, exact)
     assert found["shop"].held_out.n_answered == 60
     assert [fit.basis for fit in model.fits] == ["training rows", "held-out records"]
+
+
+@pytest.mark.parametrize("may_route", [True, False])
+def test_cells_of_held_out_records_stop_training_and_the_others_score_it(
+    trial: Any, carriers: Any, may_route: bool
+) -> None:
+    """Every training record is trained on; half of the held-out ones choose, and are not scored."""
+    logloss = (metric_by_name("logloss", trial.active().loss),)
+    parameters = BoostingParameters(n_estimators=60, max_depth=3, early_stopping_rounds=3)
+    active, passive = jobs(trial, share_thresholds=True, n_cells=5)
+    active = replace(active, by_cells=True, metrics=logloss, parameters=parameters)
+    if not may_route:
+        answerer = passive.held_out
+
+        def refusing(router: Any) -> Answerer:
+            found = answerer(router)
+            found._may_route = False
+            return found
+
+        passive = replace(passive, held_out=refusing)
+    found = carriers["memory"](
+        lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}
+    )
+    model, held = found["bank"], active.held_out
+    assert found["shop"].held_out.n_requests == 1
+    if not may_route:
+        assert (model.ensemble.n_rounds, model.uplift.n_chose, model.uplift.joint) == (60, 0, None)
+        assert "60 (refused_routed) of 60 held-out records" in model.uplift.reason
+        return
+    assert 0 < model.ensemble.n_rounds < 40
+    assert (model.uplift.n_held_out, model.uplift.n_chose, model.uplift.n_rows) == (60, 30, 30)
+    exact = predict_locally(model, held.own, trial.tables["shop"].iloc[240:].reset_index(drop=True))
+    assert model.uplift.joint == auc(held.labels[1::2], exact[1::2])
+    best = model.history.scores["logloss"][model.history.best_round - 1]
+    assert best == pytest.approx(logloss[0].of(held.labels[::2], exact[::2]))
+    assert model.fits[-1].n_rows == 30
 
 
 def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, carriers: Any) -> None:
